@@ -1,0 +1,1 @@
+"""The words every room speaks: frozen shapes, ids, limits and errors. Imports nothing of ours."""

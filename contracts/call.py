@@ -1,0 +1,82 @@
+"""A tool call: its pinned context, its permit and its one outcome."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from signoff.contracts.base import Shape
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.person import Principal
+
+CallCode = Literal[
+    "ok", "input_invalid", "not_available", "execution_failed", "denied", "skipped", "in_doubt", "refused",
+    "too_many_calls",
+]  # fmt: skip
+DenialSource = Literal["human", "policy", "timeout", "cancelled", "repeat"]
+
+IN_DOUBT_TEXT = "It is not known whether this happened; do not repeat it."
+DEFAULT_DENIAL = "Denied by user."
+
+
+class Pinned(Shape):
+    """What policies see as `ctx`, as it stood when the call was proposed."""
+
+    actor: str
+    session: str
+    turn: str
+    tenant: str
+    channel: str = ""
+    route: str = ""
+    step: str = ""
+    user: Principal
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+
+class Permit(Shape):
+    """What a tool activity is given and does not trust: it derives the right to run itself."""
+
+    kind: Literal["auto", "approved"]
+    call: str
+    digest: str
+    ctx: Pinned
+    approval_id: str = ""
+    revision: int = 1
+    quorum: int = 1
+    decisions: tuple[Decision, ...] = ()
+    rule: str = ""
+    policy_hash: str = ""
+
+
+class ToolDenied(Shape):
+    """How a denial reaches the model; injected as the call's result, never an exception."""
+
+    code: Literal["denied"] = "denied"
+    source: DenialSource
+    approval_id: str = ""
+    tool: str
+    call_id: str
+    decided_by: str = ""
+    reason: str = DEFAULT_DENIAL
+    decided_at: datetime | None = None
+    level: str = "user"
+
+
+class CallOutcome(Shape):
+    """The one result of one call. `value` is what the model reads; `cost` in USD; `gate` names who decided."""
+
+    call: str
+    tool: str
+    code: CallCode
+    gate: str = ""
+    value: Content = Content(inline="")
+    structured: Content | None = None
+    cost: float = 0.0
+    duration_ms: int = 0
+    approval_id: str = ""
+    decided_by: str = ""
+    rule: str = ""
+    denied: ToolDenied | None = None
+    truncated: bool = False
+    original_chars: int = 0

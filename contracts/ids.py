@@ -1,0 +1,88 @@
+"""Ids: nothing random below the turn, so that a reset turn computes the same ones again."""
+
+import hashlib
+import re
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import StringConstraints
+
+ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,48}\Z"
+TOOL_NAME_PATTERN: Final = r"^[A-Za-z0-9_-]{1,64}\Z"
+_CALL = re.compile(r"^c([1-9][0-9]{0,5})\.([1-9][0-9]{0,5})\Z")
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
+
+
+class TurnKey(NamedTuple):
+    """What names one turn. Each part matches `ID_PATTERN`."""
+
+    tenant: str
+    session: str
+    turn: str
+
+    @property
+    def workflow_id(self) -> str:
+        """`turn/<tenant>/<session>/<turn>`."""
+        return f"turn/{self.tenant}/{self.session}/{self.turn}"
+
+
+class ApprovalKey(NamedTuple):
+    """What names one approval: its turn and its call."""
+
+    turn: TurnKey
+    call: str
+
+    @property
+    def id(self) -> str:
+        """`<tenant>.<session>.<turn>.<call>`."""
+        return ".".join((*self.turn, self.call))
+
+
+def is_id(text: str) -> bool:
+    """Whether `text` may name a tenant, session, turn, person or actor."""
+    return re.match(ID_PATTERN, text) is not None
+
+
+def is_tool_name(text: str) -> bool:
+    """Whether `text` may name a tool."""
+    return re.match(TOOL_NAME_PATTERN, text) is not None
+
+
+def call_id(completion: int, index: int) -> str:
+    """`c<completion>.<index>`, both from 1; it is also the activity id."""
+    return f"c{completion}.{index}"
+
+
+def parse_workflow_id(workflow_id: str) -> TurnKey | None:
+    """The turn a workflow id names, or None when it is not one of ours."""
+    parts = workflow_id.split("/")
+    if len(parts) != 4 or parts[0] != "turn" or not all(is_id(part) for part in parts[1:]):
+        return None
+    return TurnKey(*parts[1:])
+
+
+def parse_approval_id(approval_id: str) -> ApprovalKey | None:
+    """The turn and call an approval id names, or None when it is malformed."""
+    parts = approval_id.split(".")
+    if len(parts) != 5 or not all(is_id(part) for part in parts[:3]):
+        return None
+    call = ".".join(parts[3:])
+    return ApprovalKey(TurnKey(*parts[:3]), call) if _CALL.match(call) else None
+
+
+def short_code(approval_id: str) -> str:
+    """Six Crockford base32 characters of sha-256(approval id), for people to read and type."""
+    number = int.from_bytes(hashlib.sha256(approval_id.encode()).digest()[:4], "big") >> 2
+    return "".join(_CROCKFORD[(number >> (5 * place)) & 31] for place in reversed(range(6)))
+
+
+def show_code(code: str) -> str:
+    """`K7Q2FM` as people see it: `K7Q-2FM`."""
+    return f"{code[:3]}-{code[3:]}"
+
+
+def read_code(text: str) -> str | None:
+    """A typed code in any case, with or without the hyphen, O/I/L read as 0/1/1; None if it is not one."""
+    code = text.strip().upper().replace("-", "").replace("O", "0").replace("I", "1").replace("L", "1")
+    return code if len(code) == 6 and all(char in _CROCKFORD for char in code) else None

@@ -1,0 +1,45 @@
+"""Sizes and counts, each of which gives a soft result when exceeded, never a failed workflow task."""
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+
+INLINE_BYTES: Final = 8 * KIB
+"""Bytes of JSON a `Content` carries inline; more goes to the blob store."""
+PREVIEW_CHARS: Final = 200
+ARGUMENTS_BYTES: Final = 64 * KIB
+"""Bytes of JSON of one call's arguments."""
+CALLS_PER_COMPLETION: Final = 50
+CALLS_BYTES_PER_COMPLETION: Final = 1 * MIB
+CALLS_KEPT_PER_COMPLETION: Final = 200
+"""Calls beyond this are dropped from the completion altogether; the first ones are answered."""
+RESULT_BYTES: Final = 1 * MIB
+"""Bytes of JSON of one tool result before trimming."""
+RESULT_CHARS_PER_BATCH: Final = 80_000
+"""Characters (code points) of results that one batch may hand to the model (E10)."""
+MESSAGES_BYTES: Final = 1 * MIB
+"""Bytes of the message list as the workflow holds it: references and inline text."""
+REQUEST_BODY_BYTES: Final = 1 * MIB
+DECISION_BYTES: Final = 64 * KIB
+REASON_CHARS: Final = 2_000
+MEMO_BYTES: Final = 16 * KIB
+EFFECT_CHARS: Final = 200
+CARD_VALUE_CHARS: Final = 500
+REFUSALS_KEPT: Final = 50
+HISTORY_EVENTS: Final = 9_000
+HISTORY_BYTES: Final = 8 * MIB
+"""A turn ends before its history grows past these; the contract's caps are 10,000 events and 10 MiB."""
+
+MAX_COMPLETIONS: Final = 20
+MAX_CALLS: Final = 1_000
+MAX_CALLS_PER_TOOL: Final = 25
+MAX_IDENTICAL_CALLS: Final = 5
+MAX_DENIALS_IN_A_ROW: Final = 3
+MAX_ACTIVE_SECONDS: Final = 3_600.0
+"""Seconds of model and tool time of one turn; waiting for people does not count."""
+MAX_REVISIONS: Final = 20
+"""How often one call is asked again (lapsed, changed tool) before it is refused."""
+MAX_INTEGER: Final = 2**53 - 1
+MAX_DEPTH: Final = 32
+MAX_VALUES: Final = 2_000

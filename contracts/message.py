@@ -1,0 +1,57 @@
+"""Messages between people, models and tools: small, ours, independent of any model library."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from signoff.contracts.base import Shape
+from signoff.contracts.content import BlobRef, Content
+
+
+class TextPart(Shape):
+    """Words; `text` is a JSON string, inline or in the store."""
+
+    kind: Literal["text"] = "text"
+    text: Content
+
+
+class CallPart(Shape):
+    """A tool call proposed by the model.
+
+    `call` is our id (`c1.1`), `provider_call` the provider's own, which only goes back to the provider.
+    `malformed` says why the arguments are not a JSON object within the limits; then `args` is `{}`.
+    """
+
+    kind: Literal["call"] = "call"
+    call: str = ""
+    provider_call: str = ""
+    tool: str
+    args: Content
+    malformed: str = ""
+
+
+class ResultPart(Shape):
+    """The one result of one call, as the model reads it; `code` as in `CallOutcome`."""
+
+    kind: Literal["result"] = "result"
+    call: str
+    provider_call: str = ""
+    tool: str
+    code: str
+    value: Content
+
+
+Part = Annotated[TextPart | CallPart | ResultPart, Field(discriminator="kind")]
+
+
+class Message(Shape):
+    """One message. `provider` is the model library's own serialised response, read back by the model activity only."""
+
+    role: Literal["user", "assistant", "tool"]
+    parts: tuple[Part, ...] = ()
+    provider: BlobRef | None = None
+
+
+def user_message(text: str) -> Message:
+    """A person's words, inline. Text over the inline limit must be stored first."""
+    return Message(role="user", parts=(TextPart(text=Content(inline=text)),))

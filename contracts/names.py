@@ -1,0 +1,38 @@
+"""Names that Temporal knows: workflow and activity types, messages, search attributes."""
+
+from typing import Final
+
+ENGINE: Final = 1
+"""Number stamped into a turn at its start; `ActorTurn` branches on it (contracts.md)."""
+
+ACTOR_TURN: Final = "ActorTurn"
+
+MODEL: Final = "signoff.model"
+GATE: Final = "signoff.gate"
+IDENTIFY: Final = "signoff.identify"
+OUTCOME: Final = "signoff.outcome"
+
+DECIDE: Final = "decide"
+CANCEL: Final = "cancel"
+APPROVAL_RESPONSE: Final = "approval_response"
+PENDING_APPROVALS: Final = "pending_approvals"
+RECEIPT: Final = "receipt"
+TRANSCRIPT: Final = "transcript"
+STATE: Final = "state"
+
+SA_STATE: Final = "SignoffState"
+SA_ACTOR: Final = "SignoffActor"
+SA_TENANT: Final = "SignoffTenant"
+SA_CODES: Final = "SignoffCodes"
+SA_APPROVERS: Final = "SignoffApprovers"
+SA_DUE_AT: Final = "SignoffDueAt"
+
+MEMO_CARDS: Final = "signoff_cards"
+MEMO_INPUT_DIGEST: Final = "signoff_input_digest"
+MEMO_TITLE: Final = "signoff_title"
+
+RESPOND: Final = "respond"
+"""The reserved tool with which a model ends its turn; never registered, never listed (B46)."""
+
+DEFAULT_TENANT: Final = "main"
+DEFAULT_TASK_QUEUE: Final = "signoff"

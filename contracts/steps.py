@@ -1,0 +1,174 @@
+"""What workflows and activities hand each other. Additive only, like all that lies in histories."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.base import Shape
+from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Assurance, Decision
+from signoff.contracts.message import CallPart, Message
+from signoff.contracts.receipt import ReceiptCode
+from signoff.contracts.turn import Usage
+
+
+class TurnLimits(Shape):
+    """Caps of one turn, from the actor's declaration."""
+
+    completions: int = 20
+    calls: int = 1_000
+    cost: float | None = None
+    active_seconds: float = 3_600.0
+
+
+class ModelTask(Shape):
+    """Input of `signoff.model`: one completion, numbered from 1."""
+
+    ctx: Pinned
+    completion: int
+    messages: tuple[Message, ...]
+    dry_run: bool = False
+
+
+class Response(Shape):
+    """A parsed `respond` payload."""
+
+    state: Literal["complete", "clarifying", "awaiting"] = "complete"
+    text: Content
+
+
+class ModelReply(Shape):
+    """Result of `signoff.model`. `message` carries the calls, their ids assigned.
+
+    `response` is set when the model called `respond` (or answered in plain text);
+    `respond_call` is that call's id, `respond_error` why its payload could not be read.
+    `dropped` counts calls beyond what one completion may carry.
+    """
+
+    message: Message
+    usage: Usage = Usage()
+    catalog: str = ""
+    response: Response | None = None
+    respond_call: str = ""
+    respond_error: str = ""
+    dropped: int = 0
+    limits: TurnLimits = TurnLimits()
+
+
+class Tally(Shape):
+    """How much the turn has done so far, for the loop caps of gate 2."""
+
+    calls: int = 0
+    per_tool: dict[str, int] = Field(default_factory=dict)
+    last_action: str = ""
+    """sha-256 of the last call's name and arguments."""
+    identical: int = 0
+    denials: int = 0
+
+
+class GateTask(Shape):
+    """Input of `signoff.gate`: one batch. `revision` above 1 asks one call again, `note` says why."""
+
+    ctx: Pinned
+    calls: tuple[CallPart, ...]
+    tally: Tally = Tally()
+    dry_run: bool = False
+    revision: int = 1
+    note: str = ""
+    agent_says: str = ""
+
+
+class RunOptions(Shape):
+    """How a tool's activity is to be run. Times in seconds."""
+
+    start_to_close: float = 300.0
+    grant_ttl: float = 900.0
+    idempotent: bool = False
+    read_only: bool = False
+    local: bool = False
+    task_queue: str = ""
+    summary: str = ""
+    budget_chars: int = 80_000
+
+
+class Ruling(Shape):
+    """What the gates say of one call: run it, ask people first, or here is its outcome already."""
+
+    call: str
+    verdict: Literal["run", "ask", "settled"]
+    digest: str = ""
+    rule: str = ""
+    policy_hash: str = ""
+    engines: str = ""
+    request: ApprovalRequest | None = None
+    outcome: CallOutcome | None = None
+    options: RunOptions = RunOptions()
+
+
+class GateReply(Shape):
+    """Result of `signoff.gate`: one ruling a call, in input order, and the tally after them."""
+
+    rulings: tuple[Ruling, ...]
+    tally: Tally = Tally()
+    catalog: str = ""
+
+
+class ToolTask(Shape):
+    """Input of a tool's activity. `ticket` counts from 1; it rises when an unclaimed ticket was voided."""
+
+    permit: Permit
+    tool: str
+    args: Content
+    ticket: int = 1
+    dry_run: bool = False
+    budget_chars: int = 80_000
+
+
+class ToolReply(Shape):
+    """Result of a tool's activity: an outcome, or why the call must be judged anew."""
+
+    outcome: CallOutcome | None = None
+    again: Literal["", "stale", "lapsed", "policy"] = ""
+    note: str = ""
+
+
+class OutcomeTask(Shape):
+    """Input of `signoff.outcome`: what became of a call whose activity timed out?"""
+
+    permit: Permit
+    tool: str
+    ticket: int = 1
+    idempotent: bool = False
+
+
+class IdentifyTask(Shape):
+    """Input of `signoff.identify`: may this decision's author decide this request, now?"""
+
+    decision: Decision
+    tenant: str
+    approvers: tuple[str, ...]
+    requester: str
+    allow_self: bool
+    min_assurance: Assurance
+    accept_unsigned: bool
+
+
+class Authority(Shape):
+    """Result of `signoff.identify`. `code` is why not; `unavailable` when that cannot be known now."""
+
+    allowed: bool
+    code: ReceiptCode = ""
+    subject: str = ""
+    name: str = ""
+    assurance: Assurance = "none"
+    unsigned: bool = False
+
+
+class Offered(Shape):
+    """One tool as the model is told of it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]

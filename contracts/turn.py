@@ -1,0 +1,106 @@
+"""A turn: its input, its result, and how it looks while it runs."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.base import Shape
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.message import Message
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Principal
+
+TurnState = Literal["complete", "clarifying", "awaiting", "delegated", "passed", "error", "cancelled"]
+LiveState = Literal[
+    "running", "suspended", "complete", "clarifying", "awaiting", "delegated", "passed", "error", "cancelled"
+]
+
+
+class TurnInput(Shape):
+    """The start of a turn. `principal` comes from the gateway's directory."""
+
+    engine: int
+    tenant_id: str = DEFAULT_TENANT
+    session_id: str
+    turn_id: str
+    actor: str
+    messages: tuple[Message, ...]
+    principal: Principal
+    person_id: str = ""
+    channel: str = ""
+    route: str = ""
+    step: str = ""
+    context: dict[str, Any] = Field(default_factory=dict)
+    dry_run: bool = False
+
+
+class Usage(Shape):
+    """Tokens, added up over a turn."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost=self.cost + other.cost,
+        )
+
+
+class ResponsePart(Shape):
+    """A part of what the turn answers; `type` is `response` for words."""
+
+    type: str = "response"
+    content: Content
+
+
+class TurnError(Shape):
+    """Why a turn ended in state `error`: a stable code and one sentence."""
+
+    code: str
+    message: str
+
+
+class TurnResult(Shape):
+    """What a turn completes with, whatever its state."""
+
+    state: TurnState
+    parts: tuple[ResponsePart, ...] = ()
+    calls: tuple[CallOutcome, ...] = ()
+    usage: Usage = Usage()
+    completions: int = 0
+    error: TurnError | None = None
+
+
+class CallView(Shape):
+    """One call as an onlooker sees it. `state`: proposed, running, waiting, or the outcome's code."""
+
+    call: str
+    tool: str
+    state: str
+    args_preview: str = ""
+    rule: str = ""
+    approval: ApprovalRequest | None = None
+    outcome: CallOutcome | None = None
+
+
+class TurnView(Shape):
+    """The answer to the `state` query: everything an onlooker may see of a turn, args of calls excluded."""
+
+    tenant: str
+    session: str
+    turn: str
+    actor: str
+    state: LiveState
+    requester: Principal
+    messages: tuple[Message, ...] = ()
+    calls: tuple[CallView, ...] = ()
+    result: TurnResult | None = None
+    started_at: datetime | None = None
+    refusals: int = 0
+    catalog: str = ""
