@@ -127,7 +127,7 @@ class ToolTask(Shape):
 
 
 class ToolReply(Shape):
-    """Result of a tool's activity: an outcome, or why the call must be judged anew."""
+    """Result of a tool's activity: its outcome, or `again`, why the call must be judged anew (nothing ran)."""
 
     outcome: CallOutcome | None = None
     again: Literal["", "stale", "lapsed", "policy"] = ""

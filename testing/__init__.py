@@ -1,0 +1,1 @@
+"""Public fakes for tests and keyless demonstrations; ordinary adapters, nothing is patched."""

@@ -1,0 +1,1 @@
+"""Deterministic code only; imports contracts and approvals, names activities by constant."""

@@ -1,0 +1,199 @@
+"""A call's arguments laid flat: one leaf a value, named by its path and labelled by its schema."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from signoff.approvals.visible import Line, scalar_line
+from signoff.contracts.limits import CARD_VALUE_CHARS
+
+JOINED_CHARS: Final = 120
+"""A list is one row only if it is at most this long, so that no item hides behind a cut."""
+NAME_CHARS: Final = 80
+_MAX_HOPS = 8
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_EMPTY: Mapping[str, Any] = {}
+
+
+class Leaf(NamedTuple):
+    """One value to show. `name` is its dotted path (indices from 0), `bare` the same without indices.
+
+    `top` is the argument it belongs to. `value` is a scalar, a short list of scalars, an empty container,
+    or anything at all when `secret`.
+    """
+
+    name: str
+    bare: str
+    top: str
+    label: str
+    value: Any
+    schema: Mapping[str, Any]
+    secret: bool
+
+
+def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[Leaf]:
+    """Every value of `args` in order, nested ones by dotted names; what is secret is not opened."""
+    stack = list(reversed(_children(None, args, resolve(schema, schema), schema, secrets)))
+    while stack:
+        leaf = stack.pop()
+        if leaf.secret or not _opens(leaf.value):
+            yield leaf
+        else:
+            stack.extend(reversed(_children(leaf, leaf.value, leaf.schema, schema, secrets)))
+
+
+def value_line(value: Any, limit: int) -> Line:
+    """A leaf's value on one line of at most `limit` characters; containers that hold more say how much."""
+    if isinstance(value, Mapping):
+        return Line(f"{len(value)} values" if value else "⟦empty⟧", 0)
+    if not isinstance(value, list | tuple):
+        return scalar_line(value, limit)
+    if not value:
+        return Line("⟦empty⟧", 0)
+    joined = _joined(value)
+    if joined is None:
+        return Line(f"{len(value)} values", 0)
+    # Cut by items: the text of each is made visible already.
+    return Line(joined, len(joined)) if len(joined) <= limit else Line(joined[: limit - 1] + "…", len(joined), cut=True)
+
+
+def is_secret(name: str, secrets: Collection[str]) -> bool:
+    """Whether the dotted `name`, or an argument it lies in, is among `secrets`; indices are disregarded."""
+    parts = name.split(".")
+    bare = [part for part in parts if not _is_index(part)]
+    return any(".".join(path[:end]) in secrets for path in (parts, bare) for end in range(1, len(path) + 1))
+
+
+def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
+    """The value at the dotted `name`, or `absent`."""
+    value: Any = args
+    rest = name
+    while True:
+        if isinstance(value, Mapping) and rest in value:
+            return value[rest]
+        head, dot, rest = rest.partition(".")
+        if not dot:
+            head, rest = head, ""
+        if isinstance(value, Mapping) and head in value:
+            value = value[head]
+        elif isinstance(value, Sequence) and not isinstance(value, str) and _is_index(head) and int(head) < len(value):
+            value = value[int(head)]
+        else:
+            return absent
+        if not rest:
+            return value
+
+
+def humanise(name: str) -> str:
+    """`totalCost` and `total_cost` as `Total cost`; words in capitals stay."""
+    spaced = _CAMEL.sub(" ", name[: 2 * NAME_CHARS]).replace("_", " ").replace("-", " ")
+    words = " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in spaced.split())
+    return words[:1].upper() + words[1:]
+
+
+def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`schema` with local references and single alternatives (`X | null`) followed; `{}` when it cannot be read."""
+    for _ in range(_MAX_HOPS):
+        if not isinstance(schema, Mapping):
+            return _EMPTY
+        key = next((key for key in ("$ref", "anyOf", "oneOf", "allOf") if key in schema), None)
+        if key is None:
+            return schema
+        rest = {name: value for name, value in schema.items() if name != key}
+        target = _target(schema[key], root) if key == "$ref" else _only(schema[key])
+        schema = {**target, **rest} if isinstance(target, Mapping) else rest
+    return _EMPTY
+
+
+def format_of(leaf: Leaf) -> str:
+    """The schema's `format`, else its `type`, else the value's own JSON type."""
+    declared = leaf.schema.get("format") or leaf.schema.get("type")
+    if isinstance(declared, list | tuple):
+        declared = next((kind for kind in declared if kind != "null"), None)
+    return declared[:NAME_CHARS] if isinstance(declared, str) else _json_type(leaf.value)
+
+
+def _children(
+    parent: Leaf | None, value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], secrets: Collection[str]
+) -> list[Leaf]:
+    if not isinstance(value, Mapping):
+        return [_item(parent, index, item, schema, root, secrets) for index, item in enumerate(value)]
+    properties = schema.get("properties")
+    known = properties if isinstance(properties, Mapping) else _EMPTY
+    found = []
+    for key, item in value.items():
+        below = resolve(known.get(key, schema.get("additionalProperties")), root)
+        name = key if parent is None else f"{parent.name}.{key}"
+        bare = key if parent is None else f"{parent.bare}.{key}"
+        label = _label(key, below) if parent is None else f"{parent.label} › {_label(key, below)}"
+        top = key if parent is None else parent.top
+        found.append(Leaf(name, bare, top, label[-4 * NAME_CHARS :], item, below, name in secrets or bare in secrets))
+    return found
+
+
+def _item(
+    parent: Leaf | None, index: int, item: Any, schema: Mapping[str, Any], root: Mapping[str, Any],
+    secrets: Collection[str],
+) -> Leaf:  # fmt: skip
+    prefix = schema.get("prefixItems")
+    listed = prefix[index] if isinstance(prefix, list | tuple) and index < len(prefix) else schema.get("items")
+    name, bare, top, label = (parent.name, parent.bare, parent.top, parent.label) if parent else ("", "", "", "")
+    name = f"{name}.{index}"
+    return Leaf(name, bare, top, f"{label} {index + 1}", item, resolve(listed, root), name in secrets)
+
+
+def _opens(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value)
+    return isinstance(value, list | tuple) and bool(value) and _joined(value) is None
+
+
+def _joined(items: Sequence[Any]) -> str | None:
+    """Scalars on one line, or None where that would be long or ambiguous."""
+    if len(items) > JOINED_CHARS or any(isinstance(item, Mapping | list | tuple) for item in items):
+        return None
+    texts = [scalar_line(item, CARD_VALUE_CHARS).text for item in items]
+    joined = ", ".join(texts)
+    return joined if len(joined) <= JOINED_CHARS and not any("," in text for text in texts) else None
+
+
+def _label(key: str, schema: Mapping[str, Any]) -> str:
+    title = schema.get("title")
+    # pydantic titles every field by itself (`totalCost` -> `Totalcost`); a name reads better than that.
+    if isinstance(title, str) and title.strip() and title != key.replace("_", " ").title():
+        return title
+    return humanise(key) or key
+
+
+def _target(reference: Any, root: Mapping[str, Any]) -> Any:
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    found: Any = root
+    for part in reference[2:].split("/"):
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(part.replace("~1", "/").replace("~0", "~"))
+    return found
+
+
+def _only(alternatives: Any) -> Any:
+    if not isinstance(alternatives, list | tuple):
+        return None
+    real = [one for one in alternatives if not (isinstance(one, Mapping) and one.get("type") == "null")]
+    return real[0] if len(real) == 1 else None
+
+
+def _is_index(part: str) -> bool:
+    return part.isascii() and part.isdecimal() and len(part) <= 6
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    if value is None:
+        return "null"
+    return "object" if isinstance(value, Mapping) else "array"

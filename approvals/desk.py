@@ -1,0 +1,159 @@
+"""The desk of one turn: its requests, the answers already seen, and who was turned away."""
+
+import json
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from signoff.approvals import machine
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import Decision
+from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import Authority
+
+
+def malformed(message: str, approval_id: str = "") -> Receipt:
+    """The receipt for what is no decision at all."""
+    return Receipt(status="refused", code="malformed", approval_id=approval_id, message=message)
+
+
+def envelope_problem(envelopes: Sequence[Any]) -> str:
+    """Why the arguments of a message are not one JSON object of at most 64 KiB; "" when they are."""
+    if len(envelopes) != 1 or not isinstance(envelopes[0], dict):
+        return "a decision is one JSON object"
+    try:
+        size = len(json.dumps(envelopes[0], ensure_ascii=False, allow_nan=False).encode("utf-8"))
+    except (TypeError, ValueError, RecursionError):
+        return "a decision is one JSON object"
+    return "" if size <= DECISION_BYTES else f"a decision is at most {DECISION_BYTES} bytes"
+
+
+def read_decision(envelopes: Sequence[Any]) -> Decision | Receipt:
+    """The decision in a message's arguments, or the receipt `malformed` naming the first bad field."""
+    problem = envelope_problem(envelopes)
+    if problem:
+        return malformed(problem)
+    body = envelopes[0]
+    named = body.get("approval_id")
+    approval_id = named if isinstance(named, str) else ""
+    try:
+        decision = Decision.model_validate(body, strict=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        return malformed(f"`{field}`: {first['msg'].lower()}", approval_id)
+    except RecursionError:
+        return malformed("a decision is one JSON object", approval_id)
+    if len(decision.reason) > REASON_CHARS:
+        return malformed(f"`reason`: at most {REASON_CHARS} characters", approval_id)
+    if decision.received_at is not None and decision.received_at.tzinfo is None:
+        return malformed("`received_at`: needs a time zone", approval_id)
+    return decision
+
+
+class Desk:
+    """Holds the requests of one turn. Every method is plain computation; callers pass the time in."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, ApprovalRequest] = {}
+        self._seen: dict[str, Receipt] = {}
+        self.refusals: deque[Receipt] = deque(maxlen=REFUSALS_KEPT)
+        self.refused = 0
+
+    def open(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
+        """Begin to wait for an answer to `request`, replacing an earlier revision of it."""
+        self._requests[request.id] = machine.opened(request, now)
+        return self._requests[request.id]
+
+    def get(self, approval_id: str) -> ApprovalRequest | None:
+        """The request of that id in its latest revision."""
+        return self._requests.get(approval_id)
+
+    def all(self) -> tuple[ApprovalRequest, ...]:
+        """Every request of the turn, oldest first."""
+        return tuple(self._requests.values())
+
+    def pending(self) -> tuple[ApprovalRequest, ...]:
+        """The requests that wait for people, oldest first."""
+        return tuple(request for request in self._requests.values() if request.state == "pending")
+
+    def waits(self, approval_id: str) -> bool:
+        """Whether that request still waits."""
+        request = self._requests.get(approval_id)
+        return request is not None and request.state == "pending"
+
+    def glance(self, decision: Decision, now: datetime) -> Receipt | None:
+        """The answer to a decision that need not wait for its author to be identified; None if it must."""
+        repeated = self._repeated(decision)
+        if repeated is not None:
+            return repeated
+        request = self._requests.get(decision.approval_id)
+        if request is None:
+            return self.turn_away(_unknown(decision.approval_id))
+        receipt = machine.objection(request, decision, now)
+        return None if receipt is None else self.turn_away(receipt)
+
+    def settle(self, decision: Decision, authority: Authority, now: datetime) -> Receipt:
+        """Count a decision whose author was identified. First in order wins; the others learn who it was."""
+        repeated = self._repeated(decision)
+        if repeated is not None:
+            return repeated
+        request = self._requests.get(decision.approval_id)
+        if request is None:
+            return self.turn_away(_unknown(decision.approval_id))
+        changed, receipt = machine.decided(request, decision, authority, now)
+        self._requests[request.id] = changed
+        if receipt.status == "refused":
+            return self.turn_away(receipt)
+        if decision.delivery_id:
+            self._seen[_key(decision)] = receipt
+        return receipt
+
+    def expire(self, approval_id: str, now: datetime) -> ApprovalRequest:
+        """The deadline of a request has passed."""
+        return self._put(machine.expired(self._requests[approval_id], now))
+
+    def cancel(self, approval_id: str, by: str, reason: str, now: datetime) -> Receipt:
+        """Withdraw a request. The receipt is `accepted` when this did it."""
+        request = self._requests.get(approval_id)
+        if request is None:
+            return self.turn_away(_unknown(approval_id))
+        if request.state != "pending":
+            return self.turn_away(machine.settled_receipt(request))
+        gone = self._put(machine.cancelled(request, by, reason, now))
+        return machine.settled_receipt(gone).model_copy(update={"status": "accepted", "code": ""})
+
+    def lapse(self, approval_id: str) -> ApprovalRequest:
+        """An approval was not used; the call is asked again or judged anew."""
+        return self._put(machine.lapsed(self._requests[approval_id]))
+
+    def receipt(self, approval_id: str) -> Receipt:
+        """What became of a request, for someone who comes late."""
+        request = self._requests.get(approval_id)
+        return _unknown(approval_id) if request is None else machine.settled_receipt(request)
+
+    def turn_away(self, receipt: Receipt) -> Receipt:
+        """Remember a refusal (the last 50, and how many there were) and hand it back."""
+        self.refusals.append(receipt)
+        self.refused += 1
+        return receipt
+
+    def _put(self, request: ApprovalRequest) -> ApprovalRequest:
+        self._requests[request.id] = request
+        return request
+
+    def _repeated(self, decision: Decision) -> Receipt | None:
+        first = self._seen.get(_key(decision)) if decision.delivery_id else None
+        return None if first is None else first.model_copy(update={"code": "duplicate"})
+
+
+def _unknown(approval_id: str) -> Receipt:
+    return Receipt(status="refused", code="unknown", approval_id=approval_id, message="no such request in this turn")
+
+
+def _key(decision: Decision) -> str:
+    return f"{decision.delivery_id}:{decision.approval_id}:{decision.revision or 1}"

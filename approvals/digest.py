@@ -1,0 +1,46 @@
+"""What an approval is bound to: the digest of a call, and the short mark people compare."""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Any, Final
+
+from signoff.contracts.canonical import sha256_hex
+
+DIGEST_VERSION: Final = 1
+MARK_CHARS: Final = 8
+
+
+def call_digest(
+    *, tenant: str, turn: str, call: str, tool: str, definition: str, args: Mapping[str, Any]
+) -> str:
+    """sha-256 over RFC 8785 of `{v, tenant, turn, call, tool, definition, args}`, as 64 hex digits.
+
+    `1` and `1.0` have one digest. Raises `NotCanonical` for arguments that RFC 8785 cannot write.
+    """
+    return sha256_hex(
+        {
+            "v": DIGEST_VERSION,
+            "tenant": tenant,
+            "turn": turn,
+            "call": call,
+            "tool": tool,
+            "definition": definition,
+            "args": dict(args),
+        }
+    )
+
+
+def action_digest(tool: str, args: Mapping[str, Any]) -> str:
+    """sha-256 of tool and arguments alone: two calls that ask for the same thing have one. Raises `NotCanonical`."""
+    return sha256_hex({"tool": tool, "args": dict(args)})
+
+
+def digest_mark(digest: str, key: bytes) -> str:
+    """The first 8 hex digits of HMAC-SHA256 of `digest`: it lets people compare, and masked arguments stay unguessed.
+
+    Raises ValueError without a key: a mark that anyone can compute would give those arguments away.
+    """
+    if not key:
+        raise ValueError("a digest mark needs a key")
+    return hmac.new(key, digest.encode(), hashlib.sha256).hexdigest()[:MARK_CHARS]

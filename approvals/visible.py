@@ -1,0 +1,95 @@
+"""Untrusted values as one line of honest text: what is invisible or turns the line around is shown as a mark."""
+
+import unicodedata
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+ELLIPSIS: Final = "…"
+MISSING: Final = "—"
+NEWLINE: Final = "⏎"
+_LINE_ENDS = frozenset("\n\r\u2028\u2029")
+_OWN_MARKS = frozenset("⟦⟧⏎")
+_HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Cn"))
+# Drawn as nothing, yet letters or combining marks by category.
+_BLANK = frozenset(
+    (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0)
+    + tuple(range(0xFE00, 0xFE10))
+    + tuple(range(0xE0100, 0xE01F0))
+)
+_MAX_COMBINING = 4
+_MAX_INTEGER_BITS = 1024
+_POSITIONAL_BELOW = 1e21
+
+
+class Line(NamedTuple):
+    """One line of text, its value's full length in characters, and whether the line is cut."""
+
+    text: str
+    length: int
+    cut: bool = False
+
+
+def one_line(text: str, limit: int) -> Line:
+    """`text` on one line of at most `limit` (2 or more) characters, marks counted, cut with `…` between characters.
+
+    Control, bidirectional and zero-width characters become `⟦U+202E⟧`, line ends `⏎`; so do those marks themselves,
+    so that no text can forge one.
+    """
+    pieces: list[str] = []
+    used = 0
+    for piece in _pieces(text[: 2 * limit + 2].replace("\r\n", "\n")):
+        pieces.append(piece)
+        used += len(piece)
+        if used > limit:
+            while used >= limit:
+                used -= len(pieces.pop())
+            return Line("".join(pieces) + ELLIPSIS, len(text), cut=True)
+    return Line("".join(pieces), len(text))
+
+
+def scalar_line(value: Any, limit: int) -> Line:
+    """A JSON scalar on one line; `1` and `1.0` read alike, as they have one digest."""
+    if isinstance(value, str):
+        return one_line(value, limit) if value else Line("⟦empty⟧", 0)
+    if value is None:
+        return Line("⟦none⟧", 0)
+    if isinstance(value, bool):
+        text = "yes" if value else "no"
+    elif isinstance(value, int | float):
+        text = number(value)
+    else:
+        return one_line(str(value), limit)
+    return one_line(text, limit)
+
+
+def number(value: int | float) -> str:
+    """A number without locale: digits, a point, no thousands separators, no needless exponent or `.0`."""
+    if isinstance(value, int):
+        # Python refuses to write very long integers in decimal.
+        long = value.bit_length() > _MAX_INTEGER_BITS
+        return f"an integer of {value.bit_length()} bits" if long else str(value)
+    if value == 0:
+        return "0"
+    if not abs(value) < _POSITIONAL_BELOW:
+        return repr(value)
+    text = format(Decimal(repr(value)), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _pieces(text: str) -> Iterator[str]:
+    combining = 0
+    for char in text:
+        category = unicodedata.category(char)
+        combining = combining + 1 if category in ("Mn", "Me") else 0
+        if char in _LINE_ENDS:
+            yield NEWLINE
+        elif (
+            category in _HIDDEN_CATEGORIES
+            or char in _OWN_MARKS
+            or ord(char) in _BLANK
+            or combining > _MAX_COMBINING
+        ):
+            yield f"⟦U+{ord(char):04X}⟧"
+        else:
+            yield char

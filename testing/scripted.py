@@ -1,0 +1,68 @@
+"""A model that follows a script: for tests, and for demonstrations without a key."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
+from signoff.contracts.content import text_of
+from signoff.contracts.message import Message, ResultPart, TextPart
+from signoff.contracts.names import RESPOND
+from signoff.contracts.turn import Usage
+
+Reaction = Callable[[CompletionRequest], Completion | Awaitable[Completion]]
+
+_USAGE = Usage(input_tokens=10, output_tokens=5)
+
+
+class ScriptedModel:
+    """A driver that answers with `react(request)`."""
+
+    def __init__(self, react: Reaction) -> None:
+        self._react = react
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """The script's answer to `request`."""
+        answer = self._react(request)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+def steps(script: Sequence[Completion]) -> ScriptedModel:
+    """A model that gives the completions of `script` in order, one per turn of the loop; then repeats the last."""
+
+    def react(request: CompletionRequest) -> Completion:
+        done = sum(message.role == "assistant" for message in request.messages)
+        return script[min(done, len(script) - 1)]
+
+    return ScriptedModel(react)
+
+
+def calls(*proposed: tuple[str, Any], text: str = "") -> Completion:
+    """A completion that proposes calls: `calls(("book_flight", {...}), ...)`."""
+    made = tuple(ProposedCall(tool=name, args=args, provider_call=f"p{n}") for n, (name, args) in enumerate(proposed))
+    return Completion(text=text, calls=made, usage=_USAGE)
+
+
+def respond(text: str, state: str = "complete") -> Completion:
+    """A completion that ends the turn with `text`."""
+    args = {"text": text} if state == "complete" else {"text": text, "state": state}
+    return Completion(calls=(ProposedCall(tool=RESPOND, args=args, provider_call="respond"),), usage=_USAGE)
+
+
+def say(text: str) -> Completion:
+    """A completion of plain text."""
+    return Completion(text=text, usage=_USAGE)
+
+
+def last_user_text(request: CompletionRequest) -> str:
+    """The newest words of the person."""
+    texts = [part for m in request.messages if m.role == "user" for part in m.parts if isinstance(part, TextPart)]
+    return text_of(texts[-1].text) if texts else ""
+
+
+def results(request: CompletionRequest) -> tuple[ResultPart, ...]:
+    """The results that came in since the model last spoke, in call order."""
+    newest: Message | None = request.messages[-1] if request.messages else None
+    if newest is None or newest.role != "tool":
+        return ()
+    return tuple(part for part in newest.parts if isinstance(part, ResultPart))

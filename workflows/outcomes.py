@@ -1,0 +1,60 @@
+"""How each way of not running becomes a call's one result."""
+
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallCode, CallOutcome, DenialSource, ToolDenied
+from signoff.contracts.content import Content
+
+_SOURCES: dict[str, DenialSource] = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
+_REASONS = {"timed_out": "Nobody answered in time.", "cancelled": "The request was withdrawn."}
+
+
+def denied(request: ApprovalRequest) -> CallOutcome:
+    """The outcome of a call whose request ended in anything but an approval."""
+    refusal = ToolDenied(
+        source=_SOURCES[request.state],
+        approval_id=request.id,
+        tool=request.tool,
+        call_id=request.call,
+        decided_by=request.decided_by,
+        reason=request.reason or _REASONS.get(request.state, DEFAULT_DENIAL),
+        decided_at=request.decided_at,
+        level=request.level,
+    )
+    return CallOutcome(
+        call=request.call,
+        tool=request.tool,
+        code="denied",
+        gate="approval",
+        value=Content(inline=refusal.model_dump(mode="json")),
+        approval_id=request.id,
+        decided_by=request.decided_by,
+        rule=request.rule,
+        denied=refusal,
+    )
+
+
+def in_doubt(call: str, tool: str) -> CallOutcome:
+    """The outcome of a call of which nobody knows whether it happened."""
+    return CallOutcome(call=call, tool=tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT))
+
+
+def failed(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
+    """An outcome with words for the model."""
+    return CallOutcome(call=call, tool=tool, code=code, gate="execute", value=Content(inline=text))
+
+
+def error_type(error: ActivityError) -> str:
+    """The name of our error behind an activity's failure, or "" for anything else."""
+    return (error.cause.type or "") if isinstance(error.cause, ApplicationError) else ""
+
+
+def error_text(error: ActivityError) -> str:
+    """The one sentence behind an activity's failure."""
+    return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
+
+
+def was_cancelled(error: ActivityError) -> bool:
+    """Whether an activity ended because it was cancelled."""
+    return isinstance(error.cause, CancelledError)

@@ -1,0 +1,146 @@
+"""What a turn remembers of itself: messages, calls, usage. Plain data and plain computation."""
+
+from datetime import datetime
+
+from signoff.approvals.desk import Desk
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content, text_of
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
+from signoff.contracts.message import CallPart, Message, ResultPart
+from signoff.contracts.steps import ModelReply, Tally, TurnLimits
+from signoff.contracts.turn import (
+    CallView,
+    LiveState,
+    ResponsePart,
+    TurnError,
+    TurnInput,
+    TurnResult,
+    TurnState,
+    TurnView,
+    Usage,
+)
+
+
+class TurnRecord:
+    """The state of one turn, apart from what people were asked (that is the desk's)."""
+
+    def __init__(self, turn: TurnInput) -> None:
+        self.turn = turn
+        self.key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
+        self.state: LiveState = "running"
+        self.messages: list[Message] = list(turn.messages)
+        self.message_bytes = sum(_size(message) for message in turn.messages)
+        self.calls: dict[str, CallView] = {}
+        self.usage = Usage()
+        self.limits = TurnLimits()
+        self.completions = 0
+        self.active_seconds = 0.0
+        self.tally = Tally()
+        self.catalog = ""
+        self.bad_responds = 0
+        self.result: TurnResult | None = None
+
+    def approval_id(self, call: str) -> str:
+        """The approval id of one of this turn's calls."""
+        return ApprovalKey(self.key, call).id
+
+    def say(self, message: Message) -> None:
+        """Append a message to the conversation."""
+        self.messages.append(message)
+        self.message_bytes += _size(message)
+
+    def hear(self, reply: ModelReply) -> tuple[CallPart, ...]:
+        """Take in a completion; returns the calls to settle, in order, `respond` excluded."""
+        self.usage = self.usage + reply.usage
+        self.limits = reply.limits
+        self.catalog = reply.catalog
+        self.say(reply.message)
+        calls = tuple(p for p in reply.message.parts if isinstance(p, CallPart) and p.call != reply.respond_call)
+        for part in calls:
+            preview = text_of(part.args) if part.args.blob else ""
+            self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", args_preview=preview)
+        return calls
+
+    def mark(self, call: str, state: str, rule: str = "") -> None:
+        """Show call `call` in `state`."""
+        view = self.calls[call]
+        self.calls[call] = view.model_copy(update={"state": state, "rule": rule or view.rule})
+
+    def settle(self, calls: tuple[CallPart, ...], outcomes: list[CallOutcome], extra: tuple[ResultPart, ...]) -> None:
+        """Write the one result of each call, in input order, into the conversation."""
+        for outcome in outcomes:
+            view = self.calls[outcome.call]
+            self.calls[outcome.call] = view.model_copy(update={"state": outcome.code, "outcome": outcome})
+        parts = tuple(_result(call, outcome) for call, outcome in zip(calls, outcomes, strict=True))
+        self.say(Message(role="tool", parts=(*parts, *extra)))
+        denials = self.tally.denials
+        for outcome in outcomes:
+            denials = denials + 1 if outcome.code == "denied" else 0 if outcome.code == "ok" else denials
+        self.tally = self.tally.model_copy(update={"denials": denials})
+
+    def over(self) -> TurnError | None:
+        """The cap that ends the turn before another completion, if any."""
+        limits = self.limits
+        if self.tally.denials >= MAX_DENIALS_IN_A_ROW:
+            return TurnError(code="denial_limit", message=f"{MAX_DENIALS_IN_A_ROW} calls in a row were denied")
+        if self.completions >= limits.completions:
+            return TurnError(code="completion_limit", message=f"no answer within {limits.completions} completions")
+        if self.tally.calls >= limits.calls:
+            return TurnError(code="call_limit", message=f"more than {limits.calls} tool calls")
+        if limits.cost is not None and self.usage.cost >= limits.cost:
+            return TurnError(code="cost_limit", message=f"the turn's budget of {limits.cost} USD is spent")
+        if self.active_seconds >= limits.active_seconds:
+            return TurnError(code="time_limit", message=f"more than {limits.active_seconds:.0f} s of work")
+        if self.message_bytes > MESSAGES_BYTES:
+            return TurnError(code="conversation_limit", message=f"the conversation is over {MESSAGES_BYTES} bytes")
+        return None
+
+    def finished(
+        self, state: TurnState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
+    ) -> TurnResult:
+        """The result the turn completes with."""
+        outcomes = tuple(view.outcome for view in self.calls.values() if view.outcome is not None)
+        return TurnResult(
+            state=state,
+            parts=parts,
+            calls=outcomes,
+            usage=self.usage,
+            completions=self.completions,
+            error=error,
+        )
+
+    def view(self, desk: Desk, started_at: datetime) -> TurnView:
+        """What an onlooker sees now."""
+        requests = {request.call: request for request in desk.all()}
+        calls = tuple(v.model_copy(update={"approval": requests.get(v.call)}) for v in self.calls.values())
+        return TurnView(
+            tenant=self.key.tenant,
+            session=self.key.session,
+            turn=self.key.turn,
+            actor=self.turn.actor,
+            state=self.state,
+            requester=self.turn.principal,
+            messages=tuple(self.messages),
+            calls=calls,
+            result=self.result,
+            started_at=started_at,
+            refusals=desk.refused,
+            catalog=self.catalog,
+        )
+
+
+def skipped(call: CallPart) -> CallOutcome:
+    """The outcome of a call that stood beside `respond` (Q2): not executed."""
+    text = "Not executed: the turn ended with the response in the same completion."
+    return CallOutcome(call=call.call, tool=call.tool, code="skipped", gate="respond", value=Content(inline=text))
+
+
+def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:
+    return ResultPart(
+        call=call.call, provider_call=call.provider_call, tool=call.tool, code=outcome.code, value=outcome.value
+    )
+
+
+def _size(message: Message) -> int:
+    return len(message.model_dump_json())

@@ -1,0 +1,128 @@
+"""What Temporal's own tools show of a turn: search attributes, the memo of open cards, current details."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.ids import show_code
+from signoff.contracts.limits import EFFECT_CHARS, MEMO_BYTES
+from signoff.contracts.turn import LiveState
+
+STATE = SearchAttributeKey.for_keyword(names.SA_STATE)
+ACTOR = SearchAttributeKey.for_keyword(names.SA_ACTOR)
+TENANT = SearchAttributeKey.for_keyword(names.SA_TENANT)
+CODES = SearchAttributeKey.for_keyword_list(names.SA_CODES)
+APPROVERS = SearchAttributeKey.for_keyword_list(names.SA_APPROVERS)
+DUE_AT = SearchAttributeKey.for_datetime(names.SA_DUE_AT)
+
+Attributes = tuple[LiveState, tuple[str, ...], tuple[str, ...], datetime | None]
+
+
+def attributes(state: LiveState, requests: Sequence[ApprovalRequest]) -> Attributes:
+    """State, codes (`K7Q2FM` open, `K7Q2FM!` decided, never removed), approvers and first deadline of a turn."""
+    waiting = [request for request in requests if request.state == "pending"]
+    codes = tuple(request.code if request.state == "pending" else f"{request.code}!" for request in requests)
+    approvers = tuple(sorted({approver for request in waiting for approver in request.approvers}))
+    due = min((request.expires_at for request in waiting if request.expires_at is not None), default=None)
+    return state, codes, approvers, due
+
+
+def updates(before: Attributes | None, after: Attributes) -> list[SearchAttributeUpdate[Any]]:
+    """The search attribute updates that lead from one set to the other; none when nothing changed."""
+    changed: list[SearchAttributeUpdate[Any]] = []
+    if before is None or before[0] != after[0]:
+        changed.append(STATE.value_set(after[0]))
+    if (before[1] if before else ()) != after[1]:
+        changed.append(CODES.value_set(after[1]))
+    if (before[2] if before else ()) != after[2]:
+        changed.append(APPROVERS.value_set(after[2]) if after[2] else APPROVERS.value_unset())
+    if (before[3] if before else None) != after[3]:
+        changed.append(DUE_AT.value_unset() if after[3] is None else DUE_AT.value_set(after[3]))
+    return changed
+
+
+def memo(requests: Sequence[ApprovalRequest]) -> list[dict[str, Any]]:
+    """The open cards in short, at most 16 KiB of JSON; those that do not fit are left to the query."""
+    rows: list[dict[str, Any]] = []
+    room = MEMO_BYTES
+    for request in requests:
+        row = _row(request)
+        room -= len(json.dumps(row, ensure_ascii=False).encode("utf-8")) + 1
+        if room < 0:
+            break
+        rows.append(row)
+    return rows
+
+
+def details(requests: Sequence[ApprovalRequest], outcomes: Sequence[CallOutcome]) -> str:
+    """Markdown for Temporal UI: what waits, for whom, since when, and what was settled."""
+    waiting = [request for request in requests if request.state == "pending"]
+    lines: list[str] = []
+    if waiting:
+        lines += [
+            "### Waiting for people",
+            "",
+            "| code | action | who may decide | asked | answer by |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [_line(request) for request in waiting]
+        lines += ["", "Decide with the `decide` update or the `approval_response` signal:", ""]
+        lines += [f"    {_envelope(request)}" for request in waiting[:3]]
+    answered = [request for request in requests if request.state != "pending"]
+    if answered:
+        lines += ["", "### Answered", "", "| code | action | state | by | when |", "|---|---|---|---|---|"]
+        lines += [_answered(request) for request in answered]
+    doubtful = [outcome for outcome in outcomes if outcome.code == "in_doubt"]
+    lines += [
+        f"\n**In doubt**: `{outcome.tool}` ({outcome.call}): nobody knows whether it happened" for outcome in doubtful
+    ]
+    return "\n".join(lines)
+
+
+def _row(request: ApprovalRequest) -> dict[str, Any]:
+    return {
+        "id": request.id,
+        "code": request.code,
+        "revision": request.revision,
+        "tool": request.tool,
+        "actor": request.actor,
+        "effect": request.card.effect[:EFFECT_CHARS],
+        "requester": request.requester.user,
+        "approvers": list(request.approvers),
+        "opened_at": request.opened_at.isoformat() if request.opened_at else None,
+        "expires_at": request.expires_at.isoformat() if request.expires_at else None,
+    }
+
+
+def _line(request: ApprovalRequest) -> str:
+    cells = (
+        show_code(request.code),
+        request.card.effect,
+        ", ".join(request.approvers),
+        _time(request.opened_at),
+        _time(request.expires_at),
+    )
+    return _cells(cells)
+
+
+def _answered(request: ApprovalRequest) -> str:
+    by = request.decided_name or request.decided_by
+    return _cells((show_code(request.code), request.card.effect, request.state, by, _time(request.decided_at)))
+
+
+def _cells(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _envelope(request: ApprovalRequest) -> str:
+    return json.dumps({"approval_id": request.id, "revision": request.revision, "verdict": "approved"})
+
+
+def _time(moment: datetime | None) -> str:
+    return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M UTC")
