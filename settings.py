@@ -1,0 +1,159 @@
+"""Settings: environment variables `SIGNOFF_*`, then `signoff.toml` in the working directory, then defaults.
+
+The connection to Temporal is no setting of ours: it is read from `TEMPORAL_*` by Temporal's own rules.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import DEFAULT_TASK_QUEUE
+
+ENV_PREFIX: Final = "SIGNOFF_"
+SETTINGS_FILE: Final = "signoff.toml"
+RETENTION_DAYS: Final = 90
+
+
+def _default_store(known: Mapping[str, Any]) -> str:
+    return f"sqlite+aiosqlite:///{known.get('state_dir', '.signoff')}/signoff.db"
+
+
+def _default_url(known: Mapping[str, Any]) -> str:
+    host = str(known.get("host", "127.0.0.1"))
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return f"http://{host}:{known.get('port')}"
+    if address.is_unspecified:
+        host = "127.0.0.1"
+    return f"http://[{host}]:{known.get('port')}" if ":" in host else f"http://{host}:{known.get('port')}"
+
+
+def _web_address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("a web address looks like https://approvals.example.com")
+    return text.rstrip("/")
+
+
+class Settings(BaseSettings):
+    """What an installation may choose. Paths are relative to the working directory.
+
+    Make one with `load_settings`, whose errors are sentences.
+    """
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, toml_file=SETTINGS_FILE, extra="forbid", frozen=True
+    )
+
+    profile: Literal["development", "production"] = "development"
+    manifest: Path = Path("signoff.yaml")
+    """The YAML file that declares actors, tools and policies."""
+    state_dir: Path = Path(".signoff")
+    """Where the embedded server and the default store keep their files."""
+    store_url: str = Field(default_factory=_default_store, min_length=1)
+    """The database of tickets and blobs, as SQLAlchemy writes it; SQLite in `state_dir` when not given."""
+    task_queue: str = Field(default=DEFAULT_TASK_QUEUE, min_length=1, max_length=200)
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """The address the gateway listens on."""
+    port: int = Field(default=8300, ge=1, le=65535)
+    """The port the gateway listens on."""
+    public_url: Annotated[str, AfterValidator(_web_address)] = Field(default_factory=_default_url)
+    """How people reach the gateway; made of `host` and `port` when not given."""
+    people: Path | None = None
+    """The YAML file of people; without it the development profile's `guest` and `approver` are there."""
+    retention: int = Field(default=RETENTION_DAYS, ge=1, le=3650)
+    """For how many days the embedded server remembers finished turns."""
+    temporal_port: int = Field(default=7233, ge=1, le=65535)
+    """The embedded server's port."""
+    ui_port: int = Field(default=8233, ge=1, le=65535)
+    """The port of Temporal's own UI beside the embedded server."""
+    temporal_binary: Path | None = None
+    """The `temporal` program; looked up on PATH when not given."""
+    durable: bool = False
+    """Whether the embedded server survives a power cut without losing its last second, at half the speed."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What was passed, then the environment, then `signoff.toml`; nothing else is read."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """The settings in force here; an override of None counts as not given.
+
+    Raises `ConfigError`, one sentence naming the variable, key or option that is wrong.
+    """
+    _refuse_misspelt_variables()
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"`{SETTINGS_FILE}` is not TOML: {_sentence(str(error))}", file=SETTINGS_FILE) from None
+    except OSError as error:
+        raise ConfigError(f"`{SETTINGS_FILE}` cannot be read: {error.strerror}", file=SETTINGS_FILE) from None
+    except ValidationError as error:
+        raise _config_error(error.errors()[0], given) from None
+
+
+def require_supported_profile(settings: Settings) -> None:
+    """Raises `ConfigError` for the production profile, which this version cannot keep safe."""
+    if settings.profile == "production":
+        raise ConfigError(
+            "`profile` is `production`, but this version has no logins and no signed decisions yet, so anybody who "
+            "reaches it could approve: set SIGNOFF_PROFILE=development and keep it on a loopback address",
+            field="profile",
+            value=settings.profile,
+        )
+
+
+def _refuse_misspelt_variables() -> None:
+    known = [ENV_PREFIX + name.upper() for name in Settings.model_fields]
+    for variable in sorted(name.upper() for name in os.environ):
+        if not variable.startswith(ENV_PREFIX) or variable in known:
+            continue
+        if near := difflib.get_close_matches(variable, known, n=1, cutoff=0.85):
+            raise ConfigError(f"the variable `{variable}` is not known: did you mean `{near[0]}`?", field=variable)
+
+
+def _config_error(detail: ErrorDetails, given: Mapping[str, Any]) -> ConfigError:
+    name = str(detail["loc"][0])
+    if detail["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, list(Settings.model_fields), n=1)
+        remedy = f"did you mean `{near[0]}`?" if near else f"it may hold {', '.join(Settings.model_fields)}"
+        where = "there is no setting" if name in given else f"`{SETTINGS_FILE}` has an unknown key"
+        return ConfigError(f"{where} `{name}`: {remedy}", field=name)
+    value = detail["input"]
+    message = f"{_origin(name, given)} is `{value}`: {_sentence(detail['msg'].removeprefix('Value error, '))}"
+    return ConfigError(message, field=name, value=value)
+
+
+def _origin(name: str, given: Mapping[str, Any]) -> str:
+    if name in given:
+        return f"the setting `{name}`"
+    variable = ENV_PREFIX + name.upper()
+    if variable in {key.upper() for key in os.environ}:
+        return f"the variable `{variable}`"
+    return f"`{name}` in `{SETTINGS_FILE}`"
+
+
+def _sentence(text: str) -> str:
+    line = " ".join(text.split()).rstrip(".")
+    return line[:1].lower() + line[1:]
