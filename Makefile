@@ -1,0 +1,41 @@
+# Needs only Python 3.11 or newer and make: `make dev` runs Signoff, `make test` tests it.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+READY := .venv/.installed
+
+.PHONY: dev demo test lint bench mutants clean
+
+dev: $(READY)
+	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
+
+demo: $(READY)
+	@.venv/bin/signoff demo
+
+test: $(READY)
+	$(PY) -m pytest
+
+lint: $(READY)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+bench: $(READY)
+	$(PY) -m bench
+
+mutants: $(READY)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
+	.venv/bin/mutmut run
+
+clean:
+	rm -rf .venv build dist mutants src/signoff.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "Signoff needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "Setting up .venv (once, about a minute)"
+	@$(PYTHON) -m venv .venv || \
+		{ echo "python3 could not make a virtual environment: on Debian, apt-get install python3-venv" >&2; exit 1; }
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(READY)
