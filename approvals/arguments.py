@@ -43,18 +43,20 @@ def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collecti
 
 
 def value_line(value: Any, limit: int) -> Line:
-    """A leaf's value on one line of at most `limit` characters; containers that hold more say how much."""
-    if isinstance(value, Mapping):
-        return Line(f"{len(value)} values" if value else "⟦empty⟧", 0)
-    if not isinstance(value, list | tuple):
+    """A value on one line of at most `limit` characters; a container that does not fit says how much it holds."""
+    if not isinstance(value, Mapping | list | tuple):
         return scalar_line(value, limit)
     if not value:
         return Line("⟦empty⟧", 0)
-    joined = _joined(value)
-    if joined is None:
-        return Line(f"{len(value)} values", 0)
-    # Cut by items: the text of each is made visible already.
-    return Line(joined, len(joined)) if len(joined) <= limit else Line(joined[: limit - 1] + "…", len(joined), cut=True)
+    joined = None if isinstance(value, Mapping) else _joined(value)
+    if joined is None or len(joined) > limit:
+        return Line(plural(len(value), "value"), 0)
+    return Line(joined, len(joined))
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 value`, `2 values`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def is_secret(name: str, secrets: Collection[str]) -> bool:
@@ -68,20 +70,17 @@ def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
     """The value at the dotted `name`, or `absent`."""
     value: Any = args
     rest = name
-    while True:
+    while rest:
         if isinstance(value, Mapping) and rest in value:
             return value[rest]
-        head, dot, rest = rest.partition(".")
-        if not dot:
-            head, rest = head, ""
+        head, _, rest = rest.partition(".")
         if isinstance(value, Mapping) and head in value:
             value = value[head]
-        elif isinstance(value, Sequence) and not isinstance(value, str) and _is_index(head) and int(head) < len(value):
+        elif isinstance(value, list | tuple) and _is_index(head) and int(head) < len(value):
             value = value[int(head)]
         else:
             return absent
-        if not rest:
-            return value
+    return value
 
 
 def humanise(name: str) -> str:
@@ -125,7 +124,7 @@ def _children(
         below = resolve(known.get(key, schema.get("additionalProperties")), root)
         name = key if parent is None else f"{parent.name}.{key}"
         bare = key if parent is None else f"{parent.bare}.{key}"
-        label = _label(key, below) if parent is None else f"{parent.label} › {_label(key, below)}"
+        label = _label(key, below) if parent is None else f"{parent.label} / {_label(key, below)}"
         top = key if parent is None else parent.top
         found.append(Leaf(name, bare, top, label[-4 * NAME_CHARS :], item, below, name in secrets or bare in secrets))
     return found

@@ -11,9 +11,7 @@ DIGEST_VERSION: Final = 1
 MARK_CHARS: Final = 8
 
 
-def call_digest(
-    *, tenant: str, turn: str, call: str, tool: str, definition: str, args: Mapping[str, Any]
-) -> str:
+def call_digest(*, tenant: str, turn: str, call: str, tool: str, definition: str, args: Mapping[str, Any]) -> str:
     """sha-256 over RFC 8785 of `{v, tenant, turn, call, tool, definition, args}`, as 64 hex digits.
 
     `1` and `1.0` have one digest. Raises `NotCanonical` for arguments that RFC 8785 cannot write.

@@ -1,5 +1,6 @@
 """Untrusted values as one line of honest text: what is invisible or turns the line around is shown as a mark."""
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
@@ -12,10 +13,8 @@ _LINE_ENDS = frozenset("\n\r\u2028\u2029")
 _OWN_MARKS = frozenset("⟦⟧⏎")
 _HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Cn"))
 # Drawn as nothing, yet letters or combining marks by category.
-_BLANK = frozenset(
-    (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0)
-    + tuple(range(0xFE00, 0xFE10))
-    + tuple(range(0xE0100, 0xE01F0))
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
 _MAX_COMBINING = 4
 _MAX_INTEGER_BITS = 1024
@@ -84,12 +83,7 @@ def _pieces(text: str) -> Iterator[str]:
         combining = combining + 1 if category in ("Mn", "Me") else 0
         if char in _LINE_ENDS:
             yield NEWLINE
-        elif (
-            category in _HIDDEN_CATEGORIES
-            or char in _OWN_MARKS
-            or ord(char) in _BLANK
-            or combining > _MAX_COMBINING
-        ):
+        elif category in _HIDDEN_CATEGORIES or char in _OWN_MARKS or _BLANK.match(char) or combining > _MAX_COMBINING:
             yield f"⟦U+{ord(char):04X}⟧"
         else:
             yield char

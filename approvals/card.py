@@ -1,0 +1,178 @@
+"""The card: what a person sees of a call, made from the arguments that will run and never from the model's words.
+
+Every text in it is untrusted and made visible; each value is cut on its own, so that none pushes another off.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from signoff.approvals.arguments import NAME_CHARS, Leaf, find, format_of, is_secret, leaves, plural, value_line
+from signoff.approvals.visible import MISSING, one_line
+from signoff.contracts.approval import Card, CardRow
+from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
+
+CARD_BYTES: Final = 16 * KIB
+"""Bytes of JSON of a whole card."""
+AGENT_SAYS_CHARS: Final = 1_000
+NOTE_CHARS: Final = 300
+TITLE_CHARS: Final = 120
+ROWS: Final = 60
+ROWS_PER_ARGUMENT: Final = 15
+EFFECT_VALUE_CHARS: Final = 80
+EFFECT_ARGUMENTS: Final = 3
+"""How many arguments the effect sentence of a tool without a template shows."""
+
+_TIGHT_VALUE_CHARS: Final = 120
+"""Where whole values do not fit, all are cut shorter before any row is dropped."""
+_LEAST_VALUE_CHARS: Final = 12
+_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+_HIDDEN: Final = "hidden"
+_ABSENT: Final = object()
+
+
+class _Entry(NamedTuple):
+    row: CardRow
+    values: int
+    """How many values the row stands for."""
+
+
+def render_card(
+    *,
+    effect: str,
+    title: str,
+    tool: str,
+    args: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    secrets: Collection[str] = (),
+    show: Collection[str] | None = None,
+    agent_says: str = "",
+    note: str = "",
+    mark: str = "",
+) -> Card:
+    """The card of one call; it is at most `CARD_BYTES` of JSON and says so when it cannot show everything.
+
+    `effect` is the tool's template: `{name}` and `{name.of.nested}` are replaced by arguments, nothing else is.
+    `schema` is the tool's JSON Schema of arguments, `secrets` the dotted names never shown, `show` the dotted names
+    to show (None: all). Never raises for arguments that are JSON.
+    """
+    base = Card(
+        effect=effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets),
+        agent_says=one_line(agent_says, AGENT_SAYS_CHARS).text,
+        note=one_line(note, NOTE_CHARS).text,
+        mark=mark,
+        tool_title=one_line(title or tool, TITLE_CHARS).text,
+    )
+    every = list(leaves(args, schema, secrets))
+    shown = [leaf for leaf in every if _is_shown(leaf, show)]
+    left_out = len(every) - len(shown)
+    tail = [_remark(f"{left_out} more not shown")] if left_out else []
+    entries = _entries(shown, CARD_VALUE_CHARS)
+    whole = _with_rows(base, entries, tail, ROWS)
+    if _size(whole) <= CARD_BYTES:
+        return whole
+    return _shrunk(base, _entries(shown, _TIGHT_VALUE_CHARS), tail)
+
+
+def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
+    """The action in one sentence of at most `EFFECT_CHARS`; without a template, the tool and its first arguments.
+
+    A missing argument is an em dash, a secret one `hidden`. What an argument says is never read as a template.
+    """
+    if not template.strip():
+        return _plain_sentence(title or tool, args, secrets)
+    parts = _PLACEHOLDER.split(template)
+    words, names = parts[::2], parts[1::2]
+    room = (EFFECT_CHARS - sum(map(len, words))) // max(1, len(names))
+    limit = max(_LEAST_VALUE_CHARS, min(EFFECT_VALUE_CHARS, room))
+    filled = [_argument(name.strip(), args, secrets, limit) for name in names]
+    pieces = [one_line(words[0], EFFECT_CHARS).text]
+    for value, word in zip(filled, words[1:], strict=True):
+        pieces += [value, one_line(word, EFFECT_CHARS).text]
+    return _cut_sentence(pieces)
+
+
+def _plain_sentence(name: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
+    subject = one_line(name, TITLE_CHARS).text
+    first = list(args)[:EFFECT_ARGUMENTS]
+    told = [f"{one_line(key, 20).text} {_argument(key, args, secrets, 30)}" for key in first]
+    return _cut_sentence([f"{subject}: " if told else subject, ", ".join(told)])
+
+
+def _argument(name: str, args: Mapping[str, Any], secrets: Collection[str], limit: int) -> str:
+    if is_secret(name, secrets):
+        return _HIDDEN
+    value = find(args, name, _ABSENT)
+    return MISSING if value is _ABSENT or value is None else value_line(value, limit).text
+
+
+def _cut_sentence(pieces: Sequence[str]) -> str:
+    sentence = "".join(pieces)
+    if len(sentence) <= EFFECT_CHARS:
+        return sentence
+    cut = sentence[: EFFECT_CHARS - 1]
+    # A mark cut in half would read as text.
+    return (cut[: cut.rindex("⟦")] if cut.rfind("⟦") > cut.rfind("⟧") else cut) + "…"
+
+
+def _is_shown(leaf: Leaf, show: Collection[str] | None) -> bool:
+    if show is None:
+        return True
+    return any(path == name or path.startswith(f"{name}.") for path in (leaf.name, leaf.bare) for name in show)
+
+
+def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
+    """One row a value; of one argument's many values the first, then a row that counts the others."""
+    entries: list[_Entry] = []
+    for top, group in groupby(shown, key=lambda leaf: leaf.top):
+        values = list(group)
+        entries += [_Entry(_row(leaf, limit), 1) for leaf in values[:ROWS_PER_ARGUMENT]]
+        more = len(values) - ROWS_PER_ARGUMENT
+        if more > 0:
+            entries.append(_Entry(_remark(f"{more} more of {one_line(top, NAME_CHARS).text} not shown"), more))
+    return entries
+
+
+def _row(leaf: Leaf, limit: int) -> CardRow:
+    line = value_line(leaf.value, limit)
+    text = _hidden_text(leaf.value) if leaf.secret else line.text
+    return CardRow(
+        name=one_line(leaf.name, NAME_CHARS).text or "⟦empty⟧",
+        label=one_line(leaf.label, NAME_CHARS).text,
+        value=text,
+        secret=leaf.secret,
+        cut=line.cut and not leaf.secret,
+        length=line.length,
+        format=one_line(format_of(leaf), NAME_CHARS).text,
+    )
+
+
+def _hidden_text(value: Any) -> str:
+    return f"{_HIDDEN}, {plural(len(value), 'character')}" if isinstance(value, str) else _HIDDEN
+
+
+def _remark(text: str) -> CardRow:
+    """A row of the card's own; no argument's row is without a name."""
+    return CardRow(name="", label="", value=text)
+
+
+def _shrunk(base: Card, entries: Sequence[_Entry], tail: Sequence[CardRow]) -> Card:
+    kept = min(len(entries), ROWS)
+    card = _with_rows(base, entries, tail, kept)
+    while kept and _size(card) > CARD_BYTES:
+        kept -= 1
+        card = _with_rows(base, entries, tail, kept)
+    return card
+
+
+def _with_rows(base: Card, entries: Sequence[_Entry], tail: Sequence[CardRow], kept: int) -> Card:
+    missing = sum(entry.values for entry in entries[kept:])
+    rows = [entry.row for entry in entries[:kept]] + list(tail)
+    if missing:
+        rows.append(_remark(f"this card is not whole: {plural(missing, 'more value')} missing"))
+    return base.model_copy(update={"rows": tuple(rows)})
+
+
+def _size(card: Card) -> int:
+    return len(card.model_dump_json().encode())

@@ -1,0 +1,61 @@
+"""The tables of the store, and its clock."""
+
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import FunctionElement
+
+METADATA: Final = MetaData()
+
+
+class StoreClock(FunctionElement[int]):
+    """Now by the database's own clock, in milliseconds since 1970 in UTC."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(StoreClock, "sqlite")
+def _sqlite_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
+    return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+
+
+@compiles(StoreClock, "postgresql")
+def _postgresql_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+BLOBS: Final = Table(
+    "blobs",
+    METADATA,
+    Column("sha256", String(64), primary_key=True),
+    Column("size", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Bytes by their hash."""
+
+TICKETS: Final = Table(
+    "tickets",
+    METADATA,
+    Column("key", String(80), primary_key=True),
+    Column("workflow", String(200), nullable=False),
+    Column("call", String(32), nullable=False),
+    Column("tool", String(64), nullable=False),
+    Column("owner", String(200), nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("outcome", Text, nullable=True),
+    Column("claimed_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("finished_at", BigInteger, nullable=True),
+)
+"""One row a side effect; `state` is `claimed`, `done` or `void`, `outcome` a `CallOutcome` as JSON."""
+
+KEYS: Final = Table(
+    "keys",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("secret", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Secrets made by the store itself."""

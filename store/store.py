@@ -1,0 +1,194 @@
+"""The store: tickets, blobs and keys in SQLite or PostgreSQL. Every failure of the database is `StoreUnavailable`."""
+
+import hashlib
+import json
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Row, Table, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.schema import CreateTable
+
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import BlobRef
+from signoff.contracts.errors import Refused, SignoffError, StoreUnavailable
+from signoff.contracts.limits import PREVIEW_CHARS
+from signoff.store.engine import make_engine, make_private, read_url
+from signoff.store.schema import BLOBS, KEYS, METADATA, TICKETS, StoreClock
+from signoff.store.tickets import Claim, Ticket
+
+KEY_BYTES: Final = 32
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SCHEMA_LOCK: Final = text("SELECT pg_advisory_xact_lock(7310270)")
+
+
+class Store:
+    """Tickets, blobs and keys; for one event loop. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, engine: AsyncEngine, words: str) -> None:
+        self._engine = engine
+        self._words = words
+        self._closed = False
+        self._insert = sqlite.insert if engine.dialect.name == "sqlite" else postgresql.insert
+
+    @classmethod
+    async def open(cls, url: str, *, durable: bool = False) -> "Store":
+        """The store at `url` (`sqlite:///FILE`, `postgresql://USER@HOST/NAME`), its tables created if absent.
+
+        `durable` makes SQLite outlive a power cut without losing its last commits.
+        Raises `ConfigError` for a URL that cannot be a store, `StoreUnavailable` when it does not answer.
+        """
+        place = read_url(url)
+        try:
+            make_private(place)
+        except OSError as error:
+            raise StoreUnavailable(f"{place.words} cannot be opened: {error.strerror}") from None
+        store = cls(make_engine(place, durable=durable), place.words)
+        try:
+            await store._create_tables()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def close(self) -> None:
+        """Close all connections; the store answers nothing after that."""
+        self._closed = True
+        await self._engine.dispose()
+
+    async def check(self) -> None:
+        """Return when the store answers and its tables are there."""
+        async with self._transaction() as connection:
+            for table in METADATA.sorted_tables:
+                await connection.execute(select(*table.primary_key).limit(1))
+
+    async def put_blob(self, body: bytes) -> BlobRef:
+        """Keep `body`, the bytes of a JSON value, under their hash; keeping them again changes nothing."""
+        sha256 = hashlib.sha256(body).hexdigest()
+        async with self._transaction() as connection:
+            await self._add(connection, BLOBS, sha256=sha256, size=len(body), body=body)
+        return BlobRef(sha256=sha256, size=len(body), preview=_preview(body))
+
+    async def get_blob(self, sha256: str) -> bytes | None:
+        """The bytes kept under `sha256`, or None."""
+        async with self._transaction() as connection:
+            found = await connection.scalar(select(BLOBS.c.body).where(BLOBS.c.sha256 == sha256))
+        return None if found is None else bytes(found)
+
+    async def claim(self, key: str, *, workflow: str, call: str, tool: str, owner: str = "") -> Claim:
+        """Claim the ticket `key`; of all claimers ever, exactly one is answered `fresh`. `owner` is for people."""
+        return await self._enter(key, "claimed", workflow=workflow, call=call, tool=tool, owner=owner)
+
+    async def void_unclaimed(self, key: str, *, workflow: str, call: str, tool: str) -> Claim:
+        """Make sure that an unclaimed ticket is never claimed: `void` then, else what there is (`open` or `done`)."""
+        return await self._enter(key, "void", workflow=workflow, call=call, tool=tool, owner="")
+
+    async def record(self, key: str, outcome: CallOutcome) -> CallOutcome:
+        """Write down what became of a claimed ticket, once; returns the outcome that stands, which is the first.
+
+        Raises `Refused` when there is no such ticket or it is void.
+        """
+        async with self._transaction() as connection:
+            await connection.execute(
+                update(TICKETS)
+                .where(TICKETS.c.key == key, TICKETS.c.state == "claimed")
+                .values(state="done", outcome=outcome.model_dump_json(), finished_at=StoreClock())
+            )
+            ticket = await _read_ticket(connection, key)
+        if ticket is None or ticket.outcome is None:
+            raise Refused("an outcome was reported for a ticket that nobody claimed")
+        return ticket.outcome
+
+    async def look(self, key: str) -> Ticket | None:
+        """The ticket `key`, or None."""
+        async with self._transaction() as connection:
+            return await _read_ticket(connection, key)
+
+    async def secret_key(self, name: str) -> bytes:
+        """The 32 random bytes called `name`, made when first asked for and the same for everyone ever after."""
+        query = select(KEYS.c.secret).where(KEYS.c.name == name)
+        async with self._transaction() as connection:
+            found = await connection.scalar(query)
+        if found is None:
+            async with self._transaction() as connection:
+                await self._add(connection, KEYS, name=name, secret=secrets.token_bytes(KEY_BYTES))
+                found = (await connection.execute(query)).scalar_one()
+        return bytes(found)
+
+    async def _enter(self, key: str, state: str, **values: str) -> Claim:
+        async with self._transaction() as connection:
+            if await self._add(connection, TICKETS, key=key, state=state, **values):
+                return Claim(kind="fresh" if state == "claimed" else "void")
+            ticket = await _read_ticket(connection, key)
+        if ticket is None:
+            raise StoreUnavailable(f"{self._words} lost a ticket while it was read")
+        return ticket.claim
+
+    async def _add(self, connection: AsyncConnection, table: Table, **values: Any) -> bool:
+        """Whether the row was added, which it is unless its primary key is taken."""
+        key = list(table.primary_key)
+        statement = self._insert(table).values(**values).on_conflict_do_nothing(index_elements=key).returning(*key)
+        return (await connection.execute(statement)).first() is not None
+
+    async def _create_tables(self) -> None:
+        async with self._transaction() as connection:
+            if self._engine.dialect.name == "postgresql":
+                # `IF NOT EXISTS` alone fails when two workers start on an empty database.
+                await connection.execute(_SCHEMA_LOCK)
+            for table in METADATA.sorted_tables:
+                await connection.execute(CreateTable(table, if_not_exists=True))
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
+        if self._closed:
+            raise StoreUnavailable(f"{self._words} is closed")
+        try:
+            async with self._engine.begin() as connection:
+                yield connection
+        except SignoffError:
+            raise
+        except Exception as error:
+            # Drivers fail in many types, and their texts hold SQL and arguments: only the type's name goes on.
+            raise StoreUnavailable(f"{self._words} did not answer as a store ({type(error).__name__})") from None
+
+
+@asynccontextmanager
+async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]:
+    """`Store.open`, closed at the end of the block."""
+    store = await Store.open(url, durable=durable)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _read_ticket(connection: AsyncConnection, key: str) -> Ticket | None:
+    row = (await connection.execute(select(TICKETS).where(TICKETS.c.key == key))).first()
+    return None if row is None else _ticket(row)
+
+
+def _ticket(row: Row[Any]) -> Ticket:
+    fields = dict(row._mapping)
+    outcome, finished = fields.pop("outcome"), fields.pop("finished_at")
+    return Ticket(
+        **{**fields, "claimed_at": _moment(fields["claimed_at"])},
+        outcome=None if outcome is None else CallOutcome.model_validate_json(outcome),
+        finished_at=None if finished is None else _moment(finished),
+    )
+
+
+def _moment(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def _preview(body: bytes) -> str:
+    """The first characters of a JSON string's text, of other JSON as it is written."""
+    shown: Any = body[: 4 * PREVIEW_CHARS].decode(errors="replace")
+    if body.startswith(b'"'):
+        with suppress(ValueError):
+            shown = json.loads(body)
+    return str(shown)[:PREVIEW_CHARS].encode(errors="replace").decode()

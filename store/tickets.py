@@ -1,0 +1,50 @@
+"""Tickets as their callers see them."""
+
+from datetime import datetime
+from typing import Literal
+
+from signoff.contracts.base import Shape
+from signoff.contracts.call import CallOutcome
+
+ClaimKind = Literal["fresh", "done", "open", "void"]
+TicketState = Literal["claimed", "done", "void"]
+
+
+class Claim(Shape):
+    """The answer to a claim.
+
+    `fresh`: it is the caller's, run; `done`: it ran, here is `outcome`; `open`: somebody began and never told what
+    became of it; `void`: it must not run under this key any more.
+    """
+
+    kind: ClaimKind
+    outcome: CallOutcome | None = None
+
+
+class Ticket(Shape):
+    """One ticket as it lies in the store. Times by the store's own clock, in UTC; a void one was never claimed."""
+
+    key: str
+    workflow: str
+    call: str
+    tool: str
+    owner: str = ""
+    state: TicketState
+    outcome: CallOutcome | None = None
+    claimed_at: datetime
+    finished_at: datetime | None = None
+
+    @property
+    def claim(self) -> Claim:
+        """What a later claimer is told."""
+        return Claim(kind="open" if self.state == "claimed" else self.state, outcome=self.outcome)
+
+
+def ticket_key(digest: str, number: int) -> str:
+    """The key of a call's ticket: the digest, from the second ticket on with `/2`, `/3`.
+
+    Raises ValueError for a number below 1.
+    """
+    if number < 1:
+        raise ValueError("tickets are numbered from 1")
+    return digest if number == 1 else f"{digest}/{number}"
