@@ -1,0 +1,1 @@
+"""What may be called, by whom, under which gates: tools, actors, people and the manifest. Pure."""

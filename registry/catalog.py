@@ -1,0 +1,278 @@
+"""The catalog: everything declared, compiled, checked against itself and hashed. One a process, never changed."""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from signoff.contracts.call import Pinned
+from signoff.contracts.canonical import NotCanonical, sha256_hex
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import ID_PATTERN, is_id
+from signoff.contracts.person import Person
+from signoff.contracts.steps import Offered
+from signoff.policy.compiled import CompiledPolicy, CompiledRules, PolicyVerdict, compile_policy, compile_rules
+from signoff.policy.model import APPROVER, ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Actor
+from signoff.registry.nearest import did_you_mean, shown
+from signoff.registry.people import Directory, development_directory
+from signoff.registry.pinned import ContextFields, context_fields, pinned_cel
+from signoff.registry.registry import ToolRegistry
+from signoff.registry.respond import RESPOND_OFFER
+from signoff.registry.tool import Tool
+from signoff.registry.visibility import Sight
+
+_NEEDS = {"never": "auto", "maybe": "maybe asks", "always": "asks"}
+
+
+@dataclass(frozen=True)
+class InventoryRow:
+    """One tool for people to read. `needs`: auto, asks or maybe asks, with `, may be denied` where a rule can.
+
+    `rules` are the policy's expressions as `field: expression`; `actors` who may use it, hide rules aside.
+    """
+
+    tool: str
+    title: str
+    scope: str
+    routing: str
+    needs: str
+    rules: tuple[str, ...]
+    approvers: tuple[str, ...]
+    actors: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What one worker knows. Made by `build_catalog` only; `hash` is the same in every process.
+
+    `policies` has one compiled policy a tool; `fields` the context fields that the manifest adds.
+    """
+
+    registry: ToolRegistry
+    actors: Mapping[str, Actor]
+    policies: Mapping[str, CompiledPolicy]
+    rules: CompiledRules
+    default_approvers: tuple[str, ...]
+    people: Directory
+    fields: ContextFields
+    hash: str
+
+    def actor(self, name: str) -> Actor:
+        """The actor of this name. Raises `ConfigError` that offers the nearest names."""
+        found = self.actors.get(name)
+        if found is None:
+            near = (
+                did_you_mean(name, self.actors)
+                or f"; known: {', '.join(f'`{each}`' for each in self.actors) or 'none'}"
+            )
+            raise ConfigError(f"there is no actor {shown(name)}{near}", actor=name, field="actor", value=name)
+        return found
+
+    def tools(self) -> tuple[Tool, ...]:
+        """Every tool, sorted by name."""
+        found = (self.registry.resolve(name) for name in self.registry.list())
+        return tuple(tool for tool in found if tool is not None)
+
+    def policy(self, tool: str) -> CompiledPolicy:
+        """The compiled policy of a tool. Raises `ConfigError` for a name no tool has."""
+        found = self.policies.get(tool)
+        if found is None:
+            raise ConfigError(
+                f"there is no tool {shown(tool)}{did_you_mean(tool, self.policies)}",
+                tool_name=tool,
+                field="name",
+                value=tool,
+            )
+        return found
+
+    def approvers(self, tool: str, verdict: PolicyVerdict | None = None) -> tuple[str, ...]:
+        """Who may decide a call: as the verdict routed it, else as the policy names them, else the default ones."""
+        if verdict is not None and verdict.approvers:
+            return verdict.approvers
+        policy = self.policy(tool).policy
+        return (policy.named_approvers if policy is not None else ()) or self.default_approvers
+
+    def sight(self, ctx: Pinned) -> Sight:
+        """What the actor of `ctx` can see; an actor this catalog lacks sees nothing."""
+        return Sight(self.registry, self.rules, self.actors.get(ctx.actor), ctx.actor, pinned_cel(ctx, self.fields))
+
+    def offered(self, actor: str, ctx: Pinned) -> tuple[Offered, ...]:
+        """The tools the model is told of, `respond` last. Raises `ConfigError` for an unknown actor."""
+        sight = self.sight(ctx.model_copy(update={"actor": self.actor(actor).name}))
+        return (*(_offer(tool) for tool in sight.visible()), RESPOND_OFFER)
+
+    def inventory(self) -> tuple[InventoryRow, ...]:
+        """One row a tool, sorted by name."""
+        return tuple(self._row(tool) for tool in self.tools())
+
+    def _row(self, tool: Tool) -> InventoryRow:
+        compiled = self.policy(tool.name)
+        needs = _NEEDS[compiled.needs_person]
+        if compiled.policy is not None and compiled.policy.deny_if:
+            needs += ", may be denied"
+        return InventoryRow(
+            tool=tool.name,
+            title=tool.title,
+            scope=tool.scope,
+            routing=tool.routing,
+            needs=needs,
+            rules=_expressions(compiled.policy),
+            approvers=() if compiled.needs_person == "never" else self.approvers(tool.name),
+            actors=tuple(
+                actor.name for actor in self.actors.values() if actor.tools is None or tool.name in actor.tools
+            ),
+            tags=tool.tags,
+        )
+
+
+def build_catalog(
+    *,
+    tools: Iterable[Tool] = (),
+    actors: Iterable[Actor] = (),
+    policies: Sequence[GlobalRule] = (),
+    default_approvers: Sequence[str] = ("role:approvers",),
+    people: Iterable[Person] = (),
+    context: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Catalog:
+    """Check everything against everything. Raises `ConfigError` that names the thing and the remedy.
+
+    `people` are added to the built-in ones of the development profile; `context` is JSON Schema by dotted name.
+    """
+    registry = ToolRegistry(tools)
+    known = _actors(actors, registry)
+    fields = context_fields(context)
+    compiled = {name: _policy(registry, name, fields) for name in registry.list()}
+    approvers = _approvers(default_approvers)
+    for name, policy in compiled.items():
+        _check_somebody_decides(name, policy, approvers)
+    rules = compile_rules(policies, context_schema=fields.declared)
+    if not approvers and any(rule.effect == "require_approval" for rule in policies):
+        raise ConfigError(
+            "a global rule requires approval, but there are no default approvers", field="default_approvers"
+        )
+    return Catalog(
+        registry=registry,
+        actors=MappingProxyType(known),
+        policies=MappingProxyType(compiled),
+        rules=rules,
+        default_approvers=approvers,
+        people=development_directory(people),
+        fields=fields,
+        hash=_hash(registry, known, compiled, rules, approvers, fields),
+    )
+
+
+def _actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]:
+    known: dict[str, Actor] = {}
+    for actor in actors:
+        if not is_id(actor.name):
+            raise _wrong(actor, "name", actor.name, f"needs a name that matches `{ID_PATTERN[:-2]}$`")
+        if actor.name in known:
+            raise _wrong(actor, "name", actor.name, "is declared twice; give one of the two another name")
+        if not actor.model.strip():
+            raise _wrong(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
+        _check_tools(actor, registry)
+        known[actor.name] = actor
+    return known
+
+
+def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
+    for index, name in enumerate(actor.tools or ()):
+        if name == RESPOND_OFFER.name:
+            raise _wrong(actor, "tools", name, "lists `respond`; every actor has it by itself, leave it out")
+        if registry.resolve(name) is None:
+            near = did_you_mean(name, registry.list())
+            raise _wrong(actor, "tools", name, f"lists the unknown tool `{name}`{near}")
+        if name in (actor.tools or ())[:index]:
+            raise _wrong(actor, "tools", name, f"lists the tool `{name}` twice; keep one")
+
+
+def _wrong(actor: Actor, field: str, value: object, why: str) -> ConfigError:
+    return ConfigError(f"actor `{actor.name}` {why}", actor=actor.name, field=field, value=value)
+
+
+def _policy(registry: ToolRegistry, name: str, fields: ContextFields) -> CompiledPolicy:
+    tool = registry.resolve(name)
+    if tool is None:
+        raise ConfigError(f"there is no tool `{name}`", tool_name=name)
+    return compile_policy(
+        tool.requires_approval, tool=tool.facts, input_schema=tool.schema.schema, context_schema=fields.declared
+    )
+
+
+def _approvers(default: Sequence[str]) -> tuple[str, ...]:
+    for approver in default:
+        if APPROVER.match(approver) is None:
+            raise ConfigError(
+                f"default approver `{approver}` is neither `role:<role>` nor `user:<id>`",
+                field="default_approvers",
+                value=approver,
+            )
+    return tuple(default)
+
+
+def _check_somebody_decides(name: str, policy: CompiledPolicy, default: tuple[str, ...]) -> None:
+    named = policy.policy.named_approvers if policy.policy is not None else ()
+    if policy.needs_person != "never" and not named and not default:
+        raise ConfigError(
+            f"tool `{name}` may need approval, but it names no `approvers` and there are no default ones",
+            tool_name=name,
+            field="requires_approval",
+            value="",
+        )
+
+
+def _expressions(policy: ApprovalPolicy | None) -> tuple[str, ...]:
+    if policy is None:
+        return ()
+    listed = (
+        ("deny_if", policy.deny_if),
+        ("require_approval_if", policy.require_approval_if),
+        ("auto_approve_if", policy.auto_approve_if),
+    )
+    return tuple(f"{field}: {expression}" for field, expression in listed if expression)
+
+
+def _offer(tool: Tool) -> Offered:
+    return Offered(name=tool.name, description=tool.description, parameters=copy.deepcopy(dict(tool.schema.schema)))
+
+
+def _hash(
+    registry: ToolRegistry,
+    actors: Mapping[str, Actor],
+    policies: Mapping[str, CompiledPolicy],
+    rules: CompiledRules,
+    approvers: tuple[str, ...],
+    fields: ContextFields,
+) -> str:
+    return sha256_hex(
+        {
+            "tools": registry.hash,
+            "actors": [_actor_content(actors[name]) for name in sorted(actors)],
+            "policies": {name: policies[name].hash for name in policies},
+            "rules": rules.hash,
+            "default_approvers": approvers,
+            "context": fields.declared,
+        }
+    )
+
+
+def _actor_content(actor: Actor) -> dict[str, object]:
+    content: dict[str, object] = {
+        "name": actor.name,
+        "model": actor.model,
+        "description": actor.description,
+        "instructions": actor.instructions,
+        "tools": actor.tools,
+        "limits": actor.limits.model_dump(mode="json"),
+        "model_settings": dict(actor.model_settings),
+        "tags": actor.tags,
+    }
+    try:
+        sha256_hex(content)
+    except NotCanonical as error:
+        raise _wrong(actor, "model_settings", "", f"has settings that are not plain JSON: {error}") from None
+    return content

@@ -1,0 +1,36 @@
+"""What a handler is told about the call it serves."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
+from signoff.contracts.person import Principal
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolContext:
+    """The second argument of every handler (B76).
+
+    `user` is who asked for the turn, as the gateway knew them when the call was proposed.
+    `idempotency_key` is the same for every attempt of one call, also after a crash, a reset or a redeploy.
+    `approval_decision` is `approved` or nothing: a denied call never reaches a handler (N21).
+    `attempt` counts from 1; `result_budget_chars` is how much of the result the model will read (E18).
+    """
+
+    actor_name: str
+    session_id: str
+    turn_id: str
+    call_id: str
+    tenant_id: str
+    user_id: str
+    user: Principal
+    idempotency_key: str
+    person_id: str = ""
+    approval_decision: Literal["approved"] | None = None
+    approval_reason: str = ""
+    decided_by: str = ""
+    dry_run: bool = False
+    attempt: int = 1
+    result_budget_chars: int = RESULT_CHARS_PER_BATCH
+    route: str = ""
+    step: str = ""

@@ -1,0 +1,20 @@
+"""The nearest name, for messages about a name nobody knows."""
+
+import difflib
+from collections.abc import Iterable
+
+_CUTOFF = 0.6
+SHOWN_CHARS = 64
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean `x`?` (or `x` or `y`), or nothing when no known name is near."""
+    folded = {candidate.casefold(): candidate for candidate in sorted(known)}
+    near = difflib.get_close_matches(name[:SHOWN_CHARS].casefold(), folded, n=2, cutoff=_CUTOFF)
+    return f"; did you mean {' or '.join(f'`{folded[match]}`' for match in near)}?" if near else ""
+
+
+def shown(name: str) -> str:
+    """A name somebody else chose, in backticks, cut to what a message can carry."""
+    printable = "".join(char if char.isprintable() and char != "`" else "?" for char in name[:SHOWN_CHARS])
+    return f"`{printable}`" if len(name) <= SHOWN_CHARS else f"`{printable}...`"

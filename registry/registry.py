@@ -1,0 +1,98 @@
+"""The closed set of tools of one process: exact names, no change after it is made (P01-P14)."""
+
+from collections.abc import Iterable
+
+from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.errors import RegistrationError
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.declaration import check_declaration
+from signoff.registry.tool import Tool
+
+
+class ToolRegistry:
+    """Tools by exact name. Raises `RegistrationError` for a wrong or duplicate declaration.
+
+    Its face is `resolve`, `list`, `size` and `hash`; it cannot be changed: another set of tools is another deploy.
+    """
+
+    __slots__ = ("_hash", "_tools")
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        known: dict[str, Tool] = {}
+        folded: dict[str, str] = {}
+        for tool in tools:
+            check_declaration(tool, known)
+            twin = folded.setdefault(tool.name.casefold(), tool.name)
+            if twin != tool.name:
+                raise RegistrationError(
+                    f"tools `{twin}` and `{tool.name}` differ by case only; rename one of them",
+                    tool_name=tool.name,
+                    field="name",
+                    value=tool.name,
+                )
+            known[tool.name] = tool
+        self._tools = known
+        self._hash = sha256_hex([_content(known[name]) for name in sorted(known)])
+
+    def resolve(self, name: str) -> Tool | None:
+        """The tool of exactly this name, or None."""
+        return self._tools.get(name)
+
+    def list(self) -> tuple[str, ...]:
+        """All names, sorted; for displays and tests."""
+        return tuple(sorted(self._tools))
+
+    @property
+    def size(self) -> int:
+        """How many tools there are."""
+        return len(self._tools)
+
+    @property
+    def hash(self) -> str:
+        """sha-256 over every declaration except handlers; the same in every process."""
+        return self._hash
+
+
+def create_tool_registry(tools: Iterable[Tool]) -> ToolRegistry:
+    """`ToolRegistry(tools)` as a function (P01)."""
+    return ToolRegistry(tools)
+
+
+def definition_hash(tool: Tool) -> str:
+    """What an approval is bound to: sha-256 over what the tool does and takes, not its policy or words (contracts.md).
+
+    Raises `RegistrationError` or `NotCanonical` for a tool no registry would take.
+    """
+    return sha256_hex(
+        {
+            "name": tool.name,
+            "input_schema": tool.schema.schema,
+            "effect": tool.effect,
+            "scope": tool.scope,
+            "routing": tool.routing,
+            "idempotent": tool.idempotent,
+            "read_only": tool.read_only,
+            "secret_arguments": tool.secret_arguments,
+            "version": tool.version,
+        }
+    )
+
+
+def _content(tool: Tool) -> dict[str, object]:
+    policy = tool.requires_approval
+    return {
+        "definition": definition_hash(tool),
+        "description": tool.description,
+        "title": tool.title,
+        "output_schema": tool.output_schema,
+        "justification": tool.justification,
+        "bypass_reason": tool.bypass_routing.reason if tool.bypass_routing else "",
+        "requires_approval": policy.model_dump(mode="json") if isinstance(policy, ApprovalPolicy) else policy,
+        "tags": tool.tags,
+        "peer_exposed": tool.peer_exposed,
+        "timeout": tool.timeout,
+        "max_result_chars": tool.max_result_chars,
+        "task_queue": tool.task_queue,
+        "toolset": tool.toolset,
+        "plugin": tool.plugin,
+    }

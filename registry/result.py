@@ -1,0 +1,66 @@
+"""What a handler returns, and how the model gets to read it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """An explicit success (N13): `value` for the model, `structured` JSON for programs, `cost` in USD."""
+
+    value: Any
+    structured: Any = None
+    cost: float = 0.0
+
+
+@dataclass(frozen=True)
+class ToolFailure:
+    """An explicit failure: the call's code becomes `execution_failed` and the model reads `message`."""
+
+    message: str
+
+
+class Trimmed(NamedTuple):
+    """A text cut to a budget; `original_chars` is its full length in code points."""
+
+    text: str
+    truncated: bool
+    original_chars: int
+
+
+def jsonable(value: Any) -> Any:
+    """`value` as plain JSON data: models, dates, sets and the like converted. Never raises.
+
+    What has no JSON form becomes `<TypeName>`: the side effect has happened, so its result must not turn into an error.
+    """
+    try:
+        plain = to_jsonable_python(value, fallback=_type_name, inf_nan_mode="strings")
+        return json.loads(_encodable(json.dumps(plain, ensure_ascii=False)))
+    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
+        return _type_name(value)
+
+
+def render_value(value: Any) -> str:
+    """The text the model reads: a string as it is, anything else as compact JSON. Never raises."""
+    if isinstance(value, str):
+        return _encodable(value)
+    return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def trim(text: str, budget: int) -> Trimmed:
+    """The first `budget` characters and the marker of E22; the result is longer than the budget by the marker (E23)."""
+    total = len(text)
+    if total <= budget:
+        return Trimmed(text, False, total)
+    return Trimmed(f"{text[: max(budget, 0)]}\n[truncated — {total} chars total]", True, total)
+
+
+def _type_name(value: Any) -> str:
+    return f"<{type(value).__name__}>"
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")

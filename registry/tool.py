@@ -1,0 +1,109 @@
+"""A tool: the declaration of one thing an agent may call."""
+
+import dataclasses
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias
+
+from signoff.policy.facts import ToolFacts
+from signoff.policy.model import ApprovalPolicy, RequiresApproval
+from signoff.registry.context import ToolContext
+from signoff.registry.schema import CompiledSchema, Problem, compile_schema
+
+Scope: TypeAlias = Literal["generalist", "specialist"]
+Routing: TypeAlias = Literal["routed", "bypass"]
+Handler: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[Any]]
+InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[Problem]]
+
+DEFAULT_TIMEOUT: Final = 300.0
+_OWN_FRAMES: Final = (__file__, dataclasses.__file__, "<string>")
+
+
+@dataclass(frozen=True)
+class BypassRouting:
+    """Why a specialist tool needs no routing (B10)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A declared tool. The record is checked when a `ToolRegistry` is made of it (B17), not before.
+
+    `handler` is `async (args, context)`; `effect` a sentence with `{argument}` places, for people who approve.
+    `secrets` are names of top-level arguments that are masked; schema `writeOnly` adds to them.
+    `timeout` is in seconds, `max_result_chars` in code points, `version` the author's own text.
+    `validate_input` is a pure check after the schema's, before any policy or person sees the arguments (gate 9).
+    `site` is where it was declared, `file:line`, or empty when that cannot be known (B20).
+    """
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    handler: Handler
+    scope: Scope
+    output_schema: Mapping[str, Any] | None = None
+    routing: Routing = "routed"
+    bypass_routing: BypassRouting | None = None
+    justification: str = ""
+    requires_approval: RequiresApproval = False
+    tags: tuple[str, ...] = ()
+    peer_exposed: bool = False
+    title: str = ""
+    effect: str = ""
+    secrets: tuple[str, ...] = ()
+    version: str = "1"
+    read_only: bool = False
+    idempotent: bool = False
+    timeout: float = DEFAULT_TIMEOUT
+    max_result_chars: int | None = None
+    task_queue: str = ""
+    toolset: str = ""
+    plugin: str = ""
+    validate_input: InputCheck | None = field(default=None, repr=False, compare=False)
+    site: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.site:
+            object.__setattr__(self, "site", _call_site())
+
+    @cached_property
+    def schema(self) -> CompiledSchema:
+        """The input schema, compiled on a copy of its own. Raises `RegistrationError`."""
+        return compile_schema(self.input_schema, tool_name=self.name)
+
+    @property
+    def facts(self) -> ToolFacts:
+        """The tool as policies see it."""
+        return ToolFacts(
+            name=self.name,
+            scope=self.scope,
+            routing=self.routing,
+            tags=self.tags,
+            toolset=self.toolset,
+            plugin=self.plugin,
+        )
+
+    @property
+    def secret_arguments(self) -> tuple[str, ...]:
+        """Sorted names of arguments that are secret by declaration: `secrets` and schema `writeOnly`."""
+        properties = self.schema.schema.get("properties", {})
+        write_only = {name for name, each in properties.items() if isinstance(each, dict) and each.get("writeOnly")}
+        return tuple(sorted(write_only.union(self.secrets)))
+
+    @property
+    def masked_arguments(self) -> tuple[str, ...]:
+        """Sorted names of arguments no page, log or summary may show: the secret ones and those the policy masks."""
+        policy = self.requires_approval
+        masked = policy.show.secret if isinstance(policy, ApprovalPolicy) else ()
+        return tuple(sorted({*self.secret_arguments, *masked}))
+
+
+def _call_site() -> str:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename in _OWN_FRAMES:
+        frame = frame.f_back
+    name = frame.f_code.co_filename
+    return "" if name in _OWN_FRAMES else f"{name}:{frame.f_lineno}"

@@ -1,0 +1,45 @@
+"""Gates 3 to 6: which tools exist for an actor, one answer for the list a model is shown and for its calls (N02)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.policy.compiled import CompiledRules, RulesVerdict
+from signoff.registry.actor import Actor
+from signoff.registry.registry import ToolRegistry
+from signoff.registry.tool import Tool
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one actor can see of a registry, under global rules and one pinned context.
+
+    `actor` is None when this worker does not know the actor (any more): then nothing is visible.
+    """
+
+    registry: ToolRegistry
+    rules: CompiledRules
+    actor: Actor | None
+    actor_name: str
+    ctx: Mapping[str, Any]
+
+    def ruling(self, tool: Tool) -> RulesVerdict:
+        """What the global rules say of this tool for this actor, now."""
+        tags = list(self.actor.tags) if self.actor is not None else []
+        return self.rules.judge(actor={"name": self.actor_name, "tags": tags}, tool=tool.facts, ctx=dict(self.ctx))
+
+    def allows(self, name: str) -> bool:
+        """Whether the actor's own list has this name; no list means every tool."""
+        return self.actor is not None and (self.actor.tools is None or name in self.actor.tools)
+
+    def hides(self, tool: Tool) -> bool:
+        """Whether a global rule hides this tool: it must read as if it did not exist."""
+        return self.ruling(tool).effect == "hide"
+
+    def visible(self) -> tuple[Tool, ...]:
+        """The tools the model is told of, in the actor's order (all: sorted by name)."""
+        if self.actor is None:
+            return ()
+        names = self.registry.list() if self.actor.tools is None else self.actor.tools
+        tools = (self.registry.resolve(name) for name in names if self.allows(name))
+        return tuple(tool for tool in tools if tool is not None and not self.hides(tool))
