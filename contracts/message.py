@@ -52,6 +52,17 @@ class Message(Shape):
     provider: BlobRef | None = None
 
 
+def content_of(part: TextPart | CallPart | ResultPart) -> tuple[str, Content]:
+    """The name of the field of `part` that holds its content, and that content."""
+    match part:
+        case TextPart():
+            return "text", part.text
+        case CallPart():
+            return "args", part.args
+        case ResultPart():
+            return "value", part.value
+
+
 def user_message(text: str) -> Message:
     """A person's words, inline. Text over the inline limit must be stored first."""
     return Message(role="user", parts=(TextPart(text=Content(inline=text)),))

@@ -400,7 +400,7 @@ class ActorTurn:
         if changed:
             workflow.upsert_search_attributes(changed)
         if len(after[1]) > len(before[1]) or self._asked_again(before, after):
-            workflow.upsert_memo({names.MEMO_CARDS: shown.memo(self._desk.pending())})
+            workflow.upsert_memo({names.MEMO_CARDS: shown.memo(requests)})
         self._published = after
         settled = [view.outcome for view in self._record.calls.values() if view.outcome is not None]
         workflow.set_current_details(shown.details(requests, settled))

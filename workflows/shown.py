@@ -48,10 +48,10 @@ def updates(before: Attributes | None, after: Attributes) -> list[SearchAttribut
 
 
 def memo(requests: Sequence[ApprovalRequest]) -> list[dict[str, Any]]:
-    """The open cards in short, at most 16 KiB of JSON; those that do not fit are left to the query."""
+    """The cards in short, open ones first, at most 16 KiB of JSON; those that do not fit are left to the query."""
     rows: list[dict[str, Any]] = []
     room = MEMO_BYTES
-    for request in requests:
+    for request in sorted(requests, key=lambda request: request.state != "pending"):
         row = _row(request)
         room -= len(json.dumps(row, ensure_ascii=False).encode("utf-8")) + 1
         if room < 0:

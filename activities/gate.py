@@ -1,0 +1,161 @@
+"""Local activity `signoff.gate`: a whole batch through the gates, once; its result is what history keeps."""
+
+from typing import Any
+
+from temporalio import activity
+
+from signoff.activities.room import Room
+from signoff.approvals.card import render_card
+from signoff.approvals.digest import call_digest, digest_mark
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import CallOutcome, Pinned, ToolDenied
+from signoff.contracts.content import Content
+from signoff.contracts.ids import ApprovalKey, TurnKey, short_code
+from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import GateReply, GateTask, Ruling, RunOptions
+from signoff.policy.compiled import PolicyVerdict
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.gates import Judgement, judge, next_tally
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import Tool
+from signoff.store.content import load
+
+_START_SLACK = 15.0
+"""Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
+
+
+class GateActivity:
+    """Judges calls with the worker's catalog. Pure rules, plus loading arguments from the store."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    @activity.defn(name=names.GATE)
+    async def gate(self, task: GateTask) -> GateReply:
+        """One ruling a call, in input order. Never fails for what a model wrote."""
+        rulings: list[Ruling] = []
+        tally = task.tally
+        budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
+        for call in task.calls:
+            args = await load(self._room.store, call.args)
+            found = judge(self._room.catalog, task.ctx, call, args, tally, dry_run=task.dry_run)
+            tally = next_tally(tally, call, args, found)
+            rulings.append(self._ruling(task, call, args, found, budget))
+        return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
+
+    def _ruling(self, task: GateTask, call: CallPart, args: Any, found: Judgement, budget: int) -> Ruling:
+        verdict = found.verdict
+        if found.kind == "settled" or found.tool is None or verdict is None:
+            return Ruling(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
+        digest = digest_of(task.ctx, call.call, found.tool, args)
+        ask = found.kind == "ask"
+        return Ruling(
+            call=call.call,
+            verdict="ask" if ask else "run",
+            digest=digest,
+            rule=verdict.rule,
+            policy_hash=verdict.policy_hash,
+            engines=verdict.evaluators,
+            request=self._request(task, call, args, found.tool, verdict, digest) if ask else None,
+            options=self._options(found.tool, args, budget, ask),
+        )
+
+    def _request(
+        self, task: GateTask, call: CallPart, args: Any, tool: Tool, verdict: PolicyVerdict, digest: str
+    ) -> ApprovalRequest:
+        policy = self._room.catalog.policy(tool.name).policy or ApprovalPolicy()
+        turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
+        approval_id = ApprovalKey(turn, call.call).id
+        secrets = tool.masked_arguments
+        card = render_card(
+            effect=tool.effect,
+            title=tool.title,
+            tool=tool.name,
+            args=args,
+            schema=tool.input_schema,
+            secrets=secrets,
+            show=policy.show.only,
+            agent_says=task.agent_says,
+            note=task.note,
+            mark=digest_mark(digest, self._room.mark_key),
+        )
+        return ApprovalRequest(
+            id=approval_id,
+            code=short_code(approval_id),
+            revision=task.revision,
+            digest=digest,
+            definition=definition_hash(tool),
+            tenant=task.ctx.tenant,
+            session=task.ctx.session,
+            turn=task.ctx.turn,
+            actor=task.ctx.actor,
+            call=call.call,
+            tool=tool.name,
+            args=call.args,
+            secrets=secrets,
+            card=card,
+            rule=verdict.rule,
+            rule_text=verdict.why if not verdict.rule_text else verdict.rule_text,
+            policy_hash=verdict.policy_hash,
+            approvers=verdict.approvers or self._approvers(policy),
+            quorum=policy.quorum,
+            veto=policy.veto,
+            allow_self=policy.allow_self_approval,
+            allow_edit=False,
+            confirm=policy.confirm,
+            min_assurance=policy.min_assurance,
+            accept_unsigned=policy.accept_unsigned,
+            level=policy.level,
+            requester=task.ctx.user,
+            timeout=policy.timeout,
+            grant_ttl=policy.grant_ttl,
+        )
+
+    def _approvers(self, policy: ApprovalPolicy) -> tuple[str, ...]:
+        return ("role:admin",) if policy.level == "admin" else self._room.catalog.default_approvers
+
+    def _options(self, tool: Tool, args: Any, budget: int, ask: bool) -> RunOptions:
+        policy = self._room.catalog.policy(tool.name).policy or ApprovalPolicy()
+        needs_nobody = self._room.catalog.policy(tool.name).needs_person == "never"
+        return RunOptions(
+            start_to_close=tool.timeout + _START_SLACK,
+            grant_ttl=policy.grant_ttl,
+            idempotent=tool.idempotent,
+            read_only=tool.read_only,
+            local=tool.routing == "bypass" and tool.read_only and needs_nobody and not ask,
+            task_queue=tool.task_queue,
+            summary=tool.title or tool.name,
+            budget_chars=min(budget, tool.max_result_chars or budget),
+        )
+
+
+def digest_of(ctx: Pinned, call: str, tool: Tool, args: Any) -> str:
+    """The call digest as this worker's catalog makes it."""
+    return call_digest(
+        tenant=ctx.tenant,
+        turn=ctx.turn,
+        call=call,
+        tool=tool.name,
+        definition=definition_hash(tool),
+        args=args,
+    )
+
+
+def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
+    """The outcome of a call that no gate let through (or that a dry run stopped)."""
+    denied = None
+    value: Any = found.message
+    if found.code == "denied":
+        denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=found.denied_reason)
+        value = denied.model_dump(mode="json")
+    return CallOutcome(
+        call=call.call,
+        tool=call.tool,
+        code=found.code,
+        gate=found.gate,
+        value=Content(inline=value),
+        rule=found.verdict.rule if found.verdict else "",
+        denied=denied,
+    )

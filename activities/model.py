@@ -1,0 +1,150 @@
+"""Activity `signoff.model`: one completion, brought into our own message type."""
+
+import json
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from signoff.activities.pulse import pulse
+from signoff.activities.room import Room
+from signoff.contracts import names
+from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
+from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
+from signoff.contracts.ids import call_id
+from signoff.contracts.limits import (
+    ARGUMENTS_BYTES,
+    CALLS_BYTES_PER_COMPLETION,
+    CALLS_KEPT_PER_COMPLETION,
+    CALLS_PER_COMPLETION,
+)
+from signoff.contracts.message import CallPart, Message, Part, TextPart, content_of
+from signoff.contracts.steps import ModelReply, ModelTask, Response
+from signoff.registry.gates import pinned_cel
+from signoff.registry.respond import parse_respond
+from signoff.store.content import load, to_content
+
+TOO_MANY = "too many calls in one completion; propose fewer at a time"
+
+
+class ModelActivity:
+    """Builds the tool list, asks the model, stores what is bulky, numbers the calls."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    @activity.defn(name=names.MODEL)
+    async def model(self, task: ModelTask) -> ModelReply:
+        """One completion. Fails with `ConfigError`, `ModelRefused` (final) or `ModelUnavailable` (retried)."""
+        try:
+            async with pulse():
+                return await self._complete(task)
+        except (ConfigError, ModelRefused) as error:
+            raise ApplicationError(error.message, type=type(error).__name__, non_retryable=True) from None
+        except ModelUnavailable as error:
+            raise ApplicationError(error.message, type="ModelUnavailable") from None
+
+    async def _complete(self, task: ModelTask) -> ModelReply:
+        room = self._room
+        actor = room.catalog.actor(task.ctx.actor)
+        messages = tuple([await self._inline(message) for message in task.messages])
+        request = CompletionRequest(
+            model=actor.model,
+            instructions=actor.instructions,
+            messages=messages,
+            provider=tuple([await self._provider(message) for message in task.messages]),
+            tools=room.catalog.offered(actor.name, pinned_cel(task.ctx)),
+            settings=dict(actor.model_settings),
+        )
+        completion = await room.driver(actor.model).complete(request)
+        return await self._reply(task, completion)
+
+    async def _reply(self, task: ModelTask, completion: Completion) -> ModelReply:
+        room = self._room
+        kept = completion.calls[:CALLS_KEPT_PER_COMPLETION]
+        parts: list[Part] = []
+        if completion.text:
+            parts.append(TextPart(text=await to_content(room.store, completion.text)))
+        budget = CALLS_BYTES_PER_COMPLETION
+        for index, proposed in enumerate(kept, 1):
+            part, used = await self._call(call_id(task.completion, index), proposed, index, budget)
+            budget -= used
+            parts.append(part)
+        dropped = len(completion.calls) - len(kept)
+        # The provider's own message cannot be cut, so one with dropped calls is rebuilt from the parts.
+        provider = await room.store.put_blob(completion.provider) if completion.provider and not dropped else None
+        response, respond_call, error = await self._response(task, completion, kept)
+        return ModelReply(
+            message=Message(role="assistant", parts=tuple(parts), provider=provider),
+            usage=completion.usage,
+            catalog=room.catalog.hash,
+            response=response,
+            respond_call=respond_call,
+            respond_error=error,
+            dropped=dropped,
+            limits=room.catalog.actor(task.ctx.actor).limits,
+        )
+
+    async def _call(self, call: str, proposed: ProposedCall, index: int, budget: int) -> tuple[CallPart, int]:
+        args, malformed, size = _arguments(proposed.args)
+        # The same limit that makes the rest `too_many_calls` at the first gate.
+        if not malformed and (index > CALLS_PER_COMPLETION or size > budget):
+            args, malformed = {}, TOO_MANY
+        content = await to_content(self._room.store, args)
+        name = proposed.tool if len(proposed.tool) <= 200 else proposed.tool[:200]
+        part = CallPart(call=call, provider_call=proposed.provider_call, tool=name, args=content, malformed=malformed)
+        return part, 0 if malformed else size
+
+    async def _response(
+        self, task: ModelTask, completion: Completion, kept: tuple[ProposedCall, ...]
+    ) -> tuple[Response | None, str, str]:
+        """The response, the id of its call, and what was wrong with it (then the response is its raw text)."""
+        for index, proposed in enumerate(kept, 1):
+            if proposed.tool == names.RESPOND:
+                call = call_id(task.completion, index)
+                parsed = parse_respond(proposed.args)
+                if isinstance(parsed, str):
+                    raw = proposed.args if isinstance(proposed.args, str) else _dumps(proposed.args)
+                    return Response(text=await to_content(self._room.store, completion.text or raw)), call, parsed
+                state, text = parsed
+                content = await to_content(self._room.store, text)
+                return Response.model_validate({"state": state, "text": content}), call, ""
+        if kept:
+            return None, "", ""
+        return Response(text=await to_content(self._room.store, completion.text)), "", ""
+
+    async def _inline(self, message: Message) -> Message:
+        parts: list[Part] = []
+        for part in message.parts:
+            field, content = content_of(part)
+            inline = Content(inline=await load(self._room.store, content)) if content.blob else content
+            parts.append(part.model_copy(update={field: inline}))
+        return message.model_copy(update={"parts": tuple(parts)})
+
+    async def _provider(self, message: Message) -> bytes | None:
+        return await self._room.store.get_blob(message.provider.sha256) if message.provider else None
+
+
+def _arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
+    """The arguments object, why it is none, and its size in bytes of JSON."""
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw) if raw.strip() else {}
+        except (ValueError, RecursionError):
+            return {}, "the arguments are not valid JSON; send one JSON object", 0
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, dict):
+        return {}, "the arguments are not a JSON object", 0
+    try:
+        size = len(json.dumps(raw, ensure_ascii=False).encode("utf-8"))
+    except (TypeError, ValueError, RecursionError):
+        return {}, "the arguments cannot be written as JSON text", 0
+    if size > ARGUMENTS_BYTES:
+        return {}, f"the arguments are {size} bytes, at most {ARGUMENTS_BYTES} are taken", 0
+    return raw, "", size
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, default=str)

@@ -1,0 +1,31 @@
+"""What every activity of one worker shares."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from signoff.contracts.completion import Driver
+from signoff.contracts.errors import ConfigError
+from signoff.registry.catalog import Catalog
+from signoff.registry.people import Directory
+from signoff.store.store import Store
+
+Profile = Literal["development", "production"]
+
+
+@dataclass(frozen=True)
+class Room:
+    """One catalog, one store, one directory; `mark_key` makes the short digest that cards show."""
+
+    catalog: Catalog
+    store: Store
+    people: Directory
+    drivers: dict[str, Driver]
+    mark_key: bytes
+    profile: Profile = "development"
+
+    def driver(self, model: str) -> Driver:
+        """The driver of an actor's model string. Raises `ConfigError` when there is none."""
+        driver = self.drivers.get(model)
+        if driver is None:
+            raise ConfigError(f"no driver for the model `{model}`", field="model", value=model)
+        return driver

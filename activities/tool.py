@@ -1,0 +1,202 @@
+"""The activity behind every tool: it trusts no caller, claims a ticket, runs the handler once, records the outcome."""
+
+import asyncio
+import time
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from signoff.activities.gate import digest_of, settled_outcome
+from signoff.activities.permit import Caller, caller_problem, standing
+from signoff.activities.pulse import pulse
+from signoff.activities.room import Room
+from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
+from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.content import Content
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.limits import RESULT_BYTES
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import Tally, ToolReply, ToolTask
+from signoff.registry.context import ToolContext
+from signoff.registry.gates import judge
+from signoff.registry.result import ToolFailure, ToolResult, render_value, trim
+from signoff.registry.tool import Tool
+from signoff.store.content import load, to_content
+from signoff.store.tickets import ticket_key
+
+TRANSIENT = (ConnectionError, TimeoutError)
+_TRIES = 3
+_STORE_PAUSE = 2.0
+
+
+class ToolActivity:
+    """One tool as an activity; `run` is registered under the tool's own name."""
+
+    def __init__(self, room: Room, tool: Tool) -> None:
+        self._room = room
+        self._tool = tool
+
+    async def run(self, task: ToolTask) -> ToolReply:
+        """Derive the right to run, then run at most once. Refusals are outcomes, not errors."""
+        async with pulse():
+            info = activity.info()
+            caller = Caller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
+            problem = caller_problem(caller, task.permit, task.tool)
+            if problem or task.tool != self._tool.name:
+                return self._refused(task, problem or "the permit names another tool")
+            args = await load(self._room.store, task.args)
+            blocked = self._blocked(task, args)
+            if blocked is not None:
+                return blocked
+            return await self._once(task, args)
+
+    def _blocked(self, task: ToolTask, args: Any) -> ToolReply | None:
+        """Gates again with the present catalog, digest, decisions or policy; None when the call may run."""
+        permit = task.permit
+        call = CallPart(call=permit.call, tool=task.tool, args=task.args)
+        found = judge(self._room.catalog, permit.ctx, call, args, Tally())
+        if found.kind == "settled":
+            return ToolReply(outcome=settled_outcome(found, call))
+        try:
+            digest = digest_of(permit.ctx, permit.call, self._tool, args)
+        except NotCanonical:
+            return self._refused(task, "the arguments cannot be bound to a decision")
+        worth = standing(permit, digest, found, self._room.catalog.policy(task.tool))
+        if worth.kind == "run":
+            return None
+        refused = self._refused(task, worth.why)
+        return refused.model_copy(update={"again": worth.again, "note": worth.why})
+
+    def _refused(self, task: ToolTask, why: str) -> ToolReply:
+        activity.logger.warning("refused to run %s: %s", self._tool.name, why)
+        return ToolReply(outcome=_outcome(task, "refused", f"Not executed: {why}."))
+
+    async def _once(self, task: ToolTask, args: dict[str, Any]) -> ToolReply:
+        tool, store = self._tool, self._room.store
+        if tool.read_only:
+            return ToolReply(outcome=await self._execute(task, args, ""))
+        if not await self._earlier_are_void(task):
+            return self._refused(task, "an earlier ticket of this call was not given up")
+        key = ticket_key(task.permit.digest, task.ticket)
+        claim = await store.claim(
+            key, workflow=activity.info().workflow_id or "", call=task.permit.call, tool=tool.name
+        )
+        if claim.kind == "done" and claim.outcome is not None:
+            return ToolReply(outcome=claim.outcome)
+        if claim.kind == "void":
+            return ToolReply(again="lapsed", note="the approval was not used in time")
+        if claim.kind == "open" and not tool.idempotent:
+            raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
+        outcome = await self._execute(task, args, key)
+        await self._record(key, outcome)
+        return ToolReply(outcome=outcome)
+
+    async def _earlier_are_void(self, task: ToolTask) -> bool:
+        for number in range(1, task.ticket):
+            earlier = await self._room.store.look(ticket_key(task.permit.digest, number))
+            if earlier is None or earlier.kind != "void":
+                return False
+        return task.ticket >= 1
+
+    async def _execute(self, task: ToolTask, args: dict[str, Any], key: str) -> CallOutcome:
+        began = time.monotonic()
+        outcome = await self._guarded(task, args, key)
+        return outcome.model_copy(update={"duration_ms": int((time.monotonic() - began) * 1000)})
+
+    async def _guarded(self, task: ToolTask, args: dict[str, Any], key: str) -> CallOutcome:
+        tool = self._tool
+        limit = asyncio.timeout(tool.timeout)
+        try:
+            async with limit:
+                value = await self._shielded(args, self._context(task, key))
+        except Exception as error:
+            repeatable = tool.read_only or tool.idempotent
+            if limit.expired() and not repeatable:
+                return _outcome(task, "in_doubt", IN_DOUBT_TEXT)
+            if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < _TRIES:
+                raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
+            text = f"no answer within {tool.timeout:.0f} s" if limit.expired() else str(error)
+            return _outcome(task, "execution_failed", trim(text or type(error).__name__, task.budget_chars).text)
+        return await self._succeeded(task, value)
+
+    async def _shielded(self, args: dict[str, Any], context: ToolContext) -> Any:
+        """The handler, which a cancelled turn does not tear apart in the middle of its effect."""
+        running = asyncio.ensure_future(self._tool.handler(args, context))
+        while True:
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                details = activity.cancellation_details()
+                asked = details is not None and details.cancel_requested and not self._tool.read_only
+                if not asked or running.done():
+                    running.cancel()
+                    raise
+
+    async def _succeeded(self, task: ToolTask, value: Any) -> CallOutcome:
+        result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
+        if isinstance(result, ToolFailure):
+            return _outcome(task, "execution_failed", trim(result.message, task.budget_chars).text)
+        text = render_value(result.value)[:RESULT_BYTES]
+        cut = trim(text, task.budget_chars)
+        structured = await to_content(self._room.store, result.structured) if result.structured is not None else None
+        return CallOutcome(
+            call=task.permit.call,
+            tool=task.tool,
+            code="ok",
+            gate="execute",
+            value=await to_content(self._room.store, cut.text),
+            structured=structured,
+            cost=result.cost,
+            truncated=cut.truncated,
+            original_chars=cut.original_chars,
+        )
+
+    async def _record(self, key: str, outcome: CallOutcome) -> None:
+        # The effect has happened; giving up here would leave it in doubt, so this waits for the store.
+        while True:
+            try:
+                await self._room.store.record(key, outcome)
+                return
+            except StoreUnavailable:
+                activity.logger.warning("the outcome of %s waits for the store", self._tool.name)
+                await asyncio.sleep(_STORE_PAUSE)
+
+    def _context(self, task: ToolTask, key: str) -> ToolContext:
+        permit, ctx = task.permit, task.permit.ctx
+        last = permit.decisions[-1] if permit.decisions else None
+        return ToolContext(
+            actor_name=ctx.actor,
+            session_id=ctx.session,
+            turn_id=ctx.turn,
+            call_id=permit.call,
+            tenant_id=ctx.tenant,
+            user_id=ctx.user.user,
+            person_id=ctx.user.user,
+            user=ctx.user,
+            idempotency_key=key,
+            approval_decision="approved" if permit.kind == "approved" else None,
+            approval_reason=last.reason if last else "",
+            decided_by=last.subject if last else "",
+            dry_run=task.dry_run,
+            attempt=activity.info().attempt,
+            result_budget_chars=task.budget_chars,
+            route=ctx.route,
+            step=ctx.step,
+        )
+
+
+def tool_activities(room: Room) -> list[Any]:
+    """One activity a tool of the catalog, each registered under the tool's name."""
+    return [_named(room, room.catalog.registry.require(name)) for name in room.catalog.registry.list()]
+
+
+def _named(room: Room, tool: Tool) -> Any:
+    async def run(task: ToolTask) -> ToolReply:
+        return await ToolActivity(room, tool).run(task)
+
+    return activity.defn(name=tool.name)(run)
+
+
+def _outcome(task: ToolTask, code: CallCode, text: str) -> CallOutcome:
+    return CallOutcome(call=task.permit.call, tool=task.tool, code=code, gate="execute", value=Content(inline=text))

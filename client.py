@@ -1,0 +1,285 @@
+"""The client: start turns, see what waits, decide. Used by the gateway, the command line and your own code."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import (
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.approvals.desk import malformed
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.content import Content, text_of
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import ConfigError, Conflict, NotFound, ServerUnavailable
+from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.limits import REQUEST_BODY_BYTES
+from signoff.contracts.message import Message, TextPart
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import TurnInput, TurnResult, TurnView
+from signoff.workflows import shown
+
+_PATIENCE = timedelta(seconds=3)
+_WATCH_SECONDS = 0.7
+
+
+class Signoff:
+    """Signoff over one Temporal client. Holds no state of its own; safe to share within one event loop."""
+
+    def __init__(self, client: Client, *, task_queue: str = names.DEFAULT_TASK_QUEUE) -> None:
+        self.temporal = client
+        self._task_queue = task_queue
+
+    async def start_turn(self, turn: TurnInput) -> TurnKey:
+        """Start a turn; when this returns the turn is in Temporal. The same input again is the same turn.
+
+        Raises `Conflict` when the id is taken by a turn with other input, `ServerUnavailable` when nobody answers.
+        """
+        key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
+        body = turn.model_dump(mode="json")
+        digest = sha256_hex(body)
+        if len(turn.model_dump_json()) > REQUEST_BODY_BYTES:
+            raise Conflict(f"a turn's input is at most {REQUEST_BODY_BYTES} bytes")
+        title = _title(turn.messages)
+        try:
+            await self.temporal.start_workflow(
+                names.ACTOR_TURN,
+                turn,
+                id=key.workflow_id,
+                task_queue=self._task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                memo={
+                    names.MEMO_INPUT_DIGEST: digest,
+                    names.MEMO_TITLE: title,
+                    names.MEMO_REQUESTER: turn.principal.user,
+                },
+                search_attributes=_at_start(turn),
+                static_summary=f"{turn.actor}: {title}",
+            )
+        except WorkflowAlreadyStartedError:
+            await self._same_input(key, digest)
+        except RPCError as error:
+            raise _unavailable(error) from None
+        return key
+
+    async def view(self, key: TurnKey) -> TurnView:
+        """The turn as it stands. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
+        view: TurnView = await self._query(key, names.STATE, TurnView)
+        return view
+
+    async def result(self, key: TurnKey) -> TurnResult:
+        """Wait for the turn's end. Raises `NotFound`, or `ConfigError` for a turn that never began."""
+        handle = self._handle(key, TurnResult)
+        try:
+            result: TurnResult = await handle.result()
+        except WorkflowFailureError as error:
+            cause = error.cause
+            text = cause.message if isinstance(cause, ApplicationError) else f"the turn ended: {cause}"
+            raise ConfigError(text) from None
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        return result
+
+    async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
+        """The turn's views, one whenever it changed, until it has its result."""
+        last: TurnView | None = None
+        while True:
+            view = await self.view(key)
+            if view != last:
+                yield view
+                last = view
+            if view.result is not None:
+                return
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def request(self, approval_id: str) -> ApprovalRequest:
+        """One request, waiting or settled. Raises `NotFound`."""
+        key = parse_approval_id(approval_id)
+        if key is None:
+            raise NotFound(f"`{approval_id}` is no approval id")
+        view = await self.view(key.turn)
+        for call in view.calls:
+            if call.call == key.call and call.approval is not None:
+                return call.approval
+        raise NotFound(f"there is no request `{approval_id}`")
+
+    async def pending(self, key: TurnKey) -> list[ApprovalRequest]:
+        """The requests of one turn that wait."""
+        found: list[ApprovalRequest] = await self._query(key, names.PENDING_APPROVALS, list[ApprovalRequest])
+        return found
+
+    async def transcript(self, key: TurnKey) -> list[Message]:
+        """The conversation of one turn so far."""
+        found: list[Message] = await self._query(key, names.TRANSCRIPT, list[Message])
+        return found
+
+    async def decide(self, decision: Decision) -> Receipt:
+        """Answer a request and learn what became of the answer. Always a receipt, never an error of the turn.
+
+        Sent as an Update; when no worker takes it in 3 s, the same answer goes as a Signal (receipt `pending`).
+        Raises `ServerUnavailable` when the Temporal server itself does not answer.
+        """
+        key = parse_approval_id(decision.approval_id)
+        if key is None:
+            return malformed("`approval_id`: no such id", decision.approval_id)
+        if not decision.delivery_id:
+            decision = decision.model_copy(update={"delivery_id": uuid.uuid4().hex})
+        update_id = f"{decision.delivery_id}:{decision.approval_id}:{decision.revision or 1}"
+        handle = self._handle(key.turn)
+        body = decision.model_dump(mode="json", exclude_none=True)
+        try:
+            receipt: Receipt = await handle.execute_update(
+                names.DECIDE, body, id=update_id, result_type=Receipt, rpc_timeout=_PATIENCE
+            )
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            return await self._as_signal(handle, body, decision)
+        except WorkflowUpdateFailedError as error:
+            return await self._not_taken(handle, decision, error)
+        except RPCError as error:
+            if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+                return await self._as_signal(handle, body, decision)
+            return await self._after_the_end(handle, decision.approval_id, error)
+        return receipt
+
+    async def withdraw(self, approval_id: str, *, subject: str, reason: str = "") -> Receipt:
+        """Withdraw one waiting request; its call ends as denied (cancelled)."""
+        key = parse_approval_id(approval_id)
+        if key is None:
+            return malformed("`approval_id`: no such id", approval_id)
+        handle = self._handle(key.turn)
+        body = {"approval_id": approval_id, "subject": subject, "reason": reason}
+        try:
+            receipt: Receipt = await handle.execute_update(
+                names.CANCEL, body, result_type=Receipt, rpc_timeout=_PATIENCE
+            )
+        except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowUpdateFailedError):
+            return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
+        except RPCError as error:
+            return await self._after_the_end(handle, approval_id, error)
+        return receipt
+
+    async def cancel_turn(self, key: TurnKey) -> None:
+        """Ask a turn to stop; running tools are awaited, waiting requests become cancelled. Raises `NotFound`."""
+        try:
+            await self._handle(key).cancel()
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+
+    def _handle(self, key: TurnKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
+        return self.temporal.get_workflow_handle(key.workflow_id, result_type=result_type)
+
+    async def _query(self, key: TurnKey, query: str, result_type: Any) -> Any:
+        try:
+            return await self._handle(key).query(query, result_type=result_type, rpc_timeout=_PATIENCE)
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
+            raise ServerUnavailable(f"the turn could not be read: {error}") from None
+
+    async def _same_input(self, key: TurnKey, digest: str) -> None:
+        described = await self._handle(key).describe()
+        memo = await described.memo()
+        if memo.get(names.MEMO_INPUT_DIGEST) != digest:
+            raise Conflict(f"turn `{key.turn}` exists already with other input; choose another id")
+
+    async def _as_signal(self, handle: WorkflowHandle[Any, Any], body: dict[str, Any], decision: Decision) -> Receipt:
+        # The Update that timed out may still apply; the shared delivery id makes the second one a duplicate.
+        try:
+            await handle.signal(names.APPROVAL_RESPONSE, body, rpc_timeout=_PATIENCE)
+        except RPCError as error:
+            return await self._after_the_end(handle, decision.approval_id, error)
+        return Receipt(
+            status="pending",
+            approval_id=decision.approval_id,
+            verdict=decision.verdict,
+            message="your answer is stored and takes effect when a worker is back",
+        )
+
+    async def _not_taken(
+        self, handle: WorkflowHandle[Any, Any], decision: Decision, error: WorkflowUpdateFailedError
+    ) -> Receipt:
+        cause = error.cause
+        if isinstance(cause, ApplicationError) and cause.type == "ValueError":
+            return malformed(cause.message, decision.approval_id)
+        # The turn closed while the answer was on its way.
+        return await self._closed_receipt(handle, decision.approval_id)
+
+    async def _after_the_end(self, handle: WorkflowHandle[Any, Any], approval_id: str, error: RPCError) -> Receipt:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise _unavailable(error)
+        return await self._closed_receipt(handle, approval_id)
+
+    async def _closed_receipt(self, handle: WorkflowHandle[Any, Any], approval_id: str) -> Receipt:
+        """What a turn that has ended says of a request; from its description when no worker is there to ask."""
+        unknown = Receipt(status="refused", code="unknown", approval_id=approval_id, message="there is no such request")
+        try:
+            receipt: Receipt = await handle.query(
+                names.RECEIPT, approval_id, result_type=Receipt, rpc_timeout=_PATIENCE
+            )
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return unknown
+        except (WorkflowQueryFailedError, WorkflowQueryRejectedError):
+            return unknown
+        else:
+            return receipt
+        described = await handle.describe()
+        if described.status == WorkflowExecutionStatus.RUNNING:
+            return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
+        return Receipt(
+            status="refused",
+            code="already_decided",
+            approval_id=approval_id,
+            decided_at=described.close_time,
+            message="the turn has ended; who decided can be read when a worker is back",
+        )
+
+
+def _title(messages: Sequence[Message]) -> str:
+    texts = (part.text for message in messages for part in message.parts if isinstance(part, TextPart))
+    return " ".join(text_of(next(texts, Content(inline=""))).split())[:80]
+
+
+def _at_start(turn: TurnInput) -> TypedSearchAttributes:
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(shown.STATE, "running"),
+            SearchAttributePair(shown.ACTOR, turn.actor),
+            SearchAttributePair(shown.TENANT, turn.tenant_id),
+        ]
+    )
+
+
+def _missing(error: RPCError, workflow_id: str) -> NotFound | ServerUnavailable:
+    if error.status == RPCStatusCode.NOT_FOUND:
+        return NotFound(f"there is no turn `{workflow_id}`")
+    return _unavailable(error)
+
+
+def _unavailable(error: RPCError) -> ServerUnavailable:
+    if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+        return ServerUnavailable("no worker answered in time; is one running on this task queue?")
+    if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():
+        return ServerUnavailable("the server lacks Signoff's search attributes; run `signoff doctor` to create them")
+    return ServerUnavailable(f"the Temporal server did not answer: {error.message.splitlines()[0]}")

@@ -1,0 +1,41 @@
+"""Rows of lists: what visibility and memo alone can tell, without asking any workflow."""
+
+from datetime import datetime
+
+from signoff.contracts.base import Shape
+
+
+class WaitingCard(Shape):
+    """One request that waits, in short."""
+
+    id: str
+    code: str
+    revision: int = 1
+    tool: str = ""
+    actor: str = ""
+    effect: str = ""
+    requester: str = ""
+    approvers: tuple[str, ...] = ()
+    opened_at: datetime | None = None
+    expires_at: datetime | None = None
+    tenant: str = ""
+    session: str = ""
+    turn: str = ""
+
+
+class TurnRow(Shape):
+    """One turn of a list. `codes` are the short codes of what waits in it."""
+
+    tenant: str
+    session: str
+    turn: str
+    workflow_id: str
+    run_id: str
+    state: str
+    actor: str = ""
+    title: str = ""
+    requester: str = ""
+    codes: tuple[str, ...] = ()
+    due_at: datetime | None = None
+    started_at: datetime | None = None
+    closed_at: datetime | None = None

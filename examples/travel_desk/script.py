@@ -1,0 +1,74 @@
+"""The travel desk's scripted model: understands a few requests, so that the desk works without any key."""
+
+import re
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.content import text_of
+from signoff.contracts.message import ResultPart
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:euros?|eur|€)", re.IGNORECASE)
+_PLACES = ("Lisbon", "Porto", "Vienna")
+_BOOKING = re.compile(r"\b(TD-[A-Z0-9]+)\b")
+
+HELP = (
+    "I can search and book flights, cancel a booking and ask for a refund. "
+    "Try “book the 420 euro flight to Lisbon” or “cancel booking TD-1”."
+)
+
+
+def react(request: CompletionRequest) -> Completion:
+    """One step: propose the calls the words ask for, then report what became of them."""
+    settled = results(request)
+    if settled:
+        return respond(" ".join(_report(part) for part in settled))
+    text = last_user_text(request)
+    wish = text.lower()
+    booking = _BOOKING.search(text)
+    number = booking.group(1) if booking else "TD-1"
+    if "refund" in wish:
+        return calls(("refund", {"booking": number, "amount": _amount(text, 420.0)}), text="A refund is wanted.")
+    if "cancel" in wish:
+        return calls(("cancel_booking", {"booking": number}), text="The traveller no longer needs this booking.")
+    if "book" in wish:
+        return calls(*_bookings(text), text="This is the flight that was asked for.")
+    if "flight" in wish or "search" in wish:
+        return calls(("flight_search", {"destination": _places(text)[0]}))
+    return respond(HELP, "clarifying")
+
+
+def _bookings(text: str) -> list[tuple[str, dict[str, object]]]:
+    return [
+        (
+            "book_flight",
+            {
+                "flight": "TP 531" if place == "Lisbon" else "TP 1951" if place == "Porto" else "OS 412",
+                "destination": place,
+                "totalCost": _amount(text, {"Lisbon": 420.0, "Porto": 39.0}.get(place, 180.0)),
+                "passenger": "the traveller",
+            },
+        )
+        for place in _places(text)
+    ]
+
+
+def _places(text: str) -> list[str]:
+    return [place for place in _PLACES if place.lower() in text.lower()] or ["Lisbon"]
+
+
+def _amount(text: str, default: float) -> float:
+    found = _AMOUNT.search(text)
+    return float(found.group(1)) if found else default
+
+
+def _report(part: ResultPart) -> str:
+    value = part.value.inline
+    if part.code == "denied" and isinstance(value, dict):
+        return f"I could not do that: it was denied ({value.get('reason', '')})."
+    text = text_of(part.value)
+    if part.code == "ok":
+        return text if part.tool == "flight_search" else f"Done: {text}"
+    return f"That did not work: {text}"
+
+
+model = ScriptedModel(react)

@@ -1,0 +1,156 @@
+"""Lists from visibility and memo alone: what waits, and which turns there are. The workflow stays the truth."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from temporalio.client import Client, WorkflowExecution
+from temporalio.service import RPCError
+
+from signoff.contracts import names
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import is_id, parse_workflow_id
+from signoff.contracts.listing import TurnRow, WaitingCard
+from signoff.contracts.person import Person
+from signoff.workflows import shown
+
+_WINDOWS = (timedelta(0), timedelta(hours=1), timedelta(hours=8), timedelta(hours=24), None)
+"""SQL visibility cannot sort, so deadlines are asked for in windows, and each is sorted here."""
+
+
+def rights(person: Person) -> tuple[str, ...]:
+    """The approver entries a person answers to: `user:<id>` and `role:<role>`."""
+    return (f"user:{person.id}", *(f"role:{role}" for role in person.roles))
+
+
+async def waiting(
+    client: Client, *, tenant: str, approvers: Sequence[str] | None = None, limit: int = 100
+) -> list[WaitingCard]:
+    """Requests that wait in `tenant`, soonest deadline first; only those `approvers` may decide, when given.
+
+    Raises `ServerUnavailable`.
+    """
+    cards: list[WaitingCard] = []
+    for query in _waiting_queries(tenant, approvers):
+        found = [card async for row in _executions(client, query, limit) for card in await _cards(row)]
+        found = [card for card in found if approvers is None or set(card.approvers) & set(approvers)]
+        cards += sorted(found, key=_deadline)
+        if len(cards) >= limit:
+            break
+    return cards[:limit]
+
+
+async def count_waiting(client: Client, *, tenant: str, approvers: Sequence[str] | None = None) -> int:
+    """How many turns wait for one of `approvers`. Raises `ServerUnavailable`."""
+    try:
+        return (await client.count_workflows(_suspended(tenant, approvers))).count
+    except RPCError as error:
+        raise _failed(error) from None
+
+
+async def by_code(client: Client, code: str, *, tenant: str, approvers: Sequence[str] | None = None) -> list[str]:
+    """Approval ids whose short code is `code`, open or decided, among those a person may decide."""
+    query = f'{_turns(tenant)} AND {names.SA_CODES} IN ("{code}", "{code}!")'
+    cards = [card async for row in _executions(client, query, 20) for card in await _cards(row, every=True)]
+    return [c.id for c in cards if c.code == code and (approvers is None or set(c.approvers) & set(approvers))]
+
+
+async def turns(
+    client: Client, *, tenant: str, state: str = "", actor: str = "", since: datetime | None = None, limit: int = 50
+) -> list[TurnRow]:
+    """Turns of a tenant, newest first. Raises `ServerUnavailable`."""
+    query = _turns(tenant)
+    query += f' AND {names.SA_STATE} = "{_word(state)}"' if state else ""
+    query += f' AND {names.SA_ACTOR} = "{_word(actor)}"' if actor else ""
+    query += f' AND StartTime >= "{since.astimezone(UTC).isoformat()}"' if since else ""
+    rows = [await _turn_row(row) async for row in _executions(client, query, limit)]
+    return sorted((row for row in rows if row is not None), key=_started, reverse=True)
+
+
+def _waiting_queries(tenant: str, approvers: Sequence[str] | None) -> Iterable[str]:
+    now = datetime.now(UTC)
+    lower: datetime | None = None
+    for window in _WINDOWS:
+        query = _suspended(tenant, approvers)
+        query += f' AND {names.SA_DUE_AT} >= "{lower.isoformat()}"' if lower else ""
+        upper = now + window if window is not None else None
+        query += f' AND {names.SA_DUE_AT} < "{upper.isoformat()}"' if upper else ""
+        lower = upper
+        yield query
+
+
+def _turns(tenant: str) -> str:
+    return f'WorkflowType = "{names.ACTOR_TURN}" AND {names.SA_TENANT} = "{_word(tenant)}"'
+
+
+def _suspended(tenant: str, approvers: Sequence[str] | None) -> str:
+    query = f'{_turns(tenant)} AND {names.SA_STATE} = "suspended" AND ExecutionStatus = "Running"'
+    if approvers is None:
+        return query
+    known = ", ".join(f'"{_approver(a)}"' for a in approvers)
+    return f"{query} AND {names.SA_APPROVERS} IN ({known})"
+
+
+def _word(text: str) -> str:
+    if not is_id(text):
+        raise NotFound(f"`{text}` is no valid name")
+    return text
+
+
+def _approver(text: str) -> str:
+    kind, _, name = text.partition(":")
+    return f"{_word(kind)}:{_word(name)}"
+
+
+async def _executions(client: Client, query: str, limit: int) -> AsyncIterator[WorkflowExecution]:
+    try:
+        async for row in client.list_workflows(query, limit=limit, page_size=min(limit, 200)):
+            yield row
+    except RPCError as error:
+        raise _failed(error) from None
+
+
+def _failed(error: RPCError) -> ServerUnavailable:
+    first = error.message.splitlines()[0] if error.message else error.status.name
+    return ServerUnavailable(f"the Temporal server could not list turns: {first}")
+
+
+async def _cards(row: WorkflowExecution, *, every: bool = False) -> list[WaitingCard]:
+    key = parse_workflow_id(row.id)
+    if key is None:
+        return []
+    memo = await row.memo()
+    codes = set(row.typed_search_attributes.get(shown.CODES) or ())
+    cards = [WaitingCard.model_validate(card) for card in memo.get(names.MEMO_CARDS) or ()]
+    named = {"tenant": key.tenant, "session": key.session, "turn": key.turn}
+    return [card.model_copy(update=named) for card in cards if every or card.code in codes]
+
+
+async def _turn_row(row: WorkflowExecution) -> TurnRow | None:
+    key = parse_workflow_id(row.id)
+    if key is None:
+        return None
+    memo = await row.memo()
+    shown_as = row.typed_search_attributes
+    return TurnRow(
+        tenant=key.tenant,
+        session=key.session,
+        turn=key.turn,
+        workflow_id=row.id,
+        run_id=row.run_id,
+        state=str(shown_as.get(shown.STATE) or ""),
+        actor=str(shown_as.get(shown.ACTOR) or ""),
+        title=str(memo.get(names.MEMO_TITLE) or ""),
+        requester=str(memo.get(names.MEMO_REQUESTER) or ""),
+        codes=tuple(code for code in shown_as.get(shown.CODES) or () if not code.endswith("!")),
+        due_at=shown_as.get(shown.DUE_AT),
+        started_at=row.start_time,
+        closed_at=row.close_time,
+    )
+
+
+def _deadline(card: WaitingCard) -> datetime:
+    return card.expires_at or datetime.max.replace(tzinfo=UTC)
+
+
+def _started(row: TurnRow) -> datetime:
+    return row.started_at or datetime.min.replace(tzinfo=UTC)

@@ -1,0 +1,85 @@
+"""Wires one catalog into one Temporal worker."""
+
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.plugin import SimplePlugin
+from temporalio.worker import PollerBehaviorAutoscaling, Worker, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from signoff.activities.drivers import build_drivers
+from signoff.activities.gate import GateActivity
+from signoff.activities.identify import IdentifyActivity
+from signoff.activities.model import ModelActivity
+from signoff.activities.outcome import OutcomeActivity
+from signoff.activities.room import Profile, Room
+from signoff.activities.tool import tool_activities
+from signoff.contracts import names
+from signoff.registry.catalog import Catalog
+from signoff.registry.people import Directory
+from signoff.store.store import Store
+from signoff.workflows.actor_turn import ActorTurn
+
+PASSED_THROUGH = ("signoff.contracts", "signoff.approvals")
+"""Light modules of ours that workflow instances share; anything heavier costs 2.5 MB an instance (temporal.md 2.1)."""
+
+_MARK_KEY = "card-mark"
+
+
+async def furnish(
+    catalog: Catalog, store: Store, *, people: Directory | None = None, profile: Profile = "development"
+) -> Room:
+    """What the activities of a worker share. Raises `ConfigError` for a model that has no driver."""
+    return Room(
+        catalog=catalog,
+        store=store,
+        people=people or catalog.people,
+        drivers=build_drivers(catalog),
+        mark_key=await store.secret_key(_MARK_KEY),
+        profile=profile,
+    )
+
+
+class SignoffPlugin(SimplePlugin):
+    """Everything Signoff adds to a Temporal worker: workflow, activities, converter, sandbox."""
+
+    def __init__(self, room: Room) -> None:
+        super().__init__(
+            "signoff.SignoffPlugin",
+            data_converter=pydantic_data_converter,
+            workflows=[ActorTurn],
+            activities=[
+                ModelActivity(room).model,
+                GateActivity(room).gate,
+                IdentifyActivity(room).identify,
+                OutcomeActivity(room).outcome,
+                *tool_activities(room),
+            ],
+            workflow_runner=_share,
+        )
+
+
+def build_worker(
+    client: Client, room: Room, *, task_queue: str = names.DEFAULT_TASK_QUEUE, max_cached_workflows: int = 5_000
+) -> Worker:
+    """A worker for one catalog; run it with `async with` or `run()`.
+
+    A bug in workflow code stalls its turns until it is mended and never fails them, so no failure types are set.
+    """
+    return Worker(
+        client,
+        task_queue=task_queue,
+        plugins=[SignoffPlugin(room)],
+        max_cached_workflows=max_cached_workflows,
+        graceful_shutdown_timeout=timedelta(seconds=30),
+        workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
+        activity_task_poller_behavior=PollerBehaviorAutoscaling(),
+    )
+
+
+def _share(runner: WorkflowRunner | None) -> WorkflowRunner:
+    if not isinstance(runner, SandboxedWorkflowRunner):
+        return runner or SandboxedWorkflowRunner()
+    restrictions = runner.restrictions.with_passthrough_modules(*PASSED_THROUGH)
+    return SandboxedWorkflowRunner(restrictions=restrictions)
