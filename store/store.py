@@ -71,7 +71,7 @@ class Store:
         sha256 = hashlib.sha256(body).hexdigest()
         async with self._transaction() as connection:
             await self._add(connection, BLOBS, sha256=sha256, size=len(body), body=body)
-        return BlobRef(sha256=sha256, size=len(body), preview=_preview(body))
+        return BlobRef(sha256=sha256, size=len(body), preview=preview(body))
 
     async def get_blob(self, sha256: str) -> bytes | None:
         """The bytes kept under `sha256`, or None."""
@@ -93,11 +93,13 @@ class Store:
         Raises `Refused` when there is no such ticket or it is void.
         """
         async with self._transaction() as connection:
-            await connection.execute(
+            done = await connection.execute(
                 update(TICKETS)
                 .where(TICKETS.c.key == key, TICKETS.c.state == "claimed")
                 .values(state="done", outcome=outcome.model_dump_json(), finished_at=StoreClock())
             )
+            if done.rowcount == 1:
+                return outcome
             ticket = await _read_ticket(connection, key)
         if ticket is None or ticket.outcome is None:
             raise Refused("an outcome was reported for a ticket that nobody claimed")
@@ -185,7 +187,7 @@ def _moment(milliseconds: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
-def _preview(body: bytes) -> str:
+def preview(body: bytes) -> str:
     """The first characters of a JSON string's text, of other JSON as it is written."""
     shown: Any = body[: 4 * PREVIEW_CHARS].decode(errors="replace")
     if body.startswith(b'"'):

@@ -1,0 +1,66 @@
+"""JSON in and out of the store."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.content import BlobRef, Content
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.limits import INLINE_BYTES
+from signoff.store.content import json_bytes, load, to_content
+from signoff.store.schema import BLOBS
+from signoff.store.store import Store
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@pytest.mark.parametrize("char", ["a", "é", "東", "🛫", '"', "\n"])
+@pytest.mark.parametrize("extra", [0, 1])
+async def test_eight_kib_of_json_stay_inline_and_one_byte_more_does_not(store: Store, char: str, extra: int) -> None:
+    """The limit counts bytes of compact JSON in UTF-8, whatever the characters; the value comes back either way."""
+    width = len(json_bytes(char)) - 2
+    text = char * ((INLINE_BYTES - 2) // width)
+    text += "a" * (INLINE_BYTES - len(json_bytes(text)) + extra)
+    content = await to_content(store, text)
+    assert (content.blob is not None) is bool(extra)
+    assert await load(store, content) == text
+    if content.blob is not None:
+        assert content.blob.preview == text[:200]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(value=JSON)
+async def test_every_json_value_survives(store: Store, value: Any) -> None:
+    """What goes in comes out, small or kept as a blob."""
+    assert await load(store, await to_content(store, value)) == value
+    kept = Content(blob=await store.put_blob(json_bytes(value)))
+    assert await load(store, Content.model_validate_json(kept.model_dump_json())) == value
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {"a": {1, 2}}, object(), [b"x"]])
+async def test_what_is_not_json_is_refused(store: Store, value: Any) -> None:
+    """Nothing that could not be read again is written."""
+    with pytest.raises(NotCanonical):
+        await to_content(store, value)
+
+
+async def test_a_missing_blob_is_an_unavailable_store(store: Store) -> None:
+    """A reference whose bytes are not there is never an empty value."""
+    with pytest.raises(StoreUnavailable, match="is not in this store"):
+        await load(store, Content(blob=BlobRef(sha256="0" * 64, size=3)))
+
+
+async def test_a_changed_blob_is_not_believed(store: Store) -> None:
+    """Bytes that do not match their hash are refused."""
+    ref = await store.put_blob(b'"420"')
+    async with store._engine.begin() as connection:
+        await connection.execute(update(BLOBS).values(body=b'"999"'))
+    with pytest.raises(StoreUnavailable, match="was changed"):
+        await load(store, Content(blob=ref))

@@ -1,0 +1,239 @@
+"""What every store promises, on every database."""
+
+import asyncio
+import hashlib
+import subprocess
+import sys
+import threading
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.errors import Refused, StoreUnavailable
+from signoff.store.store import Store, open_store, preview
+from signoff.store.tickets import Claim, ticket_key
+
+KEY = "a" * 64
+WHO = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "book_flight"}
+BOOKED = CallOutcome(call="c1.1", tool="book_flight", code="ok", value=Content(inline="gebucht ✈ \0 ünï"))
+FAILED = CallOutcome(call="c1.1", tool="book_flight", code="execution_failed")
+
+_CLAIMER = """
+import asyncio, os, sys
+from signoff.store.store import open_store
+async def main():
+    async with open_store(sys.argv[1]) as store:
+        sys.stdin.readline()
+        claim = await store.claim(sys.argv[2], workflow="w", call="c1.1", tool="t", owner=str(os.getpid()))
+        print(claim.kind, flush=True)
+        sys.stdin.readline()
+asyncio.run(main())
+"""
+
+
+def claimer(url: str) -> subprocess.Popen[str]:
+    """A process that opens the store, waits for a line, claims, says what it got and lives on."""
+    command = [sys.executable, "-c", _CLAIMER, url, KEY]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    """Give the process its next line."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def heard(process: subprocess.Popen[str]) -> str:
+    """The process's next line."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+async def test_first_claim_is_fresh_and_the_next_one_finds_it_open(store: Store) -> None:
+    """A ticket is given away once; until its outcome is known it is open."""
+    assert await store.claim(KEY, **WHO) == Claim(kind="fresh")
+    assert await store.claim(KEY, **WHO) == Claim(kind="open")
+
+
+async def test_fifty_concurrent_claimers_get_one_fresh_ticket(store: Store, store_url: str) -> None:
+    """However many claim at once over several stores, exactly one runs."""
+    async with open_store(store_url) as second:
+        claims = await asyncio.gather(*((store, second)[n % 2].claim(KEY, **WHO) for n in range(50)))
+    assert Counter(claim.kind for claim in claims) == {"fresh": 1, "open": 49}
+
+
+async def test_claimers_in_several_processes_get_one_fresh_ticket(store_url: str) -> None:
+    """Processes that start on an empty database at the same time share one ticket."""
+    processes = [claimer(store_url) for _ in range(4)]
+    for process in processes:
+        go(process)
+    kinds = [heard(process) for process in processes]
+    for process in processes:
+        process.communicate("\n")
+    assert Counter(kinds) == {"fresh": 1, "open": 3}
+
+
+async def test_a_killed_claimer_leaves_its_ticket_open(store: Store, store_url: str) -> None:
+    """SIGKILL between claim and outcome leaves a ticket nobody may run again unasked."""
+    process = claimer(store_url)
+    go(process)
+    assert heard(process) == "fresh"
+    process.kill()
+    process.communicate()
+    assert await store.claim(KEY, **WHO) == Claim(kind="open")
+    ticket = await store.look(KEY)
+    assert ticket is not None
+    assert (ticket.state, ticket.owner) == ("claimed", str(process.pid))
+
+
+async def test_a_recorded_outcome_is_what_later_claimers_get(store: Store) -> None:
+    """A finished ticket answers with its outcome, byte for byte."""
+    await store.claim(KEY, **WHO)
+    assert await store.record(KEY, BOOKED) == BOOKED
+    assert await store.claim(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
+    assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
+
+
+async def test_the_first_recorded_outcome_stands(store: Store) -> None:
+    """Recording again changes nothing and returns what stands."""
+    await store.claim(KEY, **WHO)
+    await store.record(KEY, BOOKED)
+    assert await store.record(KEY, FAILED) == BOOKED
+    assert await store.claim(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
+
+
+async def test_concurrent_records_agree_on_one_outcome(store: Store) -> None:
+    """Whoever records first, all are told the same."""
+    await store.claim(KEY, **WHO)
+    told = await asyncio.gather(*(store.record(KEY, (BOOKED, FAILED)[n % 2]) for n in range(10)))
+    assert len({outcome.code for outcome in told}) == 1
+
+
+@pytest.mark.parametrize("voided", [False, True])
+async def test_an_outcome_without_a_claim_is_refused(store: Store, voided: bool) -> None:
+    """What nobody claimed cannot have an outcome."""
+    if voided:
+        await store.void_unclaimed(KEY, **WHO)
+    with pytest.raises(Refused):
+        await store.record(KEY, BOOKED)
+    assert (await store.look(KEY) is not None) is voided
+
+
+async def test_a_voided_ticket_is_never_claimed(store: Store) -> None:
+    """Voiding an unclaimed ticket closes it for good; the next number is a ticket of its own."""
+    assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="void")
+    assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="void")
+    assert await store.claim(KEY, **WHO) == Claim(kind="void")
+    assert await store.claim(ticket_key(KEY, 2), **WHO) == Claim(kind="fresh")
+
+
+async def test_a_claimed_ticket_is_not_voided(store: Store) -> None:
+    """Once claimed, voiding only tells that it is open."""
+    await store.claim(KEY, **WHO)
+    assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="open")
+    assert await store.record(KEY, BOOKED) == BOOKED
+
+
+async def test_claim_against_void_has_one_winner(store: Store) -> None:
+    """A claim and a void at the same time agree on who was first, for every ticket."""
+    for number in range(10):
+        key = ticket_key(KEY, number + 1)
+        claim, void = await asyncio.gather(store.claim(key, **WHO), store.void_unclaimed(key, **WHO))
+        assert (claim.kind, void.kind) in {("fresh", "open"), ("void", "void")}
+
+
+async def test_a_ticket_says_who_and_when_by_the_stores_clock(store: Store) -> None:
+    """Looking shows the whole ticket; its times are the database's and in order."""
+    assert await store.look(KEY) is None
+    await store.claim(KEY, **WHO, owner="worker-1")
+    await store.record(KEY, BOOKED)
+    await store.claim(ticket_key(KEY, 2), **WHO)
+    first, second = await store.look(KEY), await store.look(ticket_key(KEY, 2))
+    assert first is not None
+    assert second is not None
+    assert first.model_dump(include={"workflow", "call", "tool", "owner", "state"}) == {
+        **WHO,
+        "owner": "worker-1",
+        "state": "done",
+    }
+    assert first.finished_at is not None
+    assert first.claimed_at <= first.finished_at <= second.claimed_at
+    assert second.finished_at is None
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@given(body=st.binary(max_size=2_000) | st.text().map(lambda text: f'"{text}"'.encode(errors="replace")))
+def test_preview_never_fails_and_is_short(body: bytes) -> None:
+    """Any bytes have a preview of at most 200 characters that can be written as UTF-8."""
+    shown = preview(body)
+    assert len(shown) <= 200
+    shown.encode()
+
+
+async def test_a_blob_comes_back_whole_and_is_kept_once(store: Store) -> None:
+    """Bytes are found by their hash; keeping them twice gives the same reference."""
+    body = ('"' + "größe 東京 " * 100_000 + '"').encode()
+    first, second = await asyncio.gather(store.put_blob(body), store.put_blob(body))
+    assert first == second
+    assert (first.sha256, first.size) == (hashlib.sha256(body).hexdigest(), len(body))
+    assert first.preview == ("größe 東京 " * 100)[:200]
+    assert await store.get_blob(first.sha256) == body
+    assert await store.get_blob("0" * 64) is None
+
+
+async def test_everything_is_there_after_reopening(store_url: str) -> None:
+    """A store outlives its process."""
+    async with open_store(store_url) as store:
+        await store.claim(KEY, **WHO)
+        await store.record(KEY, BOOKED)
+        blob = await store.put_blob(b"[1]")
+        secret = await store.secret_key("marks")
+    async with open_store(store_url, durable=True) as store:
+        assert (await store.claim(KEY, **WHO)).outcome == BOOKED
+        assert await store.get_blob(blob.sha256) == b"[1]"
+        assert await store.secret_key("marks") == secret
+
+
+async def test_a_key_is_made_once_however_many_ask_first(store: Store, store_url: str) -> None:
+    """Racing first askers of a name get the same 32 bytes; another name has others."""
+    async with open_store(store_url) as second:
+        keys = await asyncio.gather(*((store, second)[n % 2].secret_key("marks") for n in range(20)))
+        other = await second.secret_key("links")
+    assert len(set(keys)) == 1
+    assert len(keys[0]) == 32
+    assert other != keys[0]
+
+
+async def test_a_closed_store_answers_nothing(store_url: str) -> None:
+    """After closing, every question is refused; no connection or thread comes back."""
+    before = set(threading.enumerate())
+    store = await Store.open(store_url)
+    await store.check()
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        await store.claim(KEY, **WHO)
+    assert set(threading.enumerate()) <= before
+
+
+async def test_a_cancelled_claim_leaves_the_store_usable(store: Store) -> None:
+    """Cancelling in the middle frees the connection, and at most one claim was fresh."""
+    for number in range(1, 8):
+        task = asyncio.create_task(store.claim(ticket_key(KEY, number), **WHO))
+        for _ in range(number):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert (await store.claim(ticket_key(KEY, 99), **WHO)).kind == "fresh"
+
+
+async def test_opening_twice_at_once_makes_the_tables_once(store_url: str) -> None:
+    """Two openers of an empty database both get a working store."""
+    stores = await asyncio.gather(*(Store.open(store_url) for _ in range(5)))
+    for store in stores:
+        await store.check()
+        await store.close()

@@ -1,0 +1,150 @@
+"""A store that does not answer says so in one sentence, without SQL, arguments or passwords."""
+
+import asyncio
+import sqlite3
+import stat
+import traceback
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.store.store import Store, open_store
+
+WHO = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "book_flight"}
+
+
+def told(error: BaseException) -> str:
+    """All that a log would show of the error."""
+    return "".join(traceback.format_exception(error))
+
+
+async def drop_tickets(url: str) -> None:
+    """Take the tickets' table away behind the store's back."""
+    if url.startswith("sqlite"):
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+            connection.execute("DROP TABLE tickets")
+        connection.close()
+        return
+    admin = await asyncpg.connect(url)
+    await admin.execute("DROP TABLE tickets")
+    await admin.close()
+
+
+async def test_a_lost_table_is_an_unavailable_store(store: Store, store_url: str) -> None:
+    """Readiness and claims fail with `StoreUnavailable`, and neither SQL nor arguments are told."""
+    await store.check()
+    await drop_tickets(store_url)
+    with pytest.raises(StoreUnavailable) as ready:
+        await store.check()
+    with pytest.raises(StoreUnavailable) as claimed:
+        await store.claim("secret-key", **WHO)
+    for error in (ready.value, claimed.value):
+        assert "INSERT" not in told(error)
+        assert "SELECT" not in told(error)
+        assert "secret-key'" not in told(error)
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:hunter2@127.0.0.1:1/signoff"])
+async def test_no_server_is_an_unavailable_store_without_its_password(url: str) -> None:
+    """A refused connection names host and database, never the password."""
+    with pytest.raises(StoreUnavailable, match=r"`signoff` at `127\.0\.0\.1`") as failed:
+        await Store.open(url)
+    assert "hunter2" not in told(failed.value)
+
+
+@pytest.mark.postgres
+async def test_an_absent_database_is_an_unavailable_store(postgres_server: str) -> None:
+    """A server that does not have the database is not a store."""
+    with pytest.raises(StoreUnavailable, match="`nowhere`"):
+        await Store.open(f"{postgres_server}/nowhere")
+
+
+@pytest.mark.postgres
+async def test_lost_connections_are_replaced(postgres_url: str) -> None:
+    """After the server dropped every connection the next claim works."""
+    async with open_store(postgres_url) as store:
+        await asyncio.gather(*(store.check() for _ in range(5)))
+        admin = await asyncpg.connect(postgres_url)
+        await admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            " AND datname = current_database()"
+        )
+        await admin.close()
+        assert (await store.claim("k", **WHO)).kind == "fresh"
+
+
+async def test_a_file_that_is_no_database_is_an_unavailable_store(tmp_path: Path) -> None:
+    """A SQLite URL that names some other file is refused and the file left alone."""
+    (tmp_path / "notes.txt").write_text("not a database, " * 100)
+    with pytest.raises(StoreUnavailable, match=r"notes\.txt"):
+        await Store.open(f"sqlite:///{tmp_path}/notes.txt")
+    assert (tmp_path / "notes.txt").read_text().startswith("not a database")
+
+
+async def test_a_folder_as_file_is_an_unavailable_store(tmp_path: Path) -> None:
+    """A SQLite URL that names a folder says what is wrong."""
+    with pytest.raises(StoreUnavailable, match="cannot be opened"):
+        await Store.open(f"sqlite:///{tmp_path}")
+
+
+async def test_a_ticket_that_cannot_be_read_is_an_unavailable_store(sqlite_url: str) -> None:
+    """A damaged outcome is never taken for a fresh ticket."""
+    async with open_store(sqlite_url) as store:
+        await store.claim("k", **WHO)
+        with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
+            connection.execute("UPDATE tickets SET state = 'done', outcome = '{'")
+        connection.close()
+        with pytest.raises(StoreUnavailable):
+            await store.claim("k", **WHO)
+
+
+async def test_a_writer_waits_for_another_process(sqlite_url: str) -> None:
+    """A short write lock held elsewhere delays a claim and does not fail it."""
+    async with open_store(sqlite_url) as store:
+        other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        asyncio.get_running_loop().call_later(0.1, other.execute, "ROLLBACK")
+        assert (await store.claim("k", **WHO)).kind == "fresh"
+        other.close()
+
+
+@pytest.mark.parametrize(("durable", "synchronous"), [(False, 1), (True, 2)])
+async def test_sqlite_is_opened_with_wal_and_the_chosen_durability(
+    sqlite_url: str, durable: bool, synchronous: int
+) -> None:
+    """WAL always; `durable` syncs every commit."""
+    async with open_store(sqlite_url, durable=durable) as store, store._engine.connect() as connection:
+        found = [
+            (await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        ]
+    assert found == ["wal", synchronous, 1, 15_000]
+
+
+async def test_the_file_of_keys_is_its_owners_alone(sqlite_url: str) -> None:
+    """Nobody else on the machine may read the store, its log included."""
+    async with open_store(sqlite_url):
+        path = Path(sqlite_url.removeprefix("sqlite:///"))
+        for file in path.parent.glob(path.name + "*"):
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("url", "remedy"),
+    [
+        ("mysql://me:hunter2@db/x", "`mysql`"),
+        ("hunter2", "not a URL"),
+        ("postgresql://me:hunter2@db:port/x", "not a URL"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("sqlite:////nowhere/at/all/hunter.db", "`/nowhere/at/all` of store_url does not exist; create it"),
+    ],
+)
+async def test_a_url_that_cannot_be_a_store_is_a_config_error(url: str, remedy: str) -> None:
+    """The developer is told what to write instead, and no password is shown."""
+    with pytest.raises(ConfigError, match=remedy) as failed:
+        await Store.open(url)
+    assert "hunter2" not in told(failed.value)

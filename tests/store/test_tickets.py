@@ -1,0 +1,17 @@
+"""Keys of tickets."""
+
+import pytest
+
+from signoff.store.tickets import ticket_key
+
+
+def test_the_first_ticket_is_the_digest_and_later_ones_are_numbered() -> None:
+    """The key of a call is its digest; each further ticket has its number behind it."""
+    assert [ticket_key("abc", number) for number in (1, 2, 12)] == ["abc", "abc/2", "abc/12"]
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_tickets_are_numbered_from_one(number: int) -> None:
+    """There is no ticket before the first."""
+    with pytest.raises(ValueError, match="from 1"):
+        ticket_key("abc", number)
