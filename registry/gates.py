@@ -103,6 +103,8 @@ def shape(proposal: _Proposal) -> Judgement | None:
 def caps(proposal: _Proposal) -> Judgement | None:
     """Gate 2: the loop caps of one turn (E48)."""
     tally, call = proposal.tally, proposal.call
+    if call.surplus:
+        return proposal.settled("caps", "too_many_calls", "too many calls in one completion; propose fewer at a time")
     actor = proposal.sight.actor
     calls = MAX_CALLS if actor is None else min(MAX_CALLS, actor.limits.calls)
     if tally.calls >= calls:

@@ -1,0 +1,225 @@
+"""The manifest: actors, tools, people and policies as one YAML file, composed over code (V04)."""
+
+import dataclasses
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast, get_type_hints
+
+from pydantic import ValidationError
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.person import Person
+from signoff.contracts.steps import TurnLimits
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.context import ToolContext
+from signoff.registry.function import ToolFields, from_function
+from signoff.registry.people import person_from
+from signoff.registry.reference import extend_path, load_reference
+from signoff.registry.sections import (
+    ActorSection,
+    Defaults,
+    LimitsSection,
+    Section,
+    ToolSection,
+    Top,
+    read_section,
+)
+from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.yamlfile import Place, YamlFile, read_yaml
+
+_TUPLES: Final = ("tags", "secrets")
+
+
+def load_manifest(path: str | os.PathLike[str]) -> Catalog:
+    """Read a manifest and everything it names. Raises `ConfigError` of one sentence: file, line, what is wrong."""
+    source = Path(path)
+    file = read_yaml(source, str(path))
+    if not isinstance(file.data, Mapping):
+        raise file.error((), "a manifest is a mapping that begins with `version: 1`")
+    if "version" not in file.data:
+        raise file.error((), "`version` is missing; begin with `version: 1`", field="version")
+    top = read_section(file, (), Top, file.data, "the manifest")
+    try:
+        return _catalog(file, source.parent.resolve(), top)
+    except ConfigError as error:
+        raise _located(file, error) from error
+
+
+def load_people(path: str | os.PathLike[str]) -> tuple[Person, ...]:
+    """The people of a YAML file, a list of persons. Raises `ConfigError` with file and line."""
+    file = read_yaml(Path(path), str(path))
+    return _people(file, (), file.data)
+
+
+def _catalog(file: YamlFile, folder: Path, top: Top) -> Catalog:
+    extend_path((folder / each).resolve() for each in top.path)
+    defaults = read_section(file, ("defaults",), Defaults, top.defaults, "`defaults`")
+    people = load_people(folder / top.people) if isinstance(top.people, str) else _people(file, ("people",), top.people)
+    return build_catalog(
+        tools=[_tool(file, name, data) for name, data in top.tools.items()],
+        actors=[_actor(file, name, data, defaults.model) for name, data in top.actors.items()],
+        policies=[_rule(file, index, data) for index, data in enumerate(top.policies)],
+        default_approvers=defaults.approvers,
+        people=people,
+        context=top.context,
+    )
+
+
+def _people(file: YamlFile, place: Place, data: Any) -> tuple[Person, ...]:
+    if not isinstance(data, list):
+        raise file.error(place, "people are a list of persons, each with an `id`")
+    people: dict[tuple[str, str], Person] = {}
+    for index, each in enumerate(data):
+        here = (*place, index)
+        if not isinstance(each, Mapping):
+            raise file.error(here, "a person is a mapping with an `id`")
+        try:
+            person = person_from(each)
+        except ConfigError as error:
+            raise file.error((*here, str(error.context.get("field", ""))), error.message, **error.context) from None
+        if (person.tenant, person.id) in people:
+            raise file.error(here, f"person `{person.id}` is declared twice; keep one", field="id", value=person.id)
+        people[(person.tenant, person.id)] = person
+    return tuple(people.values())
+
+
+def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
+    place = ("actors", name)
+    section = read_section(file, place, ActorSection, data, f"actor `{name}`")
+    limits = read_section(file, (*place, "limits"), LimitsSection, section.limits, f"`limits` of actor `{name}`")
+    return Actor(
+        name=name,
+        model=section.model or default_model,
+        description=section.description,
+        instructions=section.instructions,
+        tools=None if section.tools is None else tuple(section.tools),
+        limits=TurnLimits(**_given(limits)),
+        model_settings=section.model_settings,
+        tags=tuple(section.tags),
+    )
+
+
+def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
+    place = ("policies", index)
+    try:
+        return GlobalRule.model_validate(data)
+    except ConfigError as error:
+        field = str(error.context.get("field", ""))
+        raise file.error((*place, field), f"a rule of `policies`: {error.message}", **error.context) from None
+    except ValidationError:
+        raise file.error(place, "a rule of `policies` is a mapping with `name`, `rule` and `effect`") from None
+
+
+def _tool(file: YamlFile, name: str, data: Any) -> Tool:
+    place = ("tools", name)
+    section = read_section(file, place, ToolSection, data, f"tool `{name}`")
+    if section.name not in (None, name):
+        raise file.error(
+            (*place, "name"), f"tool `{name}` calls itself `{section.name}`; drop `name` or rename the key"
+        )
+    fields = _fields(file, place, name, section)
+    try:
+        target = load_reference(section.handler)
+    except ConfigError as error:
+        where = f"`handler` of tool `{name}`: {error.message}"
+        raise file.error((*place, "handler"), where, **error.context) from error
+    try:
+        return _declared(target, name, section, fields)
+    except ConfigError as error:
+        raise file.error((*place, str(error.context.get("field", ""))), error.message, **error.context) from None
+
+
+def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> dict[str, Any]:
+    fields = {key: value for key, value in _given(section).items() if key not in ("handler", "name", "input_schema")}
+    for key in _TUPLES:
+        if key in fields:
+            fields[key] = tuple(fields[key])
+    if section.bypass_routing is not None:
+        fields["bypass_routing"] = BypassRouting(section.bypass_routing.reason)
+    if isinstance(section.requires_approval, dict):
+        try:
+            fields["requires_approval"] = ApprovalPolicy.model_validate(section.requires_approval)
+        except ConfigError as error:
+            inner = (*place, "requires_approval", *str(error.context.get("field", "")).split("."))
+            raise file.error(inner, f"`requires_approval` of tool `{name}`: {error.message}", **error.context) from None
+    return {**fields, "name": name, "site": f"{file.name}:{file.line(place)}"}
+
+
+def _declared(target: Any, name: str, section: ToolSection, fields: dict[str, Any]) -> Tool:
+    if isinstance(target, Tool):
+        return _overridden(target, name, section, fields)
+    if section.scope is None:
+        raise ConfigError(f"tool `{name}` needs `scope`: `generalist` or `specialist`", tool_name=name, field="scope")
+    if not callable(target):
+        raise ConfigError(
+            f"`handler` of tool `{name}` is neither a function nor a tool", tool_name=name, field="handler"
+        )
+    if section.input_schema is None:
+        if _is_raw(target):
+            raise ConfigError(
+                f"`handler` of tool `{name}` takes `(args, context)`; give its `input_schema`, or name its arguments",
+                tool_name=name,
+                field="handler",
+            )
+        return from_function(target, **cast(ToolFields, fields))
+    words = {"description": (inspect.getdoc(target) or "").partition("\n\n")[0]}
+    return Tool(handler=target, input_schema=section.input_schema, **{**words, **fields})
+
+
+def _overridden(target: Tool, name: str, section: ToolSection, fields: dict[str, Any]) -> Tool:
+    if target.name != name:
+        raise ConfigError(
+            f"tool `{name}` has a handler that is the tool `{target.name}`; use that name",
+            tool_name=name,
+            field="handler",
+        )
+    if section.input_schema is not None and section.input_schema != dict(target.input_schema):
+        raise ConfigError(
+            f"tool `{name}` has an `input_schema` here and another one in code; keep one",
+            tool_name=name,
+            field="input_schema",
+        )
+    return dataclasses.replace(target, **fields)
+
+
+def _is_raw(function: Callable[..., Any]) -> bool:
+    """Whether a function looks like `(args, context)` rather than one parameter an argument."""
+    try:
+        names = list(inspect.signature(function).parameters)
+        hints = get_type_hints(function)
+    except Exception:
+        return False
+    return len(names) == 2 and names[0] == "args" and hints.get(names[1], ToolContext) is ToolContext
+
+
+def _given(section: Section) -> dict[str, Any]:
+    return {key: value for key, value in section if value is not None}
+
+
+def _located(file: YamlFile, error: ConfigError) -> ConfigError:
+    """The error with the file and line it is about, unless it has them."""
+    if "file" in error.context:
+        return error
+    context = error.context
+    field = str(context.get("field", ""))
+    place: Place = tuple(field.split("."))
+    if context.get("tool_name"):
+        place = ("tools", str(context["tool_name"]), *place)
+    elif context.get("actor"):
+        place = ("actors", str(context["actor"]), field)
+        listed = file.data.get("actors", {}).get(context["actor"], {})
+        if field == "tools" and isinstance(listed, Mapping) and context["value"] in (listed.get("tools") or ()):
+            place = (*place, list(listed["tools"]).index(context["value"]))
+    elif field == "default_approvers":
+        place = ("defaults", "approvers")
+    elif context.get("rule"):
+        names = [each.get("name") for each in file.data.get("policies", []) if isinstance(each, Mapping)]
+        rule = context["rule"]
+        place = ("policies", names.index(rule), field) if rule in names else ("policies",)
+    elif field.startswith("context."):
+        place = ("context", field.removeprefix("context."))
+    return file.error(place, error.message, **context)

@@ -1,0 +1,163 @@
+"""YAML that knows its lines, without YAML's traps: no yes/no booleans, no duplicate keys, no tags, no variables."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import yaml
+
+from signoff.contracts.errors import ConfigError
+
+Place: TypeAlias = tuple[str | int, ...]
+
+_MAX_NODES: Final = 100_000
+_TAG: Final = "tag:yaml.org,2002:"
+_VARIABLE: Final = re.compile(r"\$\{[^}]*\}?")
+
+
+@dataclass(frozen=True)
+class YamlFile:
+    """Plain data and the line of everything in it. `name` is how messages call the file."""
+
+    name: str
+    data: Any
+    lines: Mapping[Place, int]
+
+    def line(self, place: Place) -> int:
+        """The line of `place` (keys in either spelling) or of the nearest thing around it."""
+        for end in range(len(place), -1, -1):
+            found = self.lines.get(place[:end]) or self.lines.get(_spelled(place[:end]))
+            if found:
+                return found
+        return 1
+
+    def error(self, place: Place, message: str, **context: object) -> ConfigError:
+        """A `ConfigError` that begins with `file:line:` and carries `file` and `line`."""
+        line = self.line(place)
+        return ConfigError(f"{self.name}:{line}: {message}", **{**context, "file": self.name, "line": line})
+
+
+class _CoreLoader(yaml.SafeLoader):
+    """The core schema of YAML 1.2: true and false are the only booleans, 12:30 and 010 are text."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+
+_CoreLoader.add_implicit_resolver(f"{_TAG}null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_CoreLoader.add_implicit_resolver(f"{_TAG}bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_CoreLoader.add_implicit_resolver(f"{_TAG}int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789"))
+_CoreLoader.add_implicit_resolver(
+    f"{_TAG}float",
+    re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)
+
+
+def read_yaml(path: Path, name: str = "") -> YamlFile:
+    """Read one file. Raises `ConfigError` of one sentence with file and line."""
+    name = name or str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{name}: there is no such file", file=name) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name}: cannot be read as UTF-8 text ({type(error).__name__})", file=name) from None
+    return parse_yaml(text, name)
+
+
+def parse_yaml(text: str, name: str) -> YamlFile:
+    """Read one text. Raises `ConfigError` of one sentence with file and line."""
+    try:
+        root = yaml.compose(text, Loader=_CoreLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise ConfigError(f"{name}:{line}: not valid YAML: {error.problem}", file=name, line=line) from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: not valid YAML: {str(error).partition(chr(10))[0]}", file=name) from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested too deeply", file=name) from None
+    reader = _Reader(name)
+    return YamlFile(name, reader.value(root, ()) if root is not None else None, reader.lines)
+
+
+class _Reader:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: dict[Place, int] = {}
+        self._open: list[yaml.Node] = []
+        self._count = 0
+
+    def value(self, node: yaml.Node, place: Place) -> Any:
+        self._mark(place, node)
+        self._count += 1
+        if node in self._open or self._count > _MAX_NODES:
+            raise self._error(node, "an alias repeats its own surroundings or too much; write it out")
+        self._open.append(node)
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, place)
+            if isinstance(node, yaml.SequenceNode):
+                self._plain(node, "seq")
+                return [self.value(item, (*place, index)) for index, item in enumerate(node.value)]
+            return self._scalar(node)
+        finally:
+            self._open.pop()
+
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+        self._plain(node, "map")
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise self._error(key_node, "a key must be a word")
+            key = str(key_node.value)
+            self._check_text(key_node, key)
+            if key in result:
+                first = self.lines[(*place, key)]
+                raise self._error(key_node, f"the key `{key}` is given twice (first on line {first}); keep one")
+            self._mark((*place, key), key_node)
+            result[key] = self.value(value_node, (*place, key))
+        return result
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        text = str(node.value)
+        match node.tag.removeprefix(_TAG):
+            case "null":
+                return None
+            case "bool":
+                return text.lower() == "true"
+            case "int":
+                return int(text)
+            case "float":
+                return float(text)
+            case "str":
+                self._check_text(node, text)
+                return text
+        raise self._error(node, f"the tag `{node.tag}` is not supported; write plain YAML")
+
+    def _plain(self, node: yaml.Node, kind: str) -> None:
+        if node.tag != f"{_TAG}{kind}":
+            raise self._error(node, f"the tag `{node.tag}` is not supported; write plain YAML")
+
+    def _check_text(self, node: yaml.Node, text: str) -> None:
+        found = _VARIABLE.search(text)
+        if found:
+            raise self._error(
+                node, f"`{found[0]}`: variables are not read here; write the value, keep secrets elsewhere"
+            )
+
+    def _mark(self, place: Place, node: yaml.Node) -> None:
+        line = node.start_mark.line + 1
+        self.lines.setdefault(place, line)
+        self.lines.setdefault(_spelled(place), line)
+
+    def _error(self, node: yaml.Node, message: str) -> ConfigError:
+        line = node.start_mark.line + 1
+        return ConfigError(f"{self.name}:{line}: {message}", file=self.name, line=line)
+
+
+def _spelled(place: Place) -> Place:
+    """Keys without the difference between snake_case and camelCase; marked so as not to meet real ones."""
+    return ("~", *(part.replace("_", "").lower() if isinstance(part, str) else part for part in place))
