@@ -1,0 +1,99 @@
+"""Arguments laid flat."""
+
+from typing import Any
+
+import pytest
+
+from signoff.approvals.arguments import find, format_of, humanise, is_secret, leaves, resolve, value_line
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "totalCost": {"type": "number", "title": "Totalcost"},
+        "due": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}], "title": "Due"},
+        "who": {"$ref": "#/$defs/Who"},
+        "stops": {"type": "array", "items": {"$ref": "#/$defs/Who"}},
+        "iban": {"type": ["null", "string"], "title": "Account to pay"},
+    },
+    "$defs": {
+        "Who": {"type": "object", "title": "Who", "properties": {"e_mail": {"type": "string", "format": "email"}}}
+    },
+}
+
+
+def flat(args: dict[str, Any], secrets: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
+    """Name, label and format of every leaf."""
+    return [(leaf.name, leaf.label, format_of(leaf)) for leaf in leaves(args, SCHEMA, secrets)]
+
+
+def test_labels_and_formats_come_from_the_schema() -> None:
+    """Titles label, names are humanised, references, alternatives and lists of types are followed."""
+    args = {"totalCost": 1, "due": "2027-01-01", "who": {"e_mail": "a@b"}, "iban": "PT50", "stops": [{"e_mail": "c@d"}]}
+    assert flat(args) == [
+        ("totalCost", "Total cost", "number"),
+        ("due", "Due", "date"),
+        ("who.e_mail", "Who / E mail", "email"),
+        ("iban", "Account to pay", "string"),
+        ("stops.0.e_mail", "Stops 1 / E mail", "email"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("x", "string"), (1, "number"), (True, "boolean"), (None, "null"), ([], "array"), ({}, "object")],
+)
+def test_without_a_schema_the_value_tells_its_type(value: Any, kind: str) -> None:
+    """An argument the schema does not know is shown all the same."""
+    assert flat({"extra": value}) == [("extra", "Extra", kind)]
+
+
+def test_a_list_is_one_row_only_if_nothing_can_hide_in_it() -> None:
+    """Short lists of scalars are joined; long ones, nested ones and those with commas have a row an item."""
+    assert [leaf.name for leaf in leaves({"to": ["a", "b"]}, {}, ())] == ["to"]
+    assert [leaf.name for leaf in leaves({"to": ["a, b"]}, {}, ())] == ["to.0"]
+    assert [leaf.name for leaf in leaves({"to": ["a" * 119, "evil"]}, {}, ())] == ["to.0", "to.1"]
+    assert [leaf.name for leaf in leaves({"to": [["a"], []]}, {}, ())] == ["to.0", "to.1"]
+    assert value_line(["a", 1, None], 50).text == "a, 1, ⟦none⟧"
+
+
+def test_a_secret_is_not_opened() -> None:
+    """Secret names hide what lies below them, in lists as well."""
+    args = {"card": {"no": "4111"}, "logins": [{"pin": 1, "user": "ana"}]}
+    found = {leaf.name: leaf.secret for leaf in leaves(args, {}, ("card", "logins.pin"))}
+    assert found == {"card": True, "logins.0.pin": True, "logins.0.user": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [("card", True), ("card.no", True), ("cards", False), ("logins.0.pin", True), ("logins.pin", True), ("pin", False)],
+)
+def test_a_dotted_name_is_secret_if_it_lies_in_a_secret(name: str, secret: bool) -> None:
+    """What is below a secret is secret, whatever the index."""
+    assert is_secret(name, {"card", "logins.pin"}) is secret
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("a", {"b": [{"c": 1}]}), ("a.b.0.c", 1), ("a.b.1.c", None), ("a.x", None), ("x.y", 2), ("a.b.0.c.d", None)],
+)
+def test_dotted_names_find_nested_values(name: str, value: Any) -> None:
+    """Objects by name, lists by index, a key with a dot by itself; what is not there is absent."""
+    assert find({"a": {"b": [{"c": 1}]}, "x.y": 2}, name, None) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("totalCost", "Total cost"), ("total_cost", "Total cost"), ("IBAN", "IBAN"), ("user-id", "User id"), ("x", "X")],
+)
+def test_names_read_as_words(name: str, words: str) -> None:
+    """Camel case, underscores and hyphens part words; capitals stay."""
+    assert humanise(name) == words
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"$ref": "#/$defs/A"}, {"$ref": "#/no"}, {"$ref": 3}, {"anyOf": 3}, None, [], "x", {"$ref": "http://a/b"}],
+)
+def test_a_schema_that_leads_nowhere_is_an_empty_one(schema: Any) -> None:
+    """Circular, dangling, foreign and malformed references end."""
+    assert resolve(schema, {"$defs": {"A": {"$ref": "#/$defs/A"}}}) == {}

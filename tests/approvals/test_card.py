@@ -1,0 +1,198 @@
+"""The card: everything a person must see, nothing that lies."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from signoff.approvals.card import CARD_BYTES, ROWS, ROWS_PER_ARGUMENT, render_card
+from signoff.contracts.approval import Card
+from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS
+
+NASTY = 'a\u202e\u200b\n{}⟦⟧⏎"\\東🛫\ud800'
+TEXT = st.text(max_size=30) | st.text(alphabet=NASTY, max_size=30)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(TEXT, inner, max_size=8),
+    max_leaves=30,
+)
+BOOK: dict[str, Any] = {"flight": "TP 531", "totalCost": 420.0, "card": "4111111111111111"}
+
+
+def card(args: dict[str, Any], **more: Any) -> Card:
+    """A card of a tool without schema."""
+    plain: dict[str, Any] = {"effect": "", "title": "", "tool": "book_flight", "schema": {}}
+    return render_card(**{**plain, "args": args, **more})
+
+
+def effect(template: str, args: dict[str, Any], **more: Any) -> str:
+    """The card's sentence."""
+    return card(args, effect=template, **more).effect
+
+
+def texts(shown: Card) -> list[str]:
+    """Every text of the card that may come from outside."""
+    rows = [text for row in shown.rows for text in (row.name, row.label, row.value, row.format)]
+    return [shown.effect, shown.agent_says, shown.note, shown.tool_title, *rows]
+
+
+def test_the_effect_sentence_is_filled_from_the_arguments() -> None:
+    """Names, dotted names and indices are replaced; what is missing or null is a dash, what is secret hidden."""
+    template = "Book flight {flight}, {totalCost} EUR, for {who.name} / {who.tags.1} ({absent}{none}), card {card}"
+    args = {**BOOK, "who": {"name": "Ana", "tags": [{}, "vip"]}, "none": None}
+    assert effect(template, args, secrets=["card"]) == "Book flight TP 531, 420 EUR, for Ana / vip (——), card hidden"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["{totalCost}", "{{totalCost}}", "{0}", "{flight}", "{flight.__class__}", "%(totalCost)s", "{totalCost!r:>9}"],
+)
+def test_an_arguments_text_is_never_a_template(value: str) -> None:
+    """Whatever an argument says is shown as it is."""
+    assert effect("Book {flight} for {totalCost}", {**BOOK, "flight": value}) == f"Book {value} for 420"
+
+
+@pytest.mark.parametrize("template", ["{flight.__class__}", "{flight!r}", "{flight:>99999999}", "{flight.upper}"])
+def test_a_template_is_names_and_nothing_else(template: str) -> None:
+    """No format specification, conversion or attribute is looked at: such a name is not there."""
+    assert effect(template, BOOK) == "—"
+
+
+def test_braces_that_name_nothing_stay() -> None:
+    """A template without names is a sentence."""
+    assert effect("Clear {} and {{", BOOK) == "Clear {} and {{"
+
+
+def test_without_a_template_the_tool_and_its_first_arguments_are_told() -> None:
+    """The title, or else the name, then three arguments; never the agent's words."""
+    args = {"a": 1, "b": "x", "c": {"d": 1, "e": 2}, "f": 4}
+    assert effect("", args, title="Book flight") == "Book flight: a 1, b x, c 2 values"
+    assert effect(" ", {"pin": 1}, secrets=["pin"], agent_says="Harmless") == "book_flight: pin hidden"
+    assert effect("", {}) == "book_flight"
+
+
+def test_one_long_value_leaves_room_for_the_next() -> None:
+    """Each value of the sentence is cut by itself, and the whole at its limit."""
+    assert effect("Send {text} to {to}", {"text": "x" * 900, "to": "eve@evil.example"}).endswith(
+        "… to eve@evil.example"
+    )
+    many = effect("{a} " * 50, {"a": "\u202e" * 9})
+    assert len(many) <= EFFECT_CHARS
+    assert many.count("⟦") == many.count("⟧")
+
+
+def test_every_argument_is_a_row_in_order() -> None:
+    """Nothing is left out, and secrets show their length only."""
+    shown = card({**BOOK, "pin": 1234, "who": {"name": "Ana"}}, secrets=("card", "pin"))
+    assert [(row.name, row.label, row.value, row.secret, row.length) for row in shown.rows] == [
+        ("flight", "Flight", "TP 531", False, 6),
+        ("totalCost", "Total cost", "420", False, 3),
+        ("card", "Card", "hidden, 16 characters", True, 16),
+        ("pin", "Pin", "hidden", True, 4),
+        ("who.name", "Who / Name", "Ana", False, 3),
+    ]
+
+
+def test_a_long_value_is_cut_on_its_own_with_its_length() -> None:
+    """The row tells that it is cut and how long the value is; its neighbours are whole."""
+    text, cost = card({"text": "x" * 501, "totalCost": 420}).rows
+    assert (len(text.value), text.cut, text.length) == (CARD_VALUE_CHARS, True, 501)
+    assert (cost.value, cost.cut) == ("420", False)
+    assert not card({"text": "x" * 500}).rows[0].cut
+
+
+def test_show_limits_the_rows_and_the_card_says_so() -> None:
+    """A card that shows some arguments counts the others, at the end."""
+    args = {"a": 1, "b": {"c": 2, "d": [3, {"e": 4}]}, "f": 5}
+    assert [row.value for row in card(args, show=["f", "b.d"]).rows] == ["3", "4", "5", "2 more not shown"]
+    assert [row.value for row in card(args, show=[]).rows] == ["5 more not shown"]
+    assert [row.name for row in card({"a": 1}, show=["a"]).rows] == ["a"]
+
+
+def test_one_argument_of_many_values_does_not_push_others_off() -> None:
+    """Of a big argument the first rows are shown and the others counted; the next argument is there."""
+    shown = card({"to": [f"{n},{n}" for n in range(500)], "totalCost": 420})
+    assert len(shown.rows) == ROWS_PER_ARGUMENT + 2
+    assert shown.rows[-2].value == f"{500 - ROWS_PER_ARGUMENT} more of to not shown"
+    assert shown.rows[-1].value == "420"
+
+
+def test_values_are_shortened_before_a_row_is_dropped() -> None:
+    """Where whole values do not fit, all are cut shorter and none goes missing."""
+    shown = card({f"a{n}": "東" * 500 for n in range(20)})
+    assert [row.name for row in shown.rows] == [f"a{n}" for n in range(20)]
+    assert all(row.cut and row.length == 500 for row in shown.rows)
+
+
+@pytest.mark.parametrize("show", [None, [f"a{n}" for n in range(300)]])
+def test_a_card_that_is_not_whole_says_how_much_is_missing(show: list[str] | None) -> None:
+    """Rows beyond the size are dropped from the end; every value is shown or counted."""
+    args = {f"a{n}": "🛫" * 600 for n in range(400)}
+    shown = card(args, show=show)
+    rows = [row for row in shown.rows if row.name]
+    missing = (400 if show is None else 300) - len(rows)
+    assert 0 < len(rows) <= ROWS
+    assert shown.rows[-1].value == f"this card is not whole: {missing} more values missing"
+    assert ("100 more not shown" in [row.value for row in shown.rows]) is (show is not None)
+    assert len(shown.model_dump_json().encode()) <= CARD_BYTES
+
+
+def test_what_the_agent_says_is_apart_clean_and_short() -> None:
+    """The agent's words are in their own field, on one line, at most 1,000 characters."""
+    shown = card(
+        {}, agent_says="Trust me\n\u202e" + "x" * 5_000, note="the tool changed while you were asked", mark="0a1b2c3d"
+    )
+    assert shown.agent_says.startswith("Trust me⏎⟦U+202E⟧x")
+    assert len(shown.agent_says) == 1_000
+    assert (shown.note, shown.mark, shown.effect) == (
+        "the tool changed while you were asked",
+        "0a1b2c3d",
+        "book_flight",
+    )
+
+
+def test_an_argument_cannot_pass_for_the_cards_own_words() -> None:
+    """Only the card's own remarks have no name, also where a model names an argument by nothing."""
+    (row,) = card({"": "2 more not shown"}).rows
+    assert row.name == "⟦empty⟧"
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    args=st.dictionaries(TEXT, JSON, max_size=12),
+    schema=st.dictionaries(st.sampled_from(["properties", "$ref", "anyOf", "items", "title", "type"]), JSON),
+    effect=TEXT,
+    secrets=st.lists(TEXT, max_size=3),
+    show=st.none() | st.lists(TEXT, max_size=3),
+    says=TEXT,
+)
+def test_any_json_gives_an_honest_card(
+    args: dict[str, Any], schema: dict[str, Any], effect: str, secrets: list[str], show: list[str] | None, says: str
+) -> None:
+    """No JSON raises; every text is clean, and the card is small and can be sent."""
+    shown = card(args, schema=schema, effect=effect, secrets=secrets, show=show, agent_says=says, title=says)
+    assert Card.model_validate_json(shown.model_dump_json()) == shown
+    assert len(shown.model_dump_json().encode()) <= CARD_BYTES
+    for text in texts(shown):
+        assert not set(text) & set("\u202e\u200b\n\r\0\ud800")
+        assert text.count("⟦") == text.count("⟧")
+
+
+@given(secret=st.text(alphabet="XYZ", min_size=4), template=st.sampled_from(["", "{a.pin}", "{a}", "{l}", "{l.0.pin}"]))
+def test_a_secret_is_nowhere_on_the_card(secret: str, template: str) -> None:
+    """However deep it lies and whatever the template names, a secret's text is not shown."""
+    args = {"a": {"pin": secret, "b": [secret]}, "l": [{"pin": secret}]}
+    shown = card(args, effect=template, secrets=["a.pin", "a.b", "l.pin"])
+    assert secret not in " ".join(texts(shown))
+    assert sum(row.secret for row in shown.rows) == 3
+
+
+def test_deep_arguments_are_shown() -> None:
+    """Nesting as deep as a parser lets through is laid flat without recursion."""
+    deep: Any = "bottom"
+    for _ in range(3_000):
+        deep = {"a": [deep, {}]}
+    shown = card({"x": deep})
+    assert shown.rows[0].value == "bottom"
+    assert shown.rows[-1].value == f"{3_001 - ROWS_PER_ARGUMENT} more of x not shown"

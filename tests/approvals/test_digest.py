@@ -1,0 +1,70 @@
+"""What an approval is bound to."""
+
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.approvals.digest import action_digest, call_digest, digest_mark
+from signoff.contracts.canonical import NotCanonical
+
+PARTS: dict[str, Any] = {
+    "tenant": "main",
+    "turn": "t1",
+    "call": "c1.1",
+    "tool": "book_flight",
+    "definition": "d" * 64,
+    "args": {"totalCost": 420, "flight": "TP 531"},
+}
+
+
+def test_the_digest_is_sha256_of_the_canonical_call() -> None:
+    """Anyone can recompute the digest from the seven documented members."""
+    canonical = json.dumps({"v": 1, **PARTS}, sort_keys=True, separators=(",", ":")).encode()
+    assert call_digest(**PARTS) == hashlib.sha256(canonical).hexdigest()
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_every_part_is_bound(part: str) -> None:
+    """Changing any one part changes the digest."""
+    other = {"totalCost": 421, "flight": "TP 531"} if part == "args" else PARTS[part] + "x"
+    assert call_digest(**{**PARTS, part: other}) != call_digest(**PARTS)
+
+
+def test_order_and_number_form_do_not_matter() -> None:
+    """Arguments that are the same JSON have one digest: member order, `1` and `1.0`."""
+    turned = {"flight": "TP 531", "totalCost": 420.0}
+    assert call_digest(**{**PARTS, "args": turned}) == call_digest(**PARTS)
+    assert action_digest("book_flight", turned) == action_digest("book_flight", PARTS["args"])
+
+
+@pytest.mark.parametrize("value", [2**53, -(2**53), float("nan"), float("inf"), "\ud800", {1, 2}])
+def test_what_cannot_be_written_canonically_has_no_digest(value: Any) -> None:
+    """Arguments outside RFC 8785 raise instead of getting some digest."""
+    with pytest.raises(NotCanonical):
+        call_digest(**{**PARTS, "args": {"a": value}})
+    with pytest.raises(NotCanonical):
+        action_digest("t", {"a": [value]})
+
+
+def test_the_action_is_tool_and_arguments_alone() -> None:
+    """Identical calls of a turn share their action, other tools and arguments do not."""
+    same = action_digest("a", {"x": 1})
+    assert same == action_digest("a", {"x": 1})
+    assert len({same, action_digest("b", {"x": 1}), action_digest("a", {"x": 2}), action_digest("a", {})}) == 4
+
+
+@given(digest=st.text(alphabet="0123456789abcdef", min_size=64, max_size=64), key=st.binary(min_size=1, max_size=64))
+def test_the_mark_is_keyed(digest: str, key: bytes) -> None:
+    """The mark is the first 8 hex digits of the HMAC, so it cannot be computed without the key."""
+    assert digest_mark(digest, key) == hmac.digest(key, digest.encode(), "sha256").hex()[:8]
+
+
+def test_a_mark_without_a_key_is_a_mistake() -> None:
+    """An unkeyed mark would let masked arguments be guessed."""
+    with pytest.raises(ValueError, match="needs a key"):
+        digest_mark("0" * 64, b"")

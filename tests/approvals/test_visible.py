@@ -1,0 +1,99 @@
+"""Untrusted text on one honest line."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.approvals.visible import Line, number, one_line, scalar_line
+
+ANY_TEXT = st.text(alphabet=st.characters(), max_size=80) | st.text(
+    alphabet="\u202e\u200b\ufeff\u2066\u0000\r\n\t\u2028⟦⟧⏎…\u0301\ufe0f\u3164\ud800a", max_size=80
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Lisbon", "Lisbon"),
+        ("東京 São Tomé 🛫", "東京 São Tomé 🛫"),
+        ("100\u202e.00", "100⟦U+202E⟧.00"),
+        ("pay\u200bpal", "pay⟦U+200B⟧pal"),
+        ("a\u2066b\u2069\ufeff", "a⟦U+2066⟧b⟦U+2069⟧⟦U+FEFF⟧"),
+        ("a\tb\0\x1b[31m\x7f", "a⟦U+0009⟧b⟦U+0000⟧⟦U+001B⟧[31m⟦U+007F⟧"),
+        ("one\ntwo\r\nthree\rfour\u2028five", "one⏎two⏎three⏎four⏎five"),
+        ("\ud800", "⟦U+D800⟧"),
+        ("\u3164\u115f\u2800", "⟦U+3164⟧⟦U+115F⟧⟦U+2800⟧"),
+        ("\U000e0041\U000e0100\ufe0f", "⟦U+E0041⟧⟦U+E0100⟧⟦U+FE0F⟧"),
+        ("⟦U+202E⟧ ⏎", "⟦U+27E6⟧U+202E⟦U+27E7⟧ ⟦U+23CE⟧"),
+        ("e\u0301" + "\u0301" * 5, "e" + "\u0301" * 4 + "⟦U+0301⟧" * 2),
+    ],
+)
+def test_what_hides_is_shown_and_what_reads_stays(text: str, shown: str) -> None:
+    """Letters of any language stay; controls, direction marks, blanks, line ends and forged marks are shown."""
+    assert one_line(text, 500) == Line(shown, len(text))
+
+
+@given(text=ANY_TEXT, limit=st.integers(2, 40))
+def test_any_text_becomes_one_short_clean_line(text: str, limit: int) -> None:
+    """No text gives a longer line, an invisible character, a broken mark or something that is not UTF-8."""
+    line = one_line(text, limit)
+    assert len(line.text) <= limit
+    assert line.length == len(text)
+    assert not {unicodedata.category(char) for char in line.text} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    assert line.text.count("⟦") == line.text.count("⟧")
+    line.text.encode()
+
+
+@given(text=ANY_TEXT)
+def test_different_texts_read_differently(text: str) -> None:
+    """A line that is not cut can be read back, but for the kind of its line ends."""
+    marks = one_line(text, 2_000)
+    plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
+    read = marks.text.replace("⏎", "\n")
+    for char in set(plain):
+        read = read.replace(f"⟦U+{ord(char):04X}⟧", char) if char not in "⟦⟧" else read
+    assert not marks.cut
+    assert read.replace("⟦U+27E6⟧", "⟦").replace("⟦U+27E7⟧", "⟧") == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "shown"),
+    [("abcdef", 6, "abcdef"), ("abcdefg", 6, "abcde…"), ("ab\u202ecd", 10, "ab…"), ("\u202e" * 9, 5, "…")],
+)
+def test_a_cut_falls_between_characters(text: str, limit: int, shown: str) -> None:
+    """The limit counts what is shown, a mark is never cut in half, and the full length is told."""
+    assert one_line(text, limit) == Line(shown, len(text), cut=shown != text)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (420, "420"),
+        (420.0, "420"),
+        (420.5, "420.5"),
+        (-0.0, "0"),
+        (0.1 + 0.2, "0.30000000000000004"),
+        (1e-7, "0.0000001"),
+        (1_000_000.0, "1000000"),
+        (1e20, "100000000000000000000"),
+        (1e22, "1e+22"),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        (-(10**30), "-1000000000000000000000000000000"),
+        pytest.param(10**5_000, "an integer of 16610 bits", id="huge"),
+    ],
+)
+def test_numbers_read_the_same_everywhere(value: float, shown: str) -> None:
+    """A number has one form, without separators of any locale; equal numbers have equal forms."""
+    assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(True, "yes"), (False, "no"), (None, "⟦none⟧"), ("", "⟦empty⟧"), ("None", "None"), (7, "7")],
+)
+def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) -> None:
+    """Null and the empty string are marks, which no string can forge."""
+    assert scalar_line(value, 50).text == shown
