@@ -134,9 +134,9 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    near = did_you_mean(name, known)
-    allowed = f"; allowed: {', '.join(f'`{each}`' for each in known)}" if known else ""
-    return f"is not an argument{near or allowed}"
+    near = did_you_mean(name, known).removeprefix("; ")
+    allowed = f"allowed: {', '.join(f'`{each}`' for each in known)}" if known else "there are none"
+    return f"is not an argument ({near or allowed})"
 
 
 def _message(keyword: str, expected: Any) -> str:

@@ -1,0 +1,102 @@
+"""The desk's tools: plain typed functions. What needs a person is said in signoff.yaml."""
+
+import asyncio
+import os
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolFailure
+from travel_desk.desk import booking_name, booking_number, books
+
+SLEEP_AFTER_WRITE: Final = "TRAVEL_DESK_SLEEP_AFTER_WRITE"
+"""Environment variable: seconds that `book_flight` sleeps after its row is written, to be killed in between."""
+
+Price = Annotated[float, Field(ge=0)]
+
+
+async def flight_search(
+    destination: str, max_price: Annotated[Price | None, Field(alias="maxPrice")] = None
+) -> list[dict[str, Any]]:
+    """Find journeys to a city, cheapest first.
+
+    Args:
+        destination: The city to go to.
+        max_price: The most it may cost, in EUR.
+    """
+    async with books() as desk:
+        rows = await desk.execute_fetchall(
+            "SELECT * FROM flights WHERE destination = ? COLLATE NOCASE AND price <= ? ORDER BY price",
+            (destination.strip(), float("inf") if max_price is None else max_price),
+        )
+    return [dict(row) for row in rows]
+
+
+async def book_flight(
+    flight: str,
+    destination: str,
+    total_cost: Annotated[Price, Field(alias="totalCost")],
+    passenger: str,
+    ctx: ToolContext,
+    currency: str = "EUR",
+) -> dict[str, Any]:
+    """Book one seat on a flight that a search found.
+
+    Args:
+        flight: The flight's number.
+        destination: The city it goes to.
+        total_cost: What it costs in all.
+        passenger: Who travels.
+        currency: Currency of the cost, three letters.
+    """
+    async with books() as desk:
+        await desk.execute(
+            "INSERT OR IGNORE INTO bookings (idempotency_key, flight, destination, passenger, total, currency)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (ctx.idempotency_key, flight, destination, passenger, total_cost, currency),
+        )
+        await desk.commit()
+        await asyncio.sleep(float(os.environ.get(SLEEP_AFTER_WRITE) or 0))
+        rows = list(
+            await desk.execute_fetchall("SELECT * FROM bookings WHERE idempotency_key = ?", (ctx.idempotency_key,))
+        )
+    row = dict(rows[0])
+    shown = {name: row[name] for name in ("flight", "destination", "passenger", "total", "currency", "state")}
+    return {"booking": booking_name(row["booking"]), **shown}
+
+
+async def cancel_booking(booking: str) -> dict[str, Any] | ToolFailure:
+    """Cancel a booking for good.
+
+    Args:
+        booking: The booking, such as TD-7.
+    """
+    async with books() as desk:
+        cursor = await desk.execute(
+            "UPDATE bookings SET state = 'cancelled' WHERE booking = ? AND state = 'booked'", (booking_number(booking),)
+        )
+        await desk.commit()
+    if cursor.rowcount == 0:
+        return ToolFailure(f"there is no booking {booking} that could be cancelled")
+    return {"booking": booking, "state": "cancelled"}
+
+
+async def refund(booking: str, amount: Annotated[float, Field(gt=0)], ctx: ToolContext) -> dict[str, Any] | ToolFailure:
+    """Pay money back for a cancelled booking.
+
+    Args:
+        booking: The booking, such as TD-7.
+        amount: How much to pay back, in EUR.
+    """
+    number = booking_number(booking)
+    async with books() as desk:
+        rows = list(await desk.execute_fetchall("SELECT total, state FROM bookings WHERE booking = ?", (number,)))
+        if not rows or rows[0]["state"] != "cancelled" or amount > rows[0]["total"]:
+            return ToolFailure(f"booking {booking} is not cancelled, or cost less than {amount:.2f} EUR")
+        await desk.execute(
+            "INSERT OR IGNORE INTO refunds (idempotency_key, booking, amount) VALUES (?, ?, ?)",
+            (ctx.idempotency_key, number, amount),
+        )
+        await desk.commit()
+    return {"booking": booking, "refunded": amount}
