@@ -1,0 +1,68 @@
+"""How large and how odd data may be before any engine sees it."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from signoff.contracts.limits import MAX_DEPTH, MAX_INTEGER, MAX_VALUES
+
+
+def out_of_bounds(value: Any) -> str:
+    """Why `value` is not JSON of bearable size, in a few words; "" when it is.
+
+    JSON types only, at most 32 deep and 2,000 values, integers within ±(2^53-1), finite numbers, no lone surrogates:
+    what RFC 8785 can write and two engines read alike.
+    """
+    stack: list[tuple[Any, int]] = [(value, 1)]
+    seen = 0
+    while stack:
+        item, depth = stack.pop()
+        seen += 1
+        if depth > MAX_DEPTH:
+            return f"nested deeper than {MAX_DEPTH} levels"
+        if seen + len(stack) > MAX_VALUES:
+            return f"more than {MAX_VALUES} values"
+        if isinstance(item, dict | list | tuple):
+            if len(item) > MAX_VALUES:
+                return f"more than {MAX_VALUES} values"
+            if isinstance(item, dict) and (why := _odd_key(item)):
+                return why
+            stack.extend((child, depth + 1) for child in _children(item))
+        elif why := _odd_scalar(item):
+            return why
+    return ""
+
+
+def _children(item: dict[str, Any] | list[Any] | tuple[Any, ...]) -> Iterator[Any]:
+    return iter(item.values() if isinstance(item, dict) else item)
+
+
+def _odd_key(item: dict[Any, Any]) -> str:
+    for key in item:
+        if not isinstance(key, str):
+            return "a name that is not a string"
+        if not _is_unicode(key):
+            return "a name that is not Unicode (a lone surrogate)"
+    return ""
+
+
+def _odd_scalar(item: Any) -> str:
+    match item:
+        case None | bool():
+            return ""
+        case int():
+            return "" if abs(item) <= MAX_INTEGER else "an integer outside ±(2^53-1)"
+        case float():
+            return "" if math.isfinite(item) else "a number that is not finite"
+        case str():
+            return "" if _is_unicode(item) else "text that is not Unicode (a lone surrogate)"
+        case _:
+            return f"a {type(item).__name__}, which is not a JSON type"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

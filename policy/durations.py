@@ -1,0 +1,33 @@
+"""Durations as people write them."""
+
+import re
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
+
+_UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_TEXT: Final = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?\Z")
+_LONGEST: Final = 366 * 86_400
+
+
+def seconds(value: Any) -> float:
+    """Seconds of `value`: a number of seconds, or text such as `24h`, `15m`, `1d2h`. Raises `ValueError`."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`")
+    total = _parse(value) if isinstance(value, str) else float(value)
+    if not 0 < total <= _LONGEST:
+        raise ValueError("must be more than 0 and at most 366 days")
+    return total
+
+
+def _parse(text: str) -> float:
+    found = _TEXT.match(text.strip())
+    if not text.strip() or found is None:
+        raise ValueError(f"`{text}` is not a duration; write `24h`, `15m`, `1d2h` or seconds as a number")
+    return float(
+        sum(int(amount) * size for amount, size in zip(found.groups(), _UNITS.values(), strict=True) if amount)
+    )
+
+
+Seconds = Annotated[float, BeforeValidator(seconds)]
+"""A duration field; holds float seconds."""

@@ -1,0 +1,125 @@
+"""One expression: checked against the tool's schema, compiled by both engines, asked of both."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cel_expr_python import cel
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy import first_engine, second_engine
+from signoff.policy.answer import EngineAnswer, Outcome
+from signoff.policy.diagnose import Place, no_second_reading, read_error
+from signoff.policy.paths import spell, touched, unchecked, unguarded
+from signoff.policy.shapes import Shape
+from signoff.policy.syntax import normalise, text_problem, tree_problem
+from signoff.policy.typed import typed_environment
+
+EVALUATORS: Final = f"{first_engine.NAME} {first_engine.VERSION}, {second_engine.NAME} {second_engine.VERSION}"
+_NOT_RUN: Final = Outcome("error", "not run, the first engine has an error")
+_BUILDING: Final = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Data as both engines take it."""
+
+    plain: Mapping[str, Any]
+    celpy: Mapping[str, Any]
+
+
+def facts(data: Mapping[str, Any]) -> Facts:
+    """`data` for both engines. It must be within bounds already."""
+    return Facts(data, {name: second_engine.as_celpy(value) for name, value in data.items()})
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A checked expression. `rule` names the field it stands in, `findings` what could not be checked."""
+
+    rule: str
+    text: str
+    first: first_engine.FirstProgram
+    second: second_engine.SecondProgram
+    findings: tuple[str, ...] = ()
+
+    def outcomes(self, data: Facts) -> tuple[Outcome, Outcome]:
+        """What each engine makes of it. Never raises."""
+        first = self.first.run(data.plain)
+        return first, _NOT_RUN if first.kind == "error" else self.second.run(data.celpy)
+
+    def ask(self, data: Facts) -> tuple[EngineAnswer, EngineAnswer]:
+        """Both engines' answers. Never raises."""
+        first, second = self.outcomes(data)
+        return self.answers(first, second)
+
+    def answers(self, first: Outcome, second: Outcome) -> tuple[EngineAnswer, EngineAnswer]:
+        """Outcomes without their values."""
+        return (
+            EngineAnswer(self.rule, first_engine.NAME, first.kind, first.note),
+            EngineAnswer(self.rule, second_engine.NAME, second.kind, second.note),
+        )
+
+
+class Compiler:
+    """Compiles expressions over the same variables. `owner` begins every error, such as ``tool `x` ``."""
+
+    def __init__(self, variables: Mapping[str, Shape], owner: str, tool_name: str = "") -> None:
+        self._variables = variables
+        self._owner = owner
+        self._tool_name = tool_name
+        with _BUILDING:
+            self._typed = typed_environment(variables)
+
+    def compile(self, rule: str, source: str, *, gives: str = "BOOL") -> Expression:
+        """Checks and compiles one expression. `gives` is `BOOL` or `LIST`. Raises `ConfigError`."""
+        text = normalise(source)
+        problem, column = text_problem(text)
+        if problem:
+            raise self._error(rule, text, problem, column)
+        findings = self._check_types(rule, text, gives)
+        first = first_engine.first_program(text, self._variables)
+        try:
+            second = second_engine.second_program(text)
+        except Exception as error:
+            message, column = no_second_reading(error)
+            raise self._error(rule, text, message, column) from None
+        findings += self._check_tree(rule, text, second)
+        return Expression(rule, text, first, second, findings)
+
+    def _check_types(self, rule: str, text: str, gives: str) -> tuple[str, ...]:
+        try:
+            kind = self._typed.compile(text).return_type().name()
+        except Exception as error:
+            message, column = read_error(str(error), Place(text, self._variables))
+            raise self._error(rule, text, message, column) from None
+        if kind == cel.Type.DYN.name():
+            return (f"`{rule}`: not checked: the type of the result",)
+        wanted = kind == "BOOL" if gives == "BOOL" else kind in ("LIST<STRING>", "LIST<DYN>")
+        if not wanted:
+            need = "true or false" if gives == "BOOL" else "a list of strings"
+            raise self._error(rule, text, f"the result is {kind.lower()}, it must be {need}", 0)
+        return ()
+
+    def _check_tree(self, rule: str, text: str, second: second_engine.SecondProgram) -> tuple[str, ...]:
+        problem = tree_problem(second.tree)
+        if problem:
+            raise self._error(rule, text, problem, 0)
+        places = touched(second.tree, self._variables)
+        for path in unguarded(places, self._variables):
+            name = spell(path)
+            message = f"`{name}` is optional; ask `has({name}) && ...` first, else its absence is an error"
+            raise self._error(rule, text, message, 0)
+        return tuple(f"`{rule}`: not checked: `{spell(path)}`" for path in unchecked(places, self._variables))
+
+    def _error(self, rule: str, text: str, problem: str, column: int) -> ConfigError:
+        where = f" column {column}" if column else ""
+        shown = text if len(text) <= 300 else f"{text[:300]}..."
+        return ConfigError(
+            f"{self._owner}: `{rule}`{where}: {problem} (in `{shown}`)",
+            tool_name=self._tool_name,
+            field=rule,
+            value=text,
+            column=column,
+        )

@@ -1,0 +1,140 @@
+"""Which data an expression touches, read from its syntax."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import lark
+
+from signoff.policy.shapes import Shape
+from signoff.policy.syntax import is_macro, subtrees
+
+Path = tuple[str, ...]
+"""A place in the data: `("args", "items", "[]", "sku")`."""
+_Tree = lark.Tree[lark.Token]
+_Scope = Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class Touched:
+    """`used` places are read; `guarded` ones stand in a `has()`."""
+
+    used: frozenset[Path]
+    guarded: frozenset[Path]
+
+
+def touched(tree: _Tree, variables: Mapping[str, Shape]) -> Touched:
+    """Every place below `variables` that an expression reads or guards, through macro variables as well."""
+    used: set[Path] = set()
+    guarded: set[Path] = set()
+    for path, in_has in _walk(tree, {name: (name,) for name in variables}):
+        if in_has:
+            guarded.add(path)
+            used.add(path[:-1])
+        else:
+            used.add(path)
+    return Touched(frozenset(used), frozenset(guarded))
+
+
+def spell(path: Path) -> str:
+    """A path as people write it: `args.items[0].sku`."""
+    return ".".join(path).replace(".[]", "[0]")
+
+
+def unguarded(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
+    """Optional places that are read while nothing asks `has()` of them."""
+    for path in sorted(place.used):
+        shape: Shape | None = variables.get(path[0])
+        for index, name in enumerate(path[1:], 1):
+            if shape is None or shape.kind == "any":
+                break
+            here = path[: index + 1]
+            optional = shape.kind == "object" and name in shape.fields and name not in shape.required
+            if optional and here not in place.guarded:
+                yield here
+                break
+            shape = shape.step(name)
+
+
+def unchecked(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
+    """Places that are read though the schema does not say what lies there."""
+    found = set()
+    for path in place.used | place.guarded:
+        shape: Shape | None = variables.get(path[0])
+        for index, name in enumerate(path[1:], 1):
+            if shape is None:
+                break
+            if shape.kind == "map" and name != "[]" and name not in shape.fields:
+                found.add(path[: index + 1])
+                break
+            shape = shape.step(name)
+            if shape is not None and shape.kind == "any":
+                found.add(path[: index + 1])
+                break
+    yield from sorted(found)
+
+
+def _walk(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
+    path = _path(node, scope)
+    if path is not None:
+        yield path, False
+    if is_macro(node):
+        yield from _walk_macro(node, scope)
+    elif node.data == "ident_arg" and str(node.children[0]) == "has":
+        yield from _walk_has(node, scope)
+    elif path is not None:
+        # Of a chain of selections the longest counts; an index in it is an expression of its own.
+        yield from _indices(node, scope)
+    else:
+        for child in subtrees(node):
+            yield from _walk(child, scope)
+
+
+def _indices(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
+    for position, child in enumerate(subtrees(node)):
+        if node.data == "member_index" and position == 1:
+            yield from _walk(child, scope)
+        else:
+            yield from _indices(child, scope)
+
+
+def _walk_has(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
+    for arguments in subtrees(node):
+        for operand in subtrees(arguments):
+            path = _path(operand, scope)
+            if path is None:
+                yield from _walk(operand, scope)
+            else:
+                yield path, True
+
+
+def _walk_macro(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
+    target, arguments = list(subtrees(node))[:2]
+    yield from _walk(target, scope)
+    bound, *bodies = list(subtrees(arguments))
+    name = _identifier(bound)
+    over = _path(target, scope)
+    inner = {other: path for other, path in scope.items() if other != name}
+    if name is not None and over is not None:
+        inner[name] = (*over, "[]")
+    for body in bodies:
+        yield from _walk(body, inner)
+
+
+def _path(node: _Tree, scope: _Scope) -> Path | None:
+    name = _identifier(node)
+    if name is not None:
+        return scope.get(name)
+    if node.data not in ("member_dot", "member_index"):
+        return None
+    holder = node.children[0]
+    inner = _path(holder, scope) if isinstance(holder, lark.Tree) else None
+    if inner is None:
+        return None
+    return (*inner, str(node.children[1]) if node.data == "member_dot" else "[]")
+
+
+def _identifier(node: _Tree) -> str | None:
+    if node.data == "primary" and len(node.children) == 1:
+        child = node.children[0]
+        return _identifier(child) if isinstance(child, lark.Tree) else None
+    return str(node.children[0]) if node.data == "ident" else None

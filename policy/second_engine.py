@@ -1,0 +1,170 @@
+"""celpy, interpreted, with CEL's own operators: it only sees what the first engine has already passed."""
+
+import contextlib
+import io
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Final
+
+import celpy
+import lark
+from celpy import celtypes
+from celpy.evaluation import Activation, CELEvalError, Evaluator
+
+from signoff.policy.answer import Outcome
+from signoff.policy.operators import FUNCTIONS, find
+
+NAME: Final = "cel-python"
+VERSION: Final = version("cel-python")
+MAX_STEPS: Final = 5_000
+"""Rounds of macros in one evaluation."""
+
+_CHAIN: Final = frozenset(
+    {"expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary", "member"}
+)
+_SAFE_NOTES: Final = (
+    "no such overload",
+    "no such key",
+    "no such member in mapping",
+    "found no matching overload",
+    "undeclared reference",
+    "divide by zero",
+    "modulus or divide by zero",
+    "return error for overflow",
+    "invalid_argument",
+    "too many steps",
+)
+_COMPILING: Final = threading.Lock()
+
+
+class TooManySteps(Exception):
+    """A macro ran over more items than any policy needs."""
+
+
+class _Evaluator(Evaluator):
+    """celpy's evaluator with a budget of macro rounds and with `has()` as the specification has it."""
+
+    def __init__(self, ast: lark.Tree[lark.Token], activation: Activation, left: list[int]) -> None:
+        super().__init__(ast, activation)
+        self._left = left
+
+    def sub_evaluator(self, ast: lark.Tree[lark.Token]) -> Evaluator:
+        return _Evaluator(ast, self.activation, self._left)
+
+    def evaluate(self, context: Any = None) -> Any:
+        self._left[0] -= 1
+        if self._left[0] < 0:
+            raise TooManySteps("too many steps")
+        return super().evaluate(context)
+
+    def set_activation(self, values: Any) -> Evaluator:
+        # celpy's own copies the whole activation, once for each round of a macro.
+        self.activation = self.base_activation.nested_activation(vars=values)
+        return self
+
+    def macro_has_eval(self, exprlist: lark.Tree[lark.Token]) -> Any:
+        operand = exprlist.children[0]
+        if not isinstance(operand, lark.Tree) or operand.data != "member_dot":
+            return CELEvalError("no such overload", TypeError, ())
+        holder, name = operand.children
+        inner: Any = self.visit(holder) if isinstance(holder, lark.Tree) else None
+        if isinstance(inner, CELEvalError):
+            return inner
+        if not isinstance(inner, celtypes.MapType):
+            return CELEvalError("no such overload", TypeError, ())
+        return celtypes.BoolType(find(inner, celtypes.StringType(str(name)))[0])
+
+
+class _Runner(celpy.InterpretedRunner):
+    def evaluate(self, context: Any) -> Any:
+        return _Evaluator(self.ast, self.new_activation(), [MAX_STEPS + 1]).evaluate(context)
+
+
+@dataclass(frozen=True)
+class SecondProgram:
+    """One expression, ready; `tree` is its syntax without the links of one child."""
+
+    runner: _Runner
+    tree: lark.Tree[lark.Token]
+
+    def run(self, data: Mapping[str, Any]) -> Outcome:
+        """The outcome over celpy values (`as_celpy`). Never raises."""
+        try:
+            value = self.runner.evaluate(data)
+            if isinstance(value, celtypes.BoolType):
+                return Outcome("true") if bool(value) else Outcome("false")
+            return Outcome("other", f"a {type(value).__name__}", _plain(value))
+        except Exception as error:
+            return Outcome("error", _note(error))
+
+
+def _make_environment() -> celpy.Environment:
+    limit = sys.getrecursionlimit()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            made = celpy.Environment()
+    finally:
+        sys.setrecursionlimit(limit)
+    # Protobuf names: policies have none, and they cost a walk at each evaluation.
+    made.annotations.clear()
+    return made
+
+
+_ENVIRONMENT: Final = _make_environment()
+
+
+def second_program(text: str, functions: Mapping[str, Callable[..., Any]] = FUNCTIONS) -> SecondProgram:
+    """Compiles an expression. Raises celpy's `CELParseError` or another exception when it cannot be read."""
+    with _COMPILING, contextlib.redirect_stdout(io.StringIO()):
+        tree = _shorten(_ENVIRONMENT.compile(text))
+    # Not `Environment.program()`: it can hand out another thread's program.
+    return SecondProgram(_Runner(_ENVIRONMENT, tree, dict(functions)), tree)
+
+
+def _shorten(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
+    """Drops grammar links of one child: the evaluator recurses several frames for each of them."""
+    while len(tree.children) == 1:
+        child = tree.children[0]
+        if not isinstance(child, lark.Tree):
+            break
+        if tree.data in _CHAIN or tree.data == "paren_expr" or (tree.data == "primary" and child.data == "paren_expr"):
+            tree = child
+        else:
+            break
+    children = [_shorten(child) if isinstance(child, lark.Tree) else child for child in tree.children]
+    return lark.Tree(tree.data, children, tree.meta)
+
+
+def as_celpy(value: Any) -> Any:
+    """Plain JSON as celpy values."""
+    match value:
+        case bool():
+            return celtypes.BoolType(value)
+        case int():
+            return celtypes.IntType(value)
+        case float():
+            return celtypes.DoubleType(value)
+        case str():
+            return celtypes.StringType(value)
+        case list() | tuple():
+            return celtypes.ListType([as_celpy(item) for item in value])
+        case Mapping():
+            return celtypes.MapType({celtypes.StringType(name): as_celpy(item) for name, item in value.items()})
+        case _:
+            return None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, celtypes.ListType):
+        return [str(item) if isinstance(item, str) else item for item in value]
+    return value
+
+
+def _note(error: Exception) -> str:
+    # celpy's messages hold the whole activation, that is the call's arguments: only what is known to be bare goes out.
+    text = str(error.args[0]) if error.args else ""
+    known = next((note for note in _SAFE_NOTES if text.startswith(note)), "")
+    return known or type(error).__name__

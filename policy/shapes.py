@@ -1,0 +1,143 @@
+"""JSON Schema read as shapes: what a policy can know of its data before it sees any."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+ShapeKind = Literal["int", "number", "string", "bool", "list", "object", "map", "any"]
+
+_MAX_DEPTH: Final = 16
+_SCALARS: Final[Mapping[str, ShapeKind]] = {
+    "integer": "int",
+    "number": "number",
+    "string": "string",
+    "boolean": "bool",
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One place in the data. `object` has declared `fields`; `map` has free names; `any` is not checked."""
+
+    kind: ShapeKind
+    nullable: bool = False
+    fields: Mapping[str, "Shape"] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    items: "Shape | None" = None
+    """Shape of a list's items or of a map's values."""
+
+    def step(self, name: str) -> "Shape | None":
+        """The shape under `name` (`[]` for an item), or None when nothing is declared there."""
+        if name == "[]":
+            return self.items
+        return self.fields.get(name)
+
+
+ANY: Final = Shape("any")
+
+
+def read_schema(schema: Any) -> Shape:
+    """The shape of a JSON Schema. Local `$ref`, `allOf` of one and `anyOf`/`oneOf` with null are resolved."""
+    return _read(schema, schema, 0)
+
+
+def _read(schema: Any, root: Any, depth: int) -> Shape:
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        return ANY
+    if "$ref" in schema:
+        return _read(_follow(schema["$ref"], root), root, depth + 1)
+    for union in ("anyOf", "oneOf"):
+        if union in schema:
+            return _read_union(schema[union], root, depth)
+    if "allOf" in schema and "type" not in schema and "properties" not in schema:
+        parts = schema["allOf"]
+        return _read(parts[0], root, depth + 1) if isinstance(parts, list) and len(parts) == 1 else ANY
+    return _read_plain(schema, root, depth)
+
+
+def _read_union(options: Any, root: Any, depth: int) -> Shape:
+    if not isinstance(options, list):
+        return ANY
+    rest = [option for option in options if not (isinstance(option, Mapping) and option.get("type") == "null")]
+    if len(rest) != 1:
+        return ANY
+    return _nullable(_read(rest[0], root, depth + 1), len(rest) < len(options))
+
+
+def _read_plain(schema: Mapping[str, Any], root: Any, depth: int) -> Shape:
+    types = _types_of(schema)
+    nullable = "null" in types
+    named = [name for name in types if name != "null"]
+    if len(named) != 1:
+        return ANY
+    if named[0] in _SCALARS:
+        return Shape(_SCALARS[named[0]], nullable)
+    if named[0] == "array":
+        return Shape("list", nullable, items=_read(schema.get("items"), root, depth + 1))
+    if named[0] == "object":
+        return _nullable(_read_object(schema, root, depth), nullable)
+    return ANY
+
+
+def _read_object(schema: Mapping[str, Any], root: Any, depth: int) -> Shape:
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping) and properties:
+        fields = {str(name): _read(part, root, depth + 1) for name, part in properties.items()}
+        return Shape("object", fields=fields, required=frozenset(schema.get("required", ())))
+    if schema.get("additionalProperties") is False:
+        return Shape("object")
+    return Shape("map", items=_read(schema.get("additionalProperties"), root, depth + 1))
+
+
+def _types_of(schema: Mapping[str, Any]) -> list[str]:
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return [declared]
+    if isinstance(declared, list):
+        return [str(name) for name in declared]
+    if "properties" in schema:
+        return ["object"]
+    values = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else []
+    return sorted({_type_name(value) for value in values}) if isinstance(values, list) else []
+
+
+def _type_name(value: Any) -> str:
+    names: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+    return names.get(type(value), "unknown")
+
+
+def _follow(reference: Any, root: Any) -> Any:
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    place = root
+    for part in reference.removeprefix("#").split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if not isinstance(place, Mapping) or name not in place:
+            return None
+        place = place[name]
+    return place
+
+
+def _nullable(shape: Shape, nullable: bool) -> Shape:
+    if not nullable:
+        return shape
+    return Shape(shape.kind, True, shape.fields, shape.required, shape.items)
+
+
+def pin_numbers(value: Any, shape: Shape | None) -> Any:
+    """`value` with numbers as their shape says: `number` as float, `integer` as int, so that `49` and `49.0` are one.
+
+    Raises `OverflowError` for an integer no float can hold.
+    """
+    if isinstance(value, bool) or value is None or shape is None:
+        return value
+    if shape.kind == "number" and isinstance(value, int):
+        return float(value)
+    if shape.kind == "int" and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list | tuple):
+        return [pin_numbers(item, shape.items) for item in value]
+    if isinstance(value, Mapping):
+        inner = shape.items if shape.kind == "map" else None
+        return {name: pin_numbers(item, shape.fields.get(name, inner)) for name, item in value.items()}
+    return value

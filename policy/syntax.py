@@ -1,0 +1,100 @@
+"""The text of an expression before any engine reads it, and limits on what a policy may be."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import lark
+
+MAX_CHARS: Final = 2_000
+MAX_NESTING: Final = 24
+MAX_MACROS: Final = 2
+"""How deep macros may stand within macros."""
+MAX_OPERATORS: Final = 96
+"""How deep the syntax tree may be, such as a chain of `&&`; Python's stack has to bear it."""
+
+MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
+
+# Each alternative is linear: no character can be taken in two ways.
+_TOKEN: Final = re.compile(
+    r'(?P<string>[bB]?[rR]?(?:"""(?:\\[\s\S]|(?!""")[^\\])*"""'
+    r"|'''(?:\\[\s\S]|(?!''')[^\\])*'''"
+    r'|"(?!"")(?:\\[^\n\r]|[^"\\\n\r])*"'
+    r"|'(?!'')(?:\\[^\n\r]|[^'\\\n\r])*'"
+    r'|""|' + r"''))"
+    r"|(?P<comment>//[^\n]*)"
+    r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<quote>[\"'])|(?P<other>[A-Za-z0-9_]+|[\s\S])"
+)
+_INCLUDES: Final = re.compile(r"\b(tool|actor)\.tags\.includes\(\s*")
+_LITERAL: Final = re.compile(r"('[^'\\\n]*'|\"[^\"\\\n]*\")\s*\)")
+
+
+def normalise(text: str) -> str:
+    """`text` stripped, newlines as LF, and JavaScript's `tool.tags.includes('x')` as `('x' in tool.tags)`."""
+    plain = text.replace("\r\n", "\n").strip()
+    strings = [match.span() for match in _TOKEN.finditer(plain[:MAX_CHARS]) if match["string"] or match["comment"]]
+    pieces, done = [], 0
+    for match in _INCLUDES.finditer(plain):
+        literal = _LITERAL.match(plain, match.end())
+        if literal is None or any(start < match.start() < end for start, end in strings):
+            continue
+        pieces += [plain[done : match.start()], f"({literal[1]} in {match[1]}.tags)"]
+        done = literal.end()
+    return "".join([*pieces, plain[done:]])
+
+
+def text_problem(text: str) -> tuple[str, int]:
+    """Why the text of an expression is refused unread, and the column from 1 (0: none); ("", 0) when it is not."""
+    if not text:
+        return "it is empty", 0
+    if len(text) > MAX_CHARS:
+        return f"it has {len(text)} characters; at most {MAX_CHARS} are allowed, split it", 0
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        # celpy's lexer takes hours over a string that has no end.
+        if match["quote"]:
+            return "a string is not closed", match.start() + 1
+        depth += bool(match["open"]) - bool(match["close"])
+        if depth > MAX_NESTING:
+            return f"nested deeper than {MAX_NESTING}; split it", match.start() + 1
+    return ("a carriage return; write it as one line", text.index("\r") + 1) if "\r" in text else ("", 0)
+
+
+def tree_problem(tree: lark.Tree[lark.Token]) -> str:
+    """Why a parsed expression is refused; "" when it is not."""
+    if _depth(tree) > MAX_OPERATORS:
+        return f"more than {MAX_OPERATORS} operators stand within each other; split it"
+    if _macros(tree) > MAX_MACROS:
+        return f"macros stand more than {MAX_MACROS} deep; split it"
+    if next(tree.find_data("member_object"), None) is not None:
+        return "a policy cannot build messages; compare the fields one by one"
+    return ""
+
+
+def _depth(tree: lark.Tree[lark.Token]) -> int:
+    deepest, stack = 0, [(tree, 1)]
+    while stack:
+        node, depth = stack.pop()
+        deepest = max(deepest, depth)
+        stack.extend((child, depth + 1) for child in subtrees(node))
+    return deepest
+
+
+def _macros(tree: lark.Tree[lark.Token]) -> int:
+    deepest, stack = 0, [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        depth += is_macro(node)
+        deepest = max(deepest, depth)
+        stack.extend((child, depth) for child in subtrees(node))
+    return deepest
+
+
+def is_macro(node: lark.Tree[lark.Token]) -> bool:
+    """Whether `node` is a call such as `list.exists(x, ...)`."""
+    return node.data == "member_dot_arg" and str(node.children[1]) in MACROS
+
+
+def subtrees(node: lark.Tree[lark.Token]) -> Iterator[lark.Tree[lark.Token]]:
+    """The children of `node` that are trees."""
+    return (child for child in node.children if isinstance(child, lark.Tree))
