@@ -45,7 +45,13 @@ SEARCH_ATTRIBUTES: Final[Mapping[str, str]] = {
 }
 """Search attribute name -> type, as the `temporal` program writes it."""
 
-POLL_RATE: Final = 100
+POLL_RATE: Final = 500
+"""How often a second the server may look for work it owes itself; its own default, 20, makes every step wait 50 ms.
+
+Measured on two cores, medians of three interleaved rounds of a workflow with one activity, on a file in WAL mode,
+p50 one at a time and throughput 50 at a time: 20: 100 ms, 44/s; 100: 41 ms, 39/s; 500: 39 ms, 44/s; 1000: 42 ms, 42/s.
+The timer and visibility rates stay as they are: raised with it to 1000 they gave 47 ms, 27/s.
+"""
 
 _TYPES: Final[Mapping[str, IndexedValueType.ValueType]] = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,

@@ -25,7 +25,7 @@ RETENTION_DAYS: Final = 90
 
 
 def _default_store(known: Mapping[str, Any]) -> str:
-    return f"sqlite+aiosqlite:///{known.get('state_dir', '.signoff')}/signoff.db"
+    return f"sqlite:///{known.get('state_dir', '.signoff')}/signoff.db"
 
 
 def _default_url(known: Mapping[str, Any]) -> str:

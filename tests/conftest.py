@@ -1,0 +1,86 @@
+"""What every test may ask for: one real server a session, a client, a task queue and a store of its own."""
+
+import os
+import shutil
+import uuid
+from collections.abc import AsyncIterator
+from glob import glob
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
+from signoff.store.store import Store, open_store
+
+REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
+LEFT_OUT = pytest.StashKey[str]()
+
+
+def missing_programs() -> frozenset[str]:
+    """The system programs, named as their markers, that this machine lacks."""
+    there = {
+        "chromium": shutil.which("chromium") is not None,
+        "postgres": shutil.which("postgres") is not None or bool(glob("/usr/lib/postgresql/*/bin/postgres")),
+    }
+    return frozenset(name for name, found in there.items() if not found)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests whose program is missing, or ends the run where none may be left out."""
+    missing = missing_programs()
+    out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
+    if not out:
+        return
+    names = ", ".join(sorted(name for name in missing if any(item.get_closest_marker(name) for item in out)))
+    if os.environ.get(REQUIRE_ALL) == "1":
+        pytest.exit(f"{len(out)} tests need programs that are not installed: {names} ({REQUIRE_ALL}=1)", returncode=1)
+    items[:] = [item for item in items if item not in out]
+    config.hook.pytest_deselected(items=out)
+    config.stash[LEFT_OUT] = f"left out {len(out)} tests that need programs not installed here: {names}"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Names the missing programs on the very last line of the run."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and LEFT_OUT in config.stash:
+        reporter.write_line(config.stash[LEFT_OUT], yellow=True)
+
+
+@pytest.fixture(scope="session")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHandle]:
+    """One real server for the whole session, whose workflows' clocks may be moved."""
+    folder = tmp_path_factory.mktemp("temporal")
+    options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None, time_skipping=True)
+    async with run_server(options) as handle:
+        yield handle
+
+
+@pytest.fixture(scope="session")
+async def client(server: ServerHandle) -> Client:
+    """A client of the session's server."""
+    return await server.connect()
+
+
+@pytest.fixture
+def task_queue() -> str:
+    """A task queue that no other test uses."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    """An empty SQLite store of the test's own."""
+    async with open_store(f"sqlite:///{tmp_path}/signoff.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def clean_env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """An empty working directory and no variable of Signoff's or Temporal's; more may be set on what it returns."""
+    for name in list(os.environ):
+        if name.upper().startswith(("SIGNOFF_", "TEMPORAL_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return monkeypatch

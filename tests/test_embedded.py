@@ -1,0 +1,343 @@
+"""The embedded server starts ready, stops cleanly, takes up again, leaves nobody behind; errors say what to do."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from signoff.contracts.errors import ConfigError, ServerUnavailable
+from signoff.embedded import (
+    DEFAULT_ADDRESS,
+    SEARCH_ATTRIBUTES,
+    ServerHandle,
+    ServerOptions,
+    check_server,
+    connect,
+    download_temporal,
+    ensure_search_attributes,
+    find_temporal,
+    free_port,
+    read_retention,
+    run_server,
+    server_arguments,
+    set_retention,
+    start_server,
+)
+
+ORPHAN = """
+import asyncio, sys
+from pathlib import Path
+from signoff.embedded import ServerOptions, start_server
+
+async def main():
+    server = await start_server(ServerOptions(Path(sys.argv[1]), port=int(sys.argv[2]), ui_port=None))
+    print(server.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def options_in(folder: Path) -> ServerOptions:
+    """A headless server of its own, on a free port, with its files in `folder`."""
+    return ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
+
+
+async def leave_waiting(client: Client) -> str:
+    """A workflow that nobody works on, and so waits."""
+    handle = await client.start_workflow("Waits", id=f"waits-{uuid.uuid4().hex}", task_queue="nobody")
+    return handle.id
+
+
+async def is_running(client: Client, workflow_id: str) -> bool:
+    """Whether that workflow is known and waits still."""
+    description = await client.get_workflow_handle(workflow_id).describe()
+    return description.status == WorkflowExecutionStatus.RUNNING
+
+
+async def bare_namespace(server: ServerHandle) -> Client:
+    """A client of a fresh namespace that knows nothing of ours."""
+    client = await server.connect()
+    name = f"bare-{uuid.uuid4().hex[:8]}"
+    day = Duration(seconds=86_400)
+    request = RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=day)
+    await client.workflow_service.register_namespace(request)
+    return await connect(server.address, name)
+
+
+@contextlib.contextmanager
+def taken_port() -> Iterator[int]:
+    """A port on which something listens that never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+async def test_answers_with_search_attributes_and_90_days(client: Client) -> None:
+    """Once started, the server has our search attributes and remembers finished turns for 90 days."""
+    await check_server(client)
+    assert await read_retention(client) == timedelta(days=90)
+
+
+async def test_stopped_and_started_anew_it_takes_up_where_it_stopped(tmp_path: Path) -> None:
+    """The same file, started again: the waiting workflow waits on, in WAL mode, and nothing stands in the way."""
+    options = replace(options_in(tmp_path / "state"), retention_days=30)
+    async with run_server(options) as server:
+        waiting = await leave_waiting(await server.connect())
+    assert await server.wait() == 0
+    with contextlib.closing(sqlite3.connect(options.db_file)) as database:
+        assert database.execute("pragma journal_mode").fetchone() == ("wal",)
+    async with run_server(replace(options, retention_days=90)) as server:
+        client = await server.connect()
+        assert await is_running(client, waiting)
+        assert await read_retention(client) == timedelta(days=90)
+        await check_server(client)
+    assert not psutil.pid_exists(server.pid)
+    await server.stop()
+
+
+async def test_killed_it_loses_nothing(tmp_path: Path) -> None:
+    """A server killed in the middle is started on the same file and knows what it had acknowledged."""
+    options = options_in(tmp_path)
+    server = await start_server(options)
+    waiting = await leave_waiting(await server.connect())
+    await server.kill()
+    async with run_server(options) as server:
+        assert await is_running(await server.connect(), waiting)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+async def test_no_orphan_when_the_parent_is_killed(tmp_path: Path) -> None:
+    """SIGKILL of the process that started it ends the server too, and its port and file are free again."""
+    options = options_in(tmp_path)
+    command = [sys.executable, "-c", ORPHAN, str(options.db_file), str(options.port)]
+    parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    orphan = psutil.Process(int(await parent.stdout.readline()))
+    parent.kill()
+    await parent.wait()
+    await asyncio.to_thread(orphan.wait, 10)
+    async with run_server(options) as server:
+        await check_server(await server.connect())
+
+
+async def test_it_is_no_member_of_our_process_group(server: ServerHandle) -> None:
+    """Ctrl-C in a terminal goes to the foreground group; the server is not in it and outlives the worker."""
+    assert os.getpgid(server.pid) == server.pid != os.getpgid(0)
+
+
+async def test_cancelled_while_starting_it_leaves_nothing_running(tmp_path: Path) -> None:
+    """Giving up in the middle of a start ends the server, so that the next start finds port and file free."""
+    options = options_in(tmp_path)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await start_server(options)
+    async with run_server(options) as server:
+        assert await server.connect()
+
+
+async def test_temporals_own_ui_answers(tmp_path: Path) -> None:
+    """With a UI port, Temporal's UI is there and `ui_url` names it."""
+    options = replace(options_in(tmp_path), ui_port=free_port())
+    async with run_server(options) as server:
+        assert server.ui_url == f"http://127.0.0.1:{options.ui_port}"
+        reader, writer = await asyncio.open_connection("127.0.0.1", options.ui_port)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        assert b"200 OK" in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_second_server_on_one_file_is_refused(server: ServerHandle) -> None:
+    """Two servers never work on one file."""
+    with pytest.raises(ServerUnavailable, match=r"another embedded server already works on .*SIGNOFF_STATE_DIR"):
+        await start_server(replace(server.options, port=free_port()))
+
+
+async def test_taken_port_is_named_with_its_setting(tmp_path: Path) -> None:
+    """A taken port: one sentence with the port, the setting and the other way out."""
+    options = options_in(tmp_path)
+    with taken_port() as port:
+        with pytest.raises(ServerUnavailable, match=rf"port {port} is taken.*SIGNOFF_TEMPORAL_PORT.*--address"):
+            await start_server(replace(options, port=port))
+        with pytest.raises(ServerUnavailable, match=rf"port {port} is taken.*SIGNOFF_UI_PORT"):
+            await start_server(replace(options, ui_port=port))
+
+
+async def test_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
+    """A program that is no Temporal server: its last words and its log are named."""
+    program = tmp_path / "temporal"
+    program.write_text("#!/bin/sh\necho unknown flag: --ip\nexit 2\n")
+    program.chmod(0o755)
+    with pytest.raises(ServerUnavailable, match=r"ended while starting \(`unknown flag: --ip`\): see .*server\.log"):
+        await start_server(replace(options_in(tmp_path), binary=program))
+
+
+async def test_unwritable_folder_is_named(tmp_path: Path) -> None:
+    """A state folder that cannot be made: the folder and the setting are named."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"`.*file/state` cannot be written .*SIGNOFF_STATE_DIR"):
+        await start_server(options_in(tmp_path / "file" / "state"))
+
+
+def test_missing_program_is_named(tmp_path: Path) -> None:
+    """A program named in the settings must be there and executable; no other one is taken in its place."""
+    (tmp_path / "plain").write_text("")
+    for path in (tmp_path / "nothing", tmp_path / "plain"):
+        with pytest.raises(ConfigError, match=rf"`{path}` is not there or not executable: correct SIGNOFF_TEMPORAL_"):
+            find_temporal(path)
+
+
+def test_program_is_looked_for_beside_python_then_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a setting: the program beside Python, else the one on PATH, else none."""
+    beside, on_path = tmp_path / "beside", tmp_path / "path"
+    for folder in (beside, on_path):
+        folder.mkdir()
+        (folder / "temporal").write_text("")
+        (folder / "temporal").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(beside / "python"))
+    monkeypatch.setenv("PATH", str(on_path))
+    assert find_temporal() == beside / "temporal"
+    (beside / "temporal").unlink()
+    assert find_temporal() == on_path / "temporal"
+    (on_path / "temporal").unlink()
+    assert find_temporal() is None
+
+
+async def test_program_downloaded_before_is_used_again(tmp_path: Path) -> None:
+    """What Temporal's SDK has put into the folder once is taken from there, and runs."""
+    program = find_temporal()
+    assert program is not None
+    kept = tmp_path / f"temporal-sdk-python-{version('temporalio')}"
+    kept.symlink_to(program)
+    assert await download_temporal(tmp_path) == kept
+
+
+def test_arguments_follow_the_options(tmp_path: Path) -> None:
+    """Durable means every commit reaches the disk; time skipping and the UI are there only when asked for."""
+    plain = server_arguments(options_in(tmp_path))
+    assert "synchronous=NORMAL" in plain
+    assert "--headless" in plain
+    assert not any("TimeSkipping" in word for word in plain)
+    full = server_arguments(replace(options_in(tmp_path), durable=True, ui_port=8233, time_skipping=True))
+    assert "synchronous=FULL" in full
+    assert "--headless" not in full
+    assert full[full.index("--ui-port") + 1] == "8233"
+    assert "frontend.WorkflowTimeSkippingEnabled=true" in full
+
+
+async def test_missing_search_attributes_are_named_with_the_command_that_helps(server: ServerHandle) -> None:
+    """A namespace without our search attributes is refused, and the command in the sentence repairs it."""
+    client = await bare_namespace(server)
+    with pytest.raises(ConfigError) as caught:
+        await check_server(client)
+    message = caught.value.message
+    assert all(name in message.partition("`temporal")[0] for name in SEARCH_ATTRIBUTES)
+    command = message.split("`")[-2].split()
+    program = find_temporal()
+    assert program is not None
+    assert command.pop(0) == program.name
+    repair = await asyncio.create_subprocess_exec(
+        program, *command, "--address", server.address, stdout=subprocess.DEVNULL
+    )
+    assert await repair.wait() == 0
+    await check_server(client)
+
+
+async def test_ensuring_search_attributes_may_be_repeated(server: ServerHandle) -> None:
+    """Creating what lacks works, and again changes nothing."""
+    client = await bare_namespace(server)
+    await ensure_search_attributes(client)
+    await ensure_search_attributes(client)
+    await check_server(client)
+
+
+async def test_search_attribute_of_another_type_is_refused(server: ServerHandle) -> None:
+    """An attribute of our name but another type is never taken for ours."""
+    client = await bare_namespace(server)
+    wrong = {"SignoffDueAt": IndexedValueType.INDEXED_VALUE_TYPE_TEXT}
+    request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=wrong)
+    await client.operator_service.add_search_attributes(request)
+    for ask in (check_server, ensure_search_attributes):
+        with pytest.raises(ConfigError, match=r"`SignoffDueAt` .*must be a Datetime but has another type"):
+            await ask(client)
+
+
+async def test_retention_is_read_back(server: ServerHandle) -> None:
+    """What was set is what the server says it keeps."""
+    client = await bare_namespace(server)
+    assert await read_retention(client) == timedelta(days=1)
+    await set_retention(client, 400)
+    assert await read_retention(client) == timedelta(days=400)
+
+
+async def test_unknown_namespace_is_named_with_the_command_that_creates_it(server: ServerHandle) -> None:
+    """A namespace that is not there: its name and the command."""
+    client = await connect(server.address, "nowhere")
+    with pytest.raises(ConfigError, match="no namespace `nowhere`: create it with `temporal operator namespace create"):
+        await check_server(client)
+
+
+async def test_server_that_went_away_is_said_to_be_unavailable(tmp_path: Path) -> None:
+    """A server that stops answering is the world's failure, not the developer's."""
+    async with run_server(options_in(tmp_path)) as server:
+        client = await server.connect()
+    with pytest.raises(ServerUnavailable):
+        await check_server(client)
+
+
+async def test_address_comes_from_temporals_variables(clean_env: pytest.MonkeyPatch, server: ServerHandle) -> None:
+    """`TEMPORAL_ADDRESS` and `TEMPORAL_NAMESPACE` name the server; what is passed outranks them."""
+    clean_env.setenv("TEMPORAL_ADDRESS", server.address)
+    clean_env.setenv("TEMPORAL_NAMESPACE", "default")
+    await check_server(await connect())
+    clean_env.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    clean_env.setenv("TEMPORAL_NAMESPACE", "other")
+    assert (await connect(server.address)).namespace == "other"
+    assert (await connect(server.address, "default")).namespace == "default"
+    assert (await server.connect()).namespace == "default"
+
+
+async def test_nobody_answering_is_one_sentence(clean_env: pytest.MonkeyPatch) -> None:
+    """No server at the address, or one that stays silent: the address and what to do, soon."""
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(ServerUnavailable, match=rf"no Temporal server answers at `{address}`: start one with `signoff"):
+        await connect(address)
+    with taken_port() as port, pytest.raises(ServerUnavailable, match=f"answers at `127.0.0.1:{port}`"):
+        await connect(f"127.0.0.1:{port}", timeout_seconds=0.3)
+    assert DEFAULT_ADDRESS.endswith(":7233")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("TEMPORAL_PROFILE", "nope", r"`TEMPORAL_\*`\) cannot be read.*nope"),
+        ("TEMPORAL_TLS_SERVER_CA_CERT_PATH", "nope.pem", r"`TEMPORAL_\*`\) cannot be read.*nope.pem"),
+        ("TEMPORAL_ADDRESS", "no address", "`no address` is no address of a Temporal server.*host:port"),
+    ],
+)
+async def test_wrong_connection_settings_are_named(
+    clean_env: pytest.MonkeyPatch, variable: str, value: str, words: str
+) -> None:
+    """Connection settings that cannot be read are the developer's to mend: one sentence names them."""
+    clean_env.setenv(variable, value)
+    with pytest.raises(ConfigError, match=words):
+        await connect()

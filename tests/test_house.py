@@ -1,0 +1,85 @@
+"""The house itself: one import name over the root folders, and nothing in it that belongs to one machine."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import signoff
+
+ROOT = Path(__file__).resolve().parent.parent
+PLATE = ROOT / "src" / "signoff"
+NOT_CODE = {"bench", "docs", "examples", "src", "tests"}
+REGISTRY_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js.org", "proxy.go" + "lang.org")
+MACHINE_PATH = re.compile(r"(?<![\w./-])(?:/wo" + r"rk/|/ro" + r"ot/|/ho" + r"me/\w|file:" + "///opt)")
+
+
+def committed_texts() -> dict[str, str]:
+    """Path -> text of every committed file that is text; links are left out."""
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    texts = {}
+    for name in filter(None, listing.split("\0")):
+        path = ROOT / name
+        if path.is_symlink() or not path.is_file():
+            continue
+        data = path.read_bytes()
+        if b"\0" not in data:
+            texts[name] = data.decode(errors="replace")
+    return texts
+
+
+def root_rooms() -> list[str]:
+    """The root folders and modules that hold code of the package."""
+    folders = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name not in NOT_CODE]
+    return sorted(folders + [path.name for path in ROOT.glob("*.py")])
+
+
+@pytest.mark.parametrize("room", root_rooms())
+def test_every_room_is_reachable_under_the_one_name(room: str) -> None:
+    """Each root folder and module has its relative link on the name plate (and links survived the checkout)."""
+    link = PLATE / room
+    assert link.is_symlink(), f"ln -s ../../{room} src/signoff/{room}"
+    assert link.readlink() == Path("../..") / room
+
+
+def test_name_plate_points_at_nothing_that_is_not_there() -> None:
+    """No link of the name plate dangles."""
+    assert [link.name for link in PLATE.iterdir() if not link.exists()] == []
+
+
+def test_import_face_is_light() -> None:
+    """`import signoff` loads nothing but itself: the workflow sandbox pays for it with every instance."""
+    code = (
+        "import json, sys; before = set(sys.modules); import signoff; print(json.dumps([*set(sys.modules) - before]))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert json.loads(shown) == ["signoff"]
+
+
+def test_version_is_that_of_the_project_file() -> None:
+    """The version in the package is the one that is installed."""
+    assert f'version = "{signoff.__version__}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_no_committed_file_names_a_package_registry() -> None:
+    """Where packages come from is the machine's matter: no file names a registry's host."""
+    found = [(name, host) for name, text in committed_texts().items() for host in REGISTRY_HOSTS if host in text]
+    assert found == []
+
+
+def test_no_committed_file_holds_a_path_of_one_machine() -> None:
+    """Files name each other relatively."""
+    found = {name: hit.group() for name, text in committed_texts().items() if (hit := MACHINE_PATH.search(text))}
+    assert found == {}
+
+
+def test_constraints_are_names_and_versions_only() -> None:
+    """`constraints.txt` pins `name==version`, one a line, without hosts, paths or hashes."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)] == []
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
+    declared = re.findall(r'^    "([A-Za-z0-9._-]+)', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert {"temporalio", "pytest", "ruff"} <= pinned & set(declared)

@@ -1,0 +1,46 @@
+"""Tests whose program is missing are left out and named last; where all are required, that is a failure."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import pytest
+
+@pytest.mark.chromium
+def test_browser(): assert False
+
+def test_plain(): pass
+"""
+
+
+def run_without_programs(folder: Path, names: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs tests `names` under this suite's conftest on a machine whose PATH is empty."""
+    shutil.copy(Path(__file__).with_name("conftest.py"), folder)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    chromium: a browser\n")
+    (folder / "test_it.py").write_text(TESTS)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SIGNOFF_")}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", names]
+    return subprocess.run(
+        command, cwd=folder, env=env | {"PATH": str(folder)} | variables, capture_output=True, text=True, check=False
+    )
+
+
+def test_missing_program_is_named_on_the_last_line(tmp_path: Path) -> None:
+    """Without the program its tests are deselected, the rest runs, and the last line says what was left out."""
+    run = run_without_programs(tmp_path, "test")
+    assert run.returncode == 0, run.stdout
+    assert "1 passed, 1 deselected" in run.stdout
+    assert run.stdout.splitlines()[-1] == "left out 1 tests that need programs not installed here: chromium"
+
+
+@pytest.mark.parametrize(("names", "code"), [("test", 1), ("plain", 0)])
+def test_missing_program_fails_where_all_is_required(tmp_path: Path, names: str, code: int) -> None:
+    """With SIGNOFF_REQUIRE_ALL=1 a missing program that a chosen test needs fails the run, and is named."""
+    run = run_without_programs(tmp_path, names, SIGNOFF_REQUIRE_ALL="1")
+    assert run.returncode == code, run.stdout
+    assert ("not installed: chromium" in run.stdout + run.stderr) == bool(code)

@@ -1,0 +1,123 @@
+"""Settings come from the environment, then the file, then defaults; a wrong one gets one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from signoff.contracts.errors import ConfigError
+from signoff.settings import load_settings, require_supported_profile
+
+
+def refusal(**overrides: object) -> str:
+    """The one sentence with which `load_settings` refuses."""
+    with pytest.raises(ConfigError) as caught:
+        load_settings(**overrides)
+    message = caught.value.message
+    assert "\n" not in message
+    assert not message.endswith(".")
+    return message
+
+
+def test_defaults_need_nothing(clean_env: pytest.MonkeyPatch) -> None:
+    """Without any variable and file, the development defaults hold."""
+    settings = load_settings()
+    assert settings.profile == "development"
+    assert settings.manifest == Path("signoff.yaml")
+    assert settings.state_dir == Path(".signoff")
+    assert settings.store_url == "sqlite:///.signoff/signoff.db"
+    assert settings.task_queue == "signoff"
+    assert (settings.host, settings.port, settings.public_url) == ("127.0.0.1", 8300, "http://127.0.0.1:8300")
+    assert (settings.temporal_port, settings.ui_port, settings.retention) == (7233, 8233, 90)
+    assert settings.people is None
+    assert settings.temporal_binary is None
+    assert settings.durable is False
+
+
+def test_argument_beats_variable_beats_file_beats_default(clean_env: pytest.MonkeyPatch) -> None:
+    """Each source outranks the next: arguments, variables, `signoff.toml`, defaults."""
+    Path("signoff.toml").write_text("port = 1001\nui_port = 1002\ntemporal_port = 1003\n")
+    clean_env.setenv("SIGNOFF_PORT", "2001")
+    clean_env.setenv("SIGNOFF_UI_PORT", "2002")
+    settings = load_settings(port=3001)
+    assert (settings.port, settings.ui_port, settings.temporal_port, settings.retention) == (3001, 2002, 1003, 90)
+
+
+def test_none_and_empty_count_as_not_given(clean_env: pytest.MonkeyPatch) -> None:
+    """An option left out on the command line and an empty variable change nothing."""
+    clean_env.setenv("SIGNOFF_PEOPLE", "")
+    settings = load_settings(port=None, people=None)
+    assert settings.port == 8300
+    assert settings.people is None
+
+
+def test_store_and_address_follow_what_they_are_made_of(clean_env: pytest.MonkeyPatch) -> None:
+    """The store lies in `state_dir`, the public address follows host and port, unless given themselves."""
+    settings = load_settings(state_dir="/var/lib/signoff", host="0.0.0.0", port=9000)
+    assert settings.store_url == "sqlite:////var/lib/signoff/signoff.db"
+    assert settings.public_url == "http://127.0.0.1:9000"
+    assert load_settings(host="::1").public_url == "http://[::1]:8300"
+    assert load_settings(host="box.lan", port=80).public_url == "http://box.lan:80"
+    assert load_settings(public_url="https://a.example/x/", port=9000).public_url == "https://a.example/x"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("SIGNOFF_PORT", "web", ("the variable `SIGNOFF_PORT` is `web`", "integer")),
+        ("SIGNOFF_PORT", "70000", ("the variable `SIGNOFF_PORT` is `70000`", "65535")),
+        ("SIGNOFF_PROFILE", "prod", ("`SIGNOFF_PROFILE` is `prod`", "'development' or 'production'")),
+        ("SIGNOFF_DURABLE", "maybe", ("`SIGNOFF_DURABLE` is `maybe`", "boolean")),
+        ("SIGNOFF_PUBLIC_URL", "ftp://x", ("`SIGNOFF_PUBLIC_URL` is `ftp://x`", "https://")),
+        ("SIGNOFF_RETENTION", "0", ("`SIGNOFF_RETENTION` is `0`", "greater")),
+        ("SIGNOFF_PROFLE", "production", ("`SIGNOFF_PROFLE` is not known", "did you mean `SIGNOFF_PROFILE`?")),
+    ],
+)
+def test_wrong_variable_is_named(
+    clean_env: pytest.MonkeyPatch, variable: str, value: str, words: tuple[str, ...]
+) -> None:
+    """A wrong or misspelt variable is named, with what it may be."""
+    clean_env.setenv(variable, value)
+    message = refusal()
+    assert all(word in message for word in words), message
+
+
+def test_foreign_variables_are_left_alone(clean_env: pytest.MonkeyPatch) -> None:
+    """A variable that resembles no setting is somebody else's."""
+    clean_env.setenv("SIGNOFF_REQUIRE_ALL", "1")
+    assert load_settings().profile == "development"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"port = 'web'", ("`port` in `signoff.toml` is `web`", "integer")),
+        (b"prot = 1", ("unknown key `prot`", "did you mean `port`?")),
+        (b"zzz = 1", ("unknown key `zzz`", "task_queue")),
+        (b"port = ", ("`signoff.toml` is not TOML", "line 1")),
+        (b"store_url = '\xff'", ("`signoff.toml` is not TOML",)),
+    ],
+)
+def test_wrong_file_is_named(clean_env: pytest.MonkeyPatch, text: bytes, words: tuple[str, ...]) -> None:
+    """A wrong key or a broken `signoff.toml` is named, with the nearest key."""
+    Path("signoff.toml").write_bytes(text + b"\n" if text.endswith(b"1") else text + b"\nx = 1")
+    message = refusal()
+    assert all(word in message for word in words), message
+
+
+def test_wrong_argument_is_named(clean_env: pytest.MonkeyPatch) -> None:
+    """A setting passed in code is held to the same rules."""
+    assert refusal(prt=1) == "there is no setting `prt`: did you mean `port`?"
+    assert "the setting `port` is `0`" in refusal(port=0)
+
+
+def test_directory_in_place_of_the_file_is_no_traceback(clean_env: pytest.MonkeyPatch) -> None:
+    """A `signoff.toml` that cannot be read is an error, or is no file at all and read as absent; never a crash."""
+    Path("signoff.toml").mkdir()
+    assert load_settings().port == 8300
+
+
+def test_production_is_refused_with_what_to_do(clean_env: pytest.MonkeyPatch) -> None:
+    """The production profile is refused until it can be kept safe; development passes."""
+    require_supported_profile(load_settings())
+    with pytest.raises(ConfigError, match=r"no logins and no signed decisions yet.*SIGNOFF_PROFILE=development"):
+        require_supported_profile(load_settings(profile="production"))
