@@ -99,7 +99,7 @@ class GateActivity:
             rule=verdict.rule,
             rule_text=verdict.why if not verdict.rule_text else verdict.rule_text,
             policy_hash=verdict.policy_hash,
-            approvers=verdict.approvers or self._approvers(policy),
+            approvers=self._room.catalog.approvers(tool.name, verdict),
             quorum=policy.quorum,
             veto=policy.veto,
             allow_self=policy.allow_self_approval,
@@ -112,9 +112,6 @@ class GateActivity:
             timeout=policy.timeout,
             grant_ttl=policy.grant_ttl,
         )
-
-    def _approvers(self, policy: ApprovalPolicy) -> tuple[str, ...]:
-        return ("role:admin",) if policy.level == "admin" else self._room.catalog.default_approvers
 
     def _options(self, tool: Tool, args: Any, budget: int, ask: bool) -> RunOptions:
         policy = self._room.catalog.policy(tool.name).policy or ApprovalPolicy()

@@ -21,11 +21,10 @@ from signoff.contracts.limits import (
 )
 from signoff.contracts.message import CallPart, Message, Part, TextPart, content_of
 from signoff.contracts.steps import ModelReply, ModelTask, Response
-from signoff.registry.gates import pinned_cel
 from signoff.registry.respond import parse_respond
 from signoff.store.content import load, to_content
 
-TOO_MANY = "too many calls in one completion; propose fewer at a time"
+_NAME_CHARS = 200
 
 
 class ModelActivity:
@@ -54,7 +53,7 @@ class ModelActivity:
             instructions=actor.instructions,
             messages=messages,
             provider=tuple([await self._provider(message) for message in task.messages]),
-            tools=room.catalog.offered(actor.name, pinned_cel(task.ctx)),
+            tools=room.catalog.offered(actor.name, task.ctx),
             settings=dict(actor.model_settings),
         )
         completion = await room.driver(actor.model).complete(request)
@@ -88,13 +87,17 @@ class ModelActivity:
 
     async def _call(self, call: str, proposed: ProposedCall, index: int, budget: int) -> tuple[CallPart, int]:
         args, malformed, size = _arguments(proposed.args)
-        # The same limit that makes the rest `too_many_calls` at the first gate.
-        if not malformed and (index > CALLS_PER_COMPLETION or size > budget):
-            args, malformed = {}, TOO_MANY
-        content = await to_content(self._room.store, args)
-        name = proposed.tool if len(proposed.tool) <= 200 else proposed.tool[:200]
-        part = CallPart(call=call, provider_call=proposed.provider_call, tool=name, args=content, malformed=malformed)
-        return part, 0 if malformed else size
+        surplus = index > CALLS_PER_COMPLETION or size > budget
+        content = await to_content(self._room.store, {} if surplus else args)
+        part = CallPart(
+            call=call,
+            provider_call=proposed.provider_call[:_NAME_CHARS],
+            tool=proposed.tool[:_NAME_CHARS],
+            args=content,
+            malformed="" if surplus else malformed,
+            surplus=surplus,
+        )
+        return part, 0 if surplus or malformed else size
 
     async def _response(
         self, task: ModelTask, completion: Completion, kept: tuple[ProposedCall, ...]

@@ -20,7 +20,7 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally, ToolReply, ToolTask
 from signoff.registry.context import ToolContext
 from signoff.registry.gates import judge
-from signoff.registry.result import ToolFailure, ToolResult, render_value, trim
+from signoff.registry.result import ToolFailure, ToolResult, jsonable, render_value, trim
 from signoff.registry.tool import Tool
 from signoff.store.content import load, to_content
 from signoff.store.tickets import ticket_key
@@ -95,7 +95,7 @@ class ToolActivity:
     async def _earlier_are_void(self, task: ToolTask) -> bool:
         for number in range(1, task.ticket):
             earlier = await self._room.store.look(ticket_key(task.permit.digest, number))
-            if earlier is None or earlier.kind != "void":
+            if earlier is None or earlier.state != "void":
                 return False
         return task.ticket >= 1
 
@@ -139,7 +139,9 @@ class ToolActivity:
             return _outcome(task, "execution_failed", trim(result.message, task.budget_chars).text)
         text = render_value(result.value)[:RESULT_BYTES]
         cut = trim(text, task.budget_chars)
-        structured = await to_content(self._room.store, result.structured) if result.structured is not None else None
+        structured = None
+        if result.structured is not None:
+            structured = await to_content(self._room.store, jsonable(result.structured))
         return CallOutcome(
             call=task.permit.call,
             tool=task.tool,
@@ -188,7 +190,7 @@ class ToolActivity:
 
 def tool_activities(room: Room) -> list[Any]:
     """One activity a tool of the catalog, each registered under the tool's name."""
-    return [_named(room, room.catalog.registry.require(name)) for name in room.catalog.registry.list()]
+    return [_named(room, tool) for tool in room.catalog.tools()]
 
 
 def _named(room: Room, tool: Tool) -> Any:

@@ -38,7 +38,7 @@ class Completion:
 
     text: str = ""
     calls: tuple[ProposedCall, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     provider: bytes | None = None
 
 

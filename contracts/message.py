@@ -16,7 +16,7 @@ class TextPart(Shape):
 
 
 class CallPart(Shape):
-    """A tool call proposed by the model.
+    """A tool call proposed by the model; `surplus` when it is beyond what one completion may carry.
 
     `call` is our id (`c1.1`), `provider_call` the provider's own, which only goes back to the provider.
     `malformed` says why the arguments are not a JSON object within the limits; then `args` is `{}`.
@@ -28,6 +28,7 @@ class CallPart(Shape):
     tool: str
     args: Content
     malformed: str = ""
+    surplus: bool = False
 
 
 class ResultPart(Shape):

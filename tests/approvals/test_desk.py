@@ -1,0 +1,199 @@
+"""The desk against a model of it, and against garbage."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from signoff.approvals.desk import Desk, envelope_problem, read_decision
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.limits import DECISION_BYTES, REFUSALS_KEPT
+from signoff.contracts.person import Principal
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import Authority
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+IDS = ("main.s.t.c1.1", "main.s.t.c1.2")
+PEOPLE = ("ana", "ben", "eve")
+
+
+def question(approval_id: str, revision: int = 1, quorum: int = 1) -> ApprovalRequest:
+    """A request that waits an hour."""
+    return ApprovalRequest(
+        id=approval_id,
+        code="AAAAAA",
+        revision=revision,
+        digest=f"digest-{approval_id}",
+        tenant="main",
+        turn="t",
+        call=approval_id.split("t.", 1)[1],
+        tool="pay",
+        args=Content(inline={}),
+        card=Card(effect="Pay"),
+        requester=Principal(user="guest"),
+        quorum=quorum,
+        timeout=3600.0,
+    )
+
+
+def authority(person: str) -> Authority:
+    """Eve is a stranger; the others may decide."""
+    allowed = person != "eve"
+    return Authority(allowed=allowed, code="" if allowed else "not_allowed", subject=person, name=person)
+
+
+class DeskMachine(RuleBasedStateMachine):
+    """Random answers, timers, withdrawals and duplicates agree with a model that knows only who said what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk = Desk()
+        self.now = START
+        self.ended: dict[str, str] = {}
+        self.approvals: dict[str, set[str]] = {approval_id: set() for approval_id in IDS}
+        self.delivered: dict[str, Receipt] = {}
+        self.desk.open(question(IDS[0]), self.now)
+        self.desk.open(question(IDS[1], quorum=2), self.now)
+
+    def open_until(self, approval_id: str) -> bool:
+        """Whether the model says that an answer can still count."""
+        return approval_id not in self.ended and self.now <= START + timedelta(hours=1)
+
+    @rule(
+        approval_id=st.sampled_from((*IDS, "main.s.t.c9.9")),
+        person=st.sampled_from(PEOPLE),
+        verdict=st.sampled_from(("approved", "denied")),
+        revision=st.sampled_from((1, 1, 1, 2)),
+        delivery=st.sampled_from(("", "d1", "d2", "d3")),
+    )
+    def answer(self, approval_id: str, person: str, verdict: str, revision: int, delivery: str) -> None:
+        """Someone answers, through the same two steps that both doors use."""
+        decision = Decision(
+            approval_id=approval_id, revision=revision, verdict=verdict, subject=person, delivery_id=delivery
+        )  # type: ignore[arg-type]
+        key = f"{delivery}:{approval_id}:{revision}"
+        receipt = self.desk.glance(decision, self.now) or self.desk.settle(decision, authority(person), self.now)
+        if delivery and key in self.delivered:
+            assert receipt == self.delivered[key].model_copy(update={"code": "duplicate"})
+            return
+        counts = approval_id in IDS and revision == 1 and person != "eve" and self.open_until(approval_id)
+        assert (receipt.status in ("accepted", "counted")) == counts, receipt
+        if not counts:
+            return
+        if delivery:
+            self.delivered[key] = receipt
+        self.count(approval_id, person, verdict)
+        assert (receipt.status == "accepted") == (approval_id in self.ended)
+
+    def count(self, approval_id: str, person: str, verdict: str) -> None:
+        """The model's own rule: one denial ends it, enough people approve it."""
+        if verdict == "denied":
+            self.ended[approval_id] = "denied"
+            return
+        self.approvals[approval_id].add(person)
+        if len(self.approvals[approval_id]) >= (1 if approval_id == IDS[0] else 2):
+            self.ended[approval_id] = "approved"
+
+    @rule(minutes=st.integers(1, 40))
+    def time_passes(self, minutes: int) -> None:
+        """The clock moves; nothing else does."""
+        self.now += timedelta(minutes=minutes)
+
+    @rule(approval_id=st.sampled_from(IDS))
+    def deadline(self, approval_id: str) -> None:
+        """The timer fires."""
+        if self.now > START + timedelta(hours=1):
+            self.desk.expire(approval_id, self.now)
+            self.ended.setdefault(approval_id, "timed_out")
+
+    @rule(approval_id=st.sampled_from(IDS))
+    def withdraw(self, approval_id: str) -> None:
+        """The requester takes it back."""
+        receipt = self.desk.cancel(approval_id, "guest", "", self.now)
+        assert (receipt.status == "accepted") == (approval_id not in self.ended)
+        self.ended.setdefault(approval_id, "cancelled")
+
+    @invariant()
+    def states_agree(self) -> None:
+        """Each request is in the state the model says, and an approval has its quorum of different people."""
+        for approval_id in IDS:
+            request = self.desk.get(approval_id)
+            assert request is not None
+            assert request.state == self.ended.get(approval_id, "pending")
+            if request.state == "approved":
+                people = {vote.subject for vote in request.votes if vote.verdict == "approved"}
+                assert len(people) >= request.quorum
+                assert "eve" not in people
+
+    @invariant()
+    def refusals_are_bounded(self) -> None:
+        """The count of refusals is whole, the kept ones are the last fifty."""
+        assert len(self.desk.refusals) == min(self.desk.refused, REFUSALS_KEPT)
+
+
+TestDesk = DeskMachine.TestCase
+
+
+@pytest.mark.parametrize(
+    "envelopes",
+    [(), ({}, {}), (None,), ("yes",), ([],), (b"yes",), (7,), ({"x": "y" * DECISION_BYTES},), ({"x": object()},)],
+)
+def test_what_is_not_one_small_object_is_malformed(envelopes: tuple[Any, ...]) -> None:
+    """Anything but one JSON object of at most 64 KiB is refused as a whole."""
+    assert envelope_problem(envelopes)
+    receipt = read_decision(envelopes)
+    assert isinstance(receipt, Receipt)
+    assert (receipt.status, receipt.code) == ("refused", "malformed")
+
+
+@pytest.mark.parametrize("verdict", ["", None, "yes", "APPROVED", "approve", 1, True, ["approved"], {"a": 1}])
+def test_an_unknown_verdict_is_never_an_approval(verdict: Any) -> None:
+    """Only the exact words `approved` and `denied` are verdicts; the receipt names the field."""
+    receipt = read_decision([{"approval_id": IDS[0], "verdict": verdict}])
+    assert isinstance(receipt, Receipt)
+    assert receipt.code == "malformed"
+    assert "verdict" in receipt.message
+
+
+def test_the_smallest_decision_needs_two_fields() -> None:
+    """An unsigned decision is `approval_id` and `verdict`."""
+    decision = read_decision([{"approval_id": IDS[0], "verdict": "denied"}])
+    assert isinstance(decision, Decision)
+    assert (decision.assurance, decision.subject, decision.revision) == ("none", "", None)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda v: st.lists(v) | st.dictionaries(st.text(), v),
+)
+
+
+@given(st.lists(json_values, max_size=2))
+def test_no_envelope_makes_it_raise(envelopes: list[Any]) -> None:
+    """Whatever arrives, there is a decision or a receipt."""
+    assert isinstance(read_decision(envelopes), Decision | Receipt)
+
+
+@given(st.dictionaries(st.sampled_from([*Decision.model_fields]), json_values))
+def test_no_field_value_makes_it_raise(body: dict[str, Any]) -> None:
+    """Whatever stands in the fields, there is a decision or a receipt."""
+    assert isinstance(read_decision([body]), Decision | Receipt)
+
+
+def test_a_time_without_zone_is_malformed() -> None:
+    """A time that cannot be compared is refused before it can raise later."""
+    receipt = read_decision([{"approval_id": IDS[0], "verdict": "approved", "received_at": "2026-01-01T00:00:00"}])
+    assert isinstance(receipt, Receipt)
+    assert "time zone" in receipt.message
+
+
+def test_an_overlong_reason_is_malformed() -> None:
+    """A reason is at most 2,000 characters."""
+    receipt = read_decision([{"approval_id": IDS[0], "verdict": "denied", "reason": "x" * 2001}])
+    assert isinstance(receipt, Receipt)
+    assert "reason" in receipt.message

@@ -1,0 +1,187 @@
+"""The approval rules, one law a test."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from signoff.approvals import machine
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.person import Principal
+from signoff.contracts.receipt import ReceiptCode
+from signoff.contracts.steps import Authority
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=5)
+ID = "main.s.t.c1.1"
+
+
+def request(**fields: object) -> ApprovalRequest:
+    """A request that waits since NOW, for an hour."""
+    base = ApprovalRequest(
+        id=ID,
+        code="AAAAAA",
+        digest="d1",
+        tenant="main",
+        turn="t",
+        call="c1.1",
+        tool="pay",
+        args=Content(inline={}),
+        card=Card(effect="Pay"),
+        requester=Principal(user="guest"),
+        timeout=3600.0,
+    )
+    return machine.opened(base.model_copy(update=fields), NOW)
+
+
+def decision(verdict: str = "approved", **fields: object) -> Decision:
+    """An answer to revision 1."""
+    return Decision.model_validate({"approval_id": ID, "revision": 1, "verdict": verdict} | fields)
+
+
+def by(person: str) -> Authority:
+    """The authority of someone who may decide."""
+    return Authority(allowed=True, subject=person, name=person.title(), assurance="session")
+
+
+def test_one_yes_approves() -> None:
+    """With a quorum of one, one approval approves and names who gave it."""
+    after, receipt = machine.decided(request(), decision(), by("ana"), LATER)
+    assert (after.state, after.decided_by, after.decided_at) == ("approved", "ana", LATER)
+    assert (receipt.status, receipt.code, receipt.decided_by) == ("accepted", "", "ana")
+
+
+def test_a_no_denies_with_its_reason() -> None:
+    """A denial ends the request and keeps the reason."""
+    after, receipt = machine.decided(request(), decision("denied", reason="too dear"), by("ana"), LATER)
+    assert (after.state, after.reason, receipt.status) == ("denied", "too dear", "accepted")
+
+
+def test_the_second_answer_learns_who_was_first() -> None:
+    """First decision wins; the later one changes nothing and is told by whom, where and when."""
+    first, _ = machine.decided(request(), decision(channel="chat"), by("ana"), NOW)
+    after, receipt = machine.decided(first, decision("denied"), by("ben"), LATER)
+    assert after == first
+    assert (receipt.status, receipt.code, receipt.decided_by, receipt.channel, receipt.decided_at) == (
+        "refused",
+        "already_decided",
+        "ana",
+        "chat",
+        NOW,
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (decision(digest="other"), "stale"),
+        (decision(revision=2), "stale"),
+        (decision(edited_args={"amount": 1}), "malformed"),
+    ],
+)
+def test_an_answer_to_something_else_changes_nothing(answer: Decision, code: ReceiptCode) -> None:
+    """Another digest, another revision or edited arguments never approve."""
+    before = request()
+    after, receipt = machine.decided(before, answer, by("ana"), LATER)
+    assert (after, receipt.status, receipt.code) == (before, "refused", code)
+
+
+def test_an_answer_without_revision_means_the_first_only() -> None:
+    """A bare yes approves the first revision and is stale for a call that was asked again."""
+    bare = decision(revision=None)
+    assert machine.decided(request(), bare, by("ana"), LATER)[0].state == "approved"
+    assert machine.decided(request(revision=2), bare, by("ana"), LATER)[1].code == "stale"
+
+
+@pytest.mark.parametrize("code", ["not_allowed", "self_approval", "assurance", "unavailable"])
+def test_who_may_not_decide_changes_nothing(code: ReceiptCode) -> None:
+    """A refused author leaves the request open and gets the reason in words."""
+    before = request()
+    after, receipt = machine.decided(before, decision(), Authority(allowed=False, code=code), LATER)
+    assert (after, receipt.status, receipt.code) == (before, "refused", code)
+    assert receipt.message
+
+
+def test_authority_denied_without_a_code_is_not_allowed() -> None:
+    """An authority that says no and not why is still a no."""
+    _, receipt = machine.decided(request(), decision(), Authority(allowed=False), LATER)
+    assert receipt.code == "not_allowed"
+
+
+def test_an_unsigned_answer_is_judged_by_workflow_time() -> None:
+    """A time written into an unsigned answer cannot make a late one early."""
+    late = NOW + timedelta(hours=2)
+    answer = decision(received_at=NOW)
+    assert machine.decided(request(), answer, by("ana"), late)[1].code == "expired"
+
+
+def test_a_signed_answer_received_in_time_counts_while_pending() -> None:
+    """A signed time of receipt decides, whenever it is processed."""
+    late = NOW + timedelta(hours=2)
+    signed = decision(received_at=NOW + timedelta(minutes=59), signature="s")
+    too_late = decision(received_at=NOW + timedelta(minutes=61), signature="s")
+    assert machine.decided(request(), signed, by("ana"), late)[0].state == "approved"
+    assert machine.decided(request(), too_late, by("ana"), NOW)[1].code == "expired"
+
+
+def test_the_last_moment_still_counts() -> None:
+    """An answer at exactly `expires_at` is in time."""
+    assert machine.decided(request(), decision(), by("ana"), NOW + timedelta(hours=1))[0].state == "approved"
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [("approved", "already_decided"), ("denied", "already_decided"), ("timed_out", "expired"),
+     ("cancelled", "cancelled"), ("lapsed", "stale")],
+)  # fmt: skip
+def test_each_ending_has_its_own_receipt(state: str, code: ReceiptCode) -> None:
+    """Someone who comes late is told which ending it was."""
+    receipt = machine.settled_receipt(request().model_copy(update={"state": state}))
+    assert (receipt.status, receipt.code, receipt.state) == ("refused", code, state)
+    assert receipt.message
+
+
+def test_quorum_counts_people_not_clicks() -> None:
+    """Two answers of one person are one vote; two people make two."""
+    one, first = machine.decided(request(quorum=2), decision(), by("ana"), NOW)
+    same, again = machine.decided(one, decision(), by("ana"), NOW)
+    two, second = machine.decided(same, decision(), by("ben"), NOW)
+    assert (first.status, first.votes, first.needed) == ("counted", 1, 2)
+    assert (same, again.code) == (one, "duplicate")
+    assert (two.state, second.status) == ("approved", "accepted")
+    assert [d.subject for d in machine.approving(two)] == ["ana", "ben"]
+
+
+def test_one_denial_vetoes_a_quorum() -> None:
+    """With `veto`, a single denial ends it, also from someone who had approved."""
+    one, _ = machine.decided(request(quorum=2), decision(), by("ana"), NOW)
+    assert machine.decided(one, decision("denied"), by("ben"), NOW)[0].state == "denied"
+    assert machine.decided(one, decision("denied"), by("ana"), NOW)[0].state == "denied"
+
+
+def test_without_veto_a_denial_is_one_vote() -> None:
+    """Without `veto`, as many denials as the quorum are needed, and a person's later answer replaces the earlier."""
+    one, _ = machine.decided(request(quorum=2, veto=False), decision("denied"), by("ana"), NOW)
+    assert one.state == "pending"
+    assert machine.decided(one, decision("denied"), by("ben"), NOW)[0].state == "denied"
+    changed, _ = machine.decided(one, decision(), by("ana"), NOW)
+    assert machine.decided(changed, decision(), by("ben"), NOW)[0].state == "approved"
+
+
+def test_timers_and_withdrawals_touch_only_what_is_pending() -> None:
+    """A decided request never times out, is never withdrawn; only an approved one lapses."""
+    done, _ = machine.decided(request(), decision(), by("ana"), NOW)
+    assert machine.expired(done, LATER) == done
+    assert machine.cancelled(done, "ana", "", LATER) == done
+    assert machine.expired(request(), LATER).state == "timed_out"
+    withdrawn = machine.cancelled(request(), "guest", "no longer needed", LATER)
+    assert (withdrawn.state, withdrawn.decided_by, withdrawn.reason) == ("cancelled", "guest", "no longer needed")
+    assert machine.lapsed(done).state == "lapsed"
+    assert machine.lapsed(withdrawn) == withdrawn
+
+
+def test_opening_sets_absolute_times() -> None:
+    """The deadline is a point in time, `timeout` seconds after the request was opened."""
+    opened = request()
+    assert (opened.opened_at, opened.expires_at) == (NOW, NOW + timedelta(hours=1))

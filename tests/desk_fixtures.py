@@ -1,0 +1,163 @@
+"""A small bench of tools and a running worker, for tests that need whole turns on the real server."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+
+from signoff.activities.room import Room
+from signoff.client import Signoff
+from signoff.contracts import names
+from signoff.contracts.completion import Completion, Driver
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.message import user_message
+from signoff.contracts.person import Principal
+from signoff.contracts.turn import TurnInput, TurnView
+from signoff.policy.model import ApprovalPolicy, RequiresApproval
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.context import ToolContext
+from signoff.registry.people import Directory
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import steps
+from signoff.worker import build_worker
+
+AMOUNT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"amount": {"type": "number"}, "to": {"type": "string"}},
+    "required": ["amount"],
+    "additionalProperties": False,
+}
+GUEST = Principal(user="guest", name="Guest")
+
+
+@dataclass
+class Ledger:
+    """Side effects as they happened: one entry an execution."""
+
+    rows: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
+
+    def handler(self, name: str, answer: Any = "paid") -> Callable[[dict[str, Any], ToolContext], Any]:
+        """A handler that writes a row and answers."""
+
+        async def run(args: dict[str, Any], ctx: ToolContext) -> Any:
+            self.rows.append((name, args, ctx.idempotency_key))
+            return answer(args, ctx) if callable(answer) else answer
+
+        return run
+
+
+def pay_tool(ledger: Ledger, requires_approval: RequiresApproval = True, **fields: Any) -> Tool:
+    """A tool that spends money."""
+    given: dict[str, Any] = {
+        "name": "pay",
+        "description": "Pay somebody",
+        "input_schema": AMOUNT_SCHEMA,
+        "scope": "generalist",
+        "requires_approval": requires_approval,
+        "effect": "Pay {amount} to {to}",
+    } | fields
+    given.setdefault("handler", ledger.handler(given["name"]))
+    return Tool(**given)
+
+
+def catalog_of(tools: Sequence[Tool], **more: Any) -> Catalog:
+    """A catalog with one actor, `desk`, that may use every tool."""
+    actors = more.pop("actors", [Actor(name="desk", description="", instructions="", model="scripted")])
+    return build_catalog(tools=tools, actors=actors, **more)
+
+
+@dataclass
+class Bench:
+    """A client and a worker's room for one task queue."""
+
+    signoff: Signoff
+    client: Client
+    store: Store
+    task_queue: str
+    room: Room
+
+    async def start(self, text: str = "go", **fields: Any) -> TurnKey:
+        """Start a turn of `desk` for guest."""
+        turn = f"t{uuid.uuid4().hex[:12]}"
+        given: dict[str, Any] = {
+            "engine": names.ENGINE,
+            "session_id": turn,
+            "turn_id": turn,
+            "actor": "desk",
+            "messages": (user_message(text),),
+            "principal": GUEST,
+        } | fields
+        return await self.signoff.start_turn(TurnInput(**given))
+
+    async def until(self, key: TurnKey, seen: Callable[[TurnView], bool]) -> TurnView:
+        """The first view of the turn that satisfies `seen`."""
+        async for view in self.signoff.watch(key):
+            if seen(view):
+                return view
+        raise AssertionError("the turn ended before it was seen so")
+
+    async def waiting(self, key: TurnKey, count: int = 1) -> TurnView:
+        """The turn once `count` requests wait."""
+        return await self.until(key, lambda v: sum(_waits(c) for c in v.calls) >= count)
+
+    async def events(self, key: TurnKey) -> list[str]:
+        """Names of the turn's history events, short."""
+        handle = self.client.get_workflow_handle(key.workflow_id)
+        history = await handle.fetch_history()
+        return [EventType.Name(event.event_type).removeprefix("EVENT_TYPE_") for event in history.events]
+
+
+def _waits(call: Any) -> bool:
+    return call.approval is not None and call.approval.state == "pending"
+
+
+def yes(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
+    """An approval by the built-in approver."""
+    given: dict[str, Any] = {
+        "approval_id": ApprovalKey(key, call).id,
+        "revision": 1,
+        "verdict": "approved",
+        "subject": "approver",
+        "channel": "test",
+        "assurance": "session",
+        "delivery_id": uuid.uuid4().hex,
+    } | fields
+    return Decision(**given)
+
+
+def no(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
+    """A denial by the built-in approver."""
+    return yes(key, call, **({"verdict": "denied", "reason": "too expensive"} | fields))
+
+
+@contextlib.asynccontextmanager
+async def bench(
+    client: Client,
+    store: Store,
+    task_queue: str,
+    catalog: Catalog,
+    model: Driver | Sequence[Completion],
+    *,
+    people: Directory | None = None,
+) -> AsyncIterator[Bench]:
+    """A running worker for `catalog` whose actors all use `model`."""
+    driver = steps(model) if isinstance(model, Sequence) else model
+    room = Room(
+        catalog=catalog,
+        store=store,
+        people=people or catalog.people,
+        drivers={actor.model: driver for actor in catalog.actors.values()},
+        mark_key=await store.secret_key("card-mark"),
+    )
+    async with build_worker(client, room, task_queue=task_queue):
+        yield Bench(Signoff(client, task_queue=task_queue), client, store, task_queue, room)
+
+
+__all__ = ["ApprovalPolicy", "Bench", "Ledger", "bench", "catalog_of", "no", "pay_tool", "yes"]
