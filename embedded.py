@@ -94,6 +94,11 @@ class ServerOptions:
         """Where the server's own words go."""
         return self.log_file or self.db_file.with_name("server.log")
 
+    @property
+    def unborn(self) -> Path:
+        """A file that is there from the making of a new database until it first answered."""
+        return self.db_file.with_name(f"{self.db_file.name}.new")
+
 
 class ServerHandle:
     """A running embedded server, ready for work. It ends with `stop`, or at once when this process dies (Linux).
@@ -134,8 +139,9 @@ class ServerHandle:
             return
         self._process.terminate()
         try:
-            async with asyncio.timeout(STOP_SECONDS):
-                await self._process.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._process.wait()
         finally:
             if self._process.returncode is None:
                 await self.kill()
@@ -333,6 +339,8 @@ async def _make_ready(server: ServerHandle, process: Process) -> None:
     try:
         async with asyncio.timeout(START_SECONDS):
             client = await _first_answer(server, process)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(options.unborn)
             await set_retention(client, options.retention_days)
             await ensure_search_attributes(client)
     except TimeoutError:
@@ -429,9 +437,19 @@ def _open_files(options: ServerOptions) -> Iterator[tuple[IO[bytes], IO[bytes]]]
                 f"another embedded server already works on `{options.db_file}`: stop it, or name another folder in "
                 "SIGNOFF_STATE_DIR"
             ) from None
+        _clear_half_made(options)
         if options.log.exists():
             options.log.replace(options.log.with_name(f"{options.log.name}.old"))
         yield lock, files.enter_context(options.log.open("wb"))
+
+
+def _clear_half_made(options: ServerOptions) -> None:
+    """A server killed while it made its tables never starts on that file again: it holds nothing, so it goes."""
+    if options.unborn.exists():
+        for suffix in ("", "-wal", "-shm"):
+            options.db_file.with_name(f"{options.db_file.name}{suffix}").unlink(missing_ok=True)
+    if not options.db_file.exists():
+        options.unborn.touch()
 
 
 def _newest_program(folder: Path) -> Path:

@@ -82,6 +82,12 @@ async def bare_namespace(server: ServerHandle) -> Client:
     return await connect(server.address, name)
 
 
+def half_made(options: ServerOptions) -> None:
+    """A database that was left before its tables were all there."""
+    with contextlib.closing(sqlite3.connect(options.db_file)) as database:
+        database.execute("create table schema_version (x)")
+
+
 @contextlib.contextmanager
 def taken_port() -> Iterator[int]:
     """A port on which something listens that never says a word."""
@@ -152,6 +158,28 @@ async def test_cancelled_while_starting_it_leaves_nothing_running(tmp_path: Path
             await start_server(options)
     async with run_server(options) as server:
         assert await server.connect()
+
+
+async def test_half_made_file_is_made_anew(tmp_path: Path) -> None:
+    """Killed while it made its first tables, the server would never start on that file again: it is made anew."""
+    options = options_in(tmp_path)
+    half_made(options)
+    options.unborn.touch()
+    async with run_server(options) as server:
+        assert not options.unborn.exists()
+        waiting = await leave_waiting(await server.connect())
+    async with run_server(options) as server:
+        assert await is_running(await server.connect(), waiting)
+
+
+async def test_file_that_is_not_ours_is_never_removed(tmp_path: Path) -> None:
+    """A file that did not come from an unfinished first start stays, even if no server can use it."""
+    options = options_in(tmp_path)
+    half_made(options)
+    with pytest.raises(ServerUnavailable, match=r"ended while starting"):
+        await start_server(options)
+    with contextlib.closing(sqlite3.connect(options.db_file)) as database:
+        assert database.execute("select count(*) from schema_version").fetchone() == (0,)
 
 
 async def test_temporals_own_ui_answers(tmp_path: Path) -> None:
