@@ -106,7 +106,7 @@ def _no_overload(operator: str, types: str, place: Place) -> str:
         return f"{text}; write `double({integers[0] if integers else 'n'})`"
     if name == "[ ]" and "object" in shown:
         return f"{text}; select the field with a point"
-    if operator == "@in" and types.endswith("string)"):
+    if operator == "@in" and types.endswith("string"):
         return f"{text}; use `contains`"
     return text
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator
 
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_TEXT: Final = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?\Z")
+_TEXT: Final = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?\Z", re.ASCII)
 _LONGEST: Final = 366 * 86_400
 
 

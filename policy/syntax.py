@@ -17,11 +17,12 @@ MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
 
 # Each alternative is linear: no character can be taken in two ways.
 _TOKEN: Final = re.compile(
-    r'(?P<string>[bB]?[rR]?(?:"""(?:\\[\s\S]|(?!""")[^\\])*"""'
+    r"(?P<string>[bB]?[rR]?(?:"
+    r'"""(?:\\[\s\S]|(?!""")[^\\])*"""'
     r"|'''(?:\\[\s\S]|(?!''')[^\\])*'''"
     r'|"(?!"")(?:\\[^\n\r]|[^"\\\n\r])*"'
     r"|'(?!'')(?:\\[^\n\r]|[^'\\\n\r])*'"
-    r'|""|' + r"''))"
+    r"))"
     r"|(?P<comment>//[^\n]*)"
     r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<quote>[\"'])|(?P<other>[A-Za-z0-9_]+|[\s\S])"
 )

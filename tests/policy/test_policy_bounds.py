@@ -1,0 +1,73 @@
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.contracts.canonical import NotCanonical, canonical_json
+from signoff.policy.bounds import out_of_bounds
+
+
+def nest(depth: int) -> Any:
+    """A list in a list, `depth` levels with the innermost value."""
+    value: Any = 1
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 0, 2**53 - 1, -(2**53) + 1, 1.5, "é", {}, [], {"a": [1, {"b": None}]}, nest(32), [0] * 1_999, ("a",)],
+)
+def test_json_of_bearable_size_is_within_bounds(value: Any) -> None:
+    """The largest value allowed has nothing said against it."""
+    assert out_of_bounds(value) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (2**53, "integer"),
+        (-(2**53), "integer"),
+        (math.nan, "finite"),
+        (math.inf, "finite"),
+        ("\udfff", "surrogate"),
+        ({"\ud800": 1}, "surrogate"),
+        ({1: 1}, "not a string"),
+        (b"x", "bytes"),
+        ({1}, "set"),
+        (nest(33), "deeper"),
+        ([0] * 2_000, "values"),
+        ({str(n): 0 for n in range(2_000)}, "values"),
+        ([[0] * 999, [0] * 999], "values"),
+    ],
+)
+def test_what_engines_may_read_differently_is_out_of_bounds(value: Any, why: str) -> None:
+    """Each border is one step beyond what is allowed, and it is named."""
+    assert why in out_of_bounds(value)
+
+
+def test_data_that_holds_itself_is_out_of_bounds() -> None:
+    """A cycle ends at the depth allowed."""
+    loop: list[Any] = []
+    loop.append(loop)
+    assert "deeper" in out_of_bounds(loop)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+        max_leaves=20,
+    )
+)
+def test_what_is_within_bounds_can_be_written_canonically(value: Any) -> None:
+    """The bounds are those of RFC 8785, and no tighter but for size."""
+    try:
+        canonical_json(value)
+    except NotCanonical:
+        assert out_of_bounds(value) != ""
+    else:
+        assert out_of_bounds(value) == ""

@@ -1,0 +1,61 @@
+import json
+from typing import Any
+
+import pytest
+from policy_samples import arguments, compiled, context
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.cases import run_cases
+from signoff.policy.explain import explain_json, explain_text
+
+POLICIES = {"book_flight": compiled(auto_approve_if="args.totalCost < 50", approvers=["role:finance"])}
+
+
+def case(**changes: Any) -> dict[str, Any]:
+    """A case that passes."""
+    plain = {"name": "cheap", "tool": "book_flight", "args": arguments(), "ctx": context(), "expect": "auto"}
+    return plain | changes
+
+
+@pytest.mark.row("V02")
+def test_cases_tell_what_would_have_been_approved() -> None:
+    """Each case meets its tool's policy; a failed one keeps the actual verdict and why."""
+    good, bad = run_cases([case(), case(name="dear", args=arguments(totalCost=60))], POLICIES)
+    assert good.passed
+    assert not bad.passed
+    assert (bad.case.name, bad.verdict.verdict) == ("dear", "ask")
+    assert bad.verdict.why == "`auto_approve_if` is false, so a person is asked"
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (case(expects="auto"), "case 2: unknown key `expects`; did you mean `expect`"),
+        (case(zzz=1), "allowed are"),
+        (case(expect="maybe"), "allowed are `auto`, `ask`, `deny`"),
+        (case(name=""), "`name` must be"),
+        (case(args=[]), "`args` must be a mapping"),
+        (case(tool="book_flihgt"), "did you mean `book_flight`"),
+        (case(tool="zzz"), "no such tool"),
+        ({"tool": "book_flight", "expect": "auto"}, "`name` must be"),
+    ],
+)
+def test_an_odd_case_is_refused(data: dict[str, Any], says: str) -> None:
+    """A case that could pass by accident of spelling is an error that names the case."""
+    with pytest.raises(ConfigError) as caught:
+        run_cases([case(), data], POLICIES)
+    assert says in caught.value.message
+
+
+@pytest.mark.row("V02")
+def test_a_verdict_is_told_in_words_and_json() -> None:
+    """Both forms carry the rule, each engine's answer and the approvers; the JSON is JSON."""
+    verdict = POLICIES["book_flight"].judge(arguments(totalCost=60), context())
+    text = explain_text(verdict)
+    assert text.startswith("ask: `auto_approve_if` is false")
+    assert "cel-python says false to auto_approve_if" in text
+    assert "approvers: role:finance" in text
+    told = json.loads(json.dumps(explain_json(verdict)))
+    assert told["verdict"] == "ask"
+    assert told["rule_text"] == "args.totalCost < 50"
+    assert [each["engine"] for each in told["engines"]] == ["cel-expr-python", "cel-python"]

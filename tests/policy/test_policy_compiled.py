@@ -1,0 +1,449 @@
+import threading
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from policy_samples import SCHEMA, TOOL, arguments, compiled, context
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.compiled import compile_policy, compile_rules
+from signoff.policy.facts import ToolFacts
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+
+CHEAP = "args.totalCost < 50 && ctx.user.tier == 'trusted'"
+FLAT = {"type": "object", "properties": {name: {} for name in "abc"}, "required": list("abc")}
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.row("B71")
+def test_false_never_asks_and_true_always_asks() -> None:
+    """Without a policy object `false` lets every call pass and `true` asks about every call."""
+    never, always = compiled(False), compiled(True)
+    assert (never.judge({}, {}).verdict, never.needs_person) == ("auto", "never")
+    assert (always.judge({}, {}).verdict, always.needs_person) == ("ask", "always")
+    assert never.judge({}, {}).rule == always.judge({}, {}).rule == "requires_approval"
+    assert never.policy is None
+    assert never.hash != always.hash
+
+
+def test_needs_person_says_whether_anything_can_pass_alone() -> None:
+    """Only a rule that approves can make a person unneeded."""
+    assert compiled(auto_approve_if="true").needs_person == "maybe"
+    assert compiled(deny_if="args.flag").needs_person == "always"
+    assert compiled(require_approval_if="args.flag").needs_person == "always"
+
+
+@pytest.mark.row("B69")
+def test_a_verdict_explains_itself() -> None:
+    """A verdict carries its rule, the rule's text, one sentence, the policy's hash and both engines' answers."""
+    policy = compiled(auto_approve_if=CHEAP)
+    verdict = policy.judge(arguments(), context())
+    assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("auto", "auto_approve_if", CHEAP)
+    assert verdict.why == "`auto_approve_if` is true, so nobody need be asked"
+    assert verdict.policy_hash == policy.hash
+    assert len(policy.hash) == 64
+    assert [(each.engine, each.kind) for each in verdict.engines] == [
+        ("cel-expr-python", "true"),
+        ("cel-python", "true"),
+    ]
+    assert "cel-expr-python 0." in verdict.evaluators
+    assert "cel-python 0." in verdict.evaluators
+
+
+@pytest.mark.row("B70")
+@pytest.mark.row("N29")
+def test_policies_see_the_pinned_context_and_nothing_else() -> None:
+    """The verdict follows the context handed over, and there is no clock or other name to ask."""
+    policy = compiled(auto_approve_if=CHEAP)
+    assert policy.judge(arguments(), context(tier="trusted")).verdict == "auto"
+    assert policy.judge(arguments(), context(tier="guest")).verdict == "ask"
+    for text in ("now < 5", "ctx.now < 5", "ctx.approver == 'x'", "actor.name == 'x'", "ctx.user.email == 'x'"):
+        with pytest.raises(ConfigError):
+            compiled(auto_approve_if=text)
+
+
+@pytest.mark.row("N29")
+def test_own_context_fields_are_declared_and_checked() -> None:
+    """The manifest's context adds typed fields below `ctx`; the standard ones cannot be declared again."""
+    extra = {"user.costCentre": {"type": "string"}, "project.budget": {"type": "number"}}
+    policy = compile_policy(
+        ApprovalPolicy(auto_approve_if="ctx.user.costCentre == 'c1' && ctx.project.budget / 2.0 > 4.0"),
+        tool=TOOL,
+        input_schema=SCHEMA,
+        context_schema=extra,
+    )
+    rich = context(costCentre="c1") | {"project": {"budget": 10}}
+    assert policy.judge(arguments(), rich).verdict == "auto"
+    assert policy.judge(arguments(), context(costCentre="c1")).verdict == "ask"
+    with pytest.raises(ConfigError, match="costCentre"):
+        compile_policy(
+            ApprovalPolicy(auto_approve_if="ctx.user.costCenter == 'x'"),
+            tool=TOOL,
+            input_schema=SCHEMA,
+            context_schema=extra,
+        )
+    for path in ("user.tier", "user", "tenant.x", "a-b", "a..b"):
+        with pytest.raises(ConfigError, match="context"):
+            compile_policy(False, tool=TOOL, input_schema=SCHEMA, context_schema={path: {"type": "string"}})
+
+
+@pytest.mark.row("V02")
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("args.totalCots < 50", "did you mean `args.totalCost`"),
+        ("ctx.user.teir == 'x'", "did you mean `ctx.user.tier`"),
+        ("argz.totalCost < 50", "did you mean `args.totalCost`"),
+        ("totalCost < 50", "did you mean `args.totalCost`"),
+        ("args.legs.exists(leg, leg.citty == 'x')", "did you mean `city`"),
+        ("args.legs[0].citty == 'x'", "did you mean `args.legs[0].city`"),
+        ("args.recipients.exsts(r, r == 'x')", "did you mean `exists`"),
+        ("!has(args.blocked)", "no field `args.blocked`"),
+        ("args.count < 49.5", "write `double(args.count)`"),
+        ("args.count < '5'", "`<` does not work on (int, string)"),
+        ("args.flag < 50", "`<` does not work on (bool, int)"),
+        ("'A' in args.currency", "use `contains`"),
+        ("size(args.currency, 1) == 1", "`size` does not take these arguments"),
+        ("args.currency", "the result is string, it must be true or false"),
+        ("args.optional == 'x'", "ask `has(args.optional) && ...` first"),
+        ("args.legs.all(leg, leg.nights < 3)", "`args.legs[0].nights` is optional"),
+        ("args.recipients[size(args.optional)] == 'x'", "`args.optional` is optional"),
+        ("args.in == 'x'", "CEL cannot spell the argument `in`"),
+        ("args.my-field == 'x'", "CEL cannot spell the argument `my-field`"),
+        ("args.`in` == 'x'", "CEL cannot spell the argument `in`"),
+        ("google.protobuf.Struct{} == args.meta", "cannot build messages"),
+        ("args.count <", "syntax error"),
+    ],
+)
+def test_a_bad_policy_is_refused_with_its_remedy(text: str, says: str) -> None:
+    """A mistake is found at build, by tool, field, expression and remedy."""
+    with pytest.raises(ConfigError) as caught:
+        compiled(auto_approve_if=text)
+    error = caught.value
+    assert says in error.message
+    assert error.message.startswith("tool `book_flight`: `auto_approve_if`")
+    assert text in error.message
+    assert error.context["tool_name"] == "book_flight"
+    assert error.context["field"] == "auto_approve_if"
+    assert error.context["value"] == text
+
+
+def test_an_error_names_its_column_on_any_line() -> None:
+    """The column counts from 1 through the whole expression, newlines included."""
+    with pytest.raises(ConfigError) as caught:
+        compiled(deny_if="args.flag ||\nargs.totalCots < 50")
+    assert caught.value.context["column"] == len("args.flag ||\n") + len("args") + 1
+
+
+def test_what_the_schema_leaves_open_is_reported() -> None:
+    """An untyped place is no error but a finding, and only where a policy reads it."""
+    assert compiled(auto_approve_if="args.odd == 1").findings == ("`auto_approve_if`: not checked: `args.odd`",)
+    assert compiled(auto_approve_if="args.meta.x.y == 1").findings == ("`auto_approve_if`: not checked: `args.meta.x`",)
+    assert compiled(auto_approve_if=CHEAP).findings == ()
+
+
+def test_a_schema_as_pydantic_writes_it_is_understood() -> None:
+    """`$ref`, `allOf` of one, `anyOf` with null and enums are followed, so that typos in them are found."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "who": {"allOf": [{"$ref": "#/$defs/Who"}]},
+            "maybe": {"anyOf": [{"$ref": "#/$defs/Who"}, {"type": "null"}]},
+            "kind": {"enum": ["a", "b"]},
+            "loop": {"$ref": "#/$defs/Loop"},
+        },
+        "required": ["who", "maybe", "kind", "loop"],
+        "$defs": {
+            "Who": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+            "Loop": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Loop"}}, "required": ["next"]},
+        },
+    }
+    ok = "args.who.name == 'x' && (args.maybe == null || args.maybe.name == 'x') && args.kind == 'a'"
+    policy = compile_policy(ApprovalPolicy(auto_approve_if=ok), tool=TOOL, input_schema=schema)
+    assert policy.findings == ()
+    assert policy.judge({"who": {"name": "x"}, "maybe": None, "kind": "a"}, context()).verdict == "auto"
+    for text in ("args.who.nme == 'x'", "args.maybe.nme == 'x'", "args.kind == 1"):
+        with pytest.raises(ConfigError):
+            compile_policy(ApprovalPolicy(auto_approve_if=text), tool=TOOL, input_schema=schema)
+
+
+def test_the_hash_follows_what_the_policy_says() -> None:
+    """Spelling and defaults do not change the hash; a rule or a quorum does."""
+    plain = compiled(auto_approve_if=CHEAP)
+    assert plain.hash == compiled(autoApproveIf=f"  {CHEAP}\n", quorum=1, timeout="24h").hash
+    assert plain.hash != compiled(auto_approve_if=CHEAP, quorum=2).hash
+    assert plain.hash != compiled(deny_if=CHEAP).hash
+
+
+def test_shown_and_secret_arguments_must_exist() -> None:
+    """A typo in `show` would show a secret, so it is refused."""
+    for show in ({"secret": ["curency"]}, {"only": ["curency"]}):
+        with pytest.raises(ConfigError, match="`curency`, which is no argument"):
+            compiled(show=show)
+    assert compiled(show={"secret": ["currency"], "only": []}).policy is not None
+
+
+def test_route_to_names_the_people_who_are_asked() -> None:
+    """A list of roles and users that both engines agree on replaces `approvers`, each once."""
+    policy = compiled(approvers=["role:finance"], route_to="['role:' + args.currency, 'user:ana', 'user:ana']")
+    verdict = policy.judge(arguments(), context())
+    assert (verdict.verdict, verdict.approvers) == ("ask", ("role:EUR", "user:ana"))
+    assert [each.rule for each in verdict.engines] == ["route_to", "route_to"]
+
+
+@pytest.mark.parametrize(
+    ("text", "args"),
+    [
+        ("args.recipients", {"recipients": ["bob"]}),
+        ("args.recipients", {"recipients": []}),
+        ("args.recipients", {"recipients": ["user:" + "x" * 49]}),
+        ("args.recipients", {"recipients": ["user:a\n"]}),
+        ("args.recipients", {"recipients": ["user:a"] * 101}),
+        ("[args.meta.who]", {"meta": {}}),
+        ("[args.meta.who]", {"meta": {"who": 7}}),
+        ("args.odd", {"odd": "user:ana"}),
+        ("['user:' + args.recipients[7]]", {}),
+    ],
+)
+def test_a_route_that_gives_no_people_falls_back_and_says_so(text: str, args: dict[str, Any]) -> None:
+    """Anything but a list of approvers asks the named ones."""
+    verdict = compiled(approvers=["role:finance"], route_to=text).judge(arguments(**args), context())
+    assert (verdict.verdict, verdict.approvers) == ("ask", ("role:finance",))
+    assert "route_to" in verdict.why
+
+
+def test_a_route_must_be_a_list_of_strings() -> None:
+    """A route of another type is found at build."""
+    for text in ("args.flag", "args.legs", "'role:x'", "[1]"):
+        with pytest.raises(ConfigError, match="it must be a list of strings"):
+            compiled(route_to=text)
+
+
+def test_named_approvers_are_carried_and_level_admin_is_short_for_a_role() -> None:
+    """`level: admin` without approvers asks `role:admin`; only a verdict that asks names anybody."""
+    assert compiled(approvers=["user:ana"], level="admin").judge({}, {}).approvers == ("user:ana",)
+    assert compiled(level="admin").judge({}, {}).approvers == ("role:admin",)
+    assert compiled(level="user").judge({}, {}).approvers == ()
+    assert compiled(auto_approve_if="true", level="admin").judge({}, {}).approvers == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ({"x": float("nan")}, "a number that is not finite"),
+        ({"x": 2**53}, "an integer outside"),
+        ({"x": "\ud800"}, "a lone surrogate"),
+        ({"x": [0] * 2_001}, "more than 2000 values"),
+        ({"x": {1, 2}}, "not a JSON type"),
+        ({1: 2}, "a name that is not a string"),
+    ],
+)
+def test_data_out_of_bounds_asks_and_denies(args: dict[Any, Any], why: str) -> None:
+    """Neither engine sees odd data: auto asks, deny denies, and the reason is told."""
+    asked = compiled(auto_approve_if="true").judge(args, context())
+    assert asked.verdict == "ask"
+    assert why in asked.why
+    assert compiled(auto_approve_if="true", deny_if="false").judge(args, context()).verdict == "deny"
+    assert compiled(auto_approve_if="true").judge({}, {"user": args}).verdict == "ask"
+
+
+@given(json_values, json_values)
+@settings(max_examples=150, deadline=None)
+def test_judging_never_raises_and_auto_needs_the_exact_truth(cost: Any, tier: Any) -> None:
+    """Whatever stands in the data, the person is skipped only for a finite number below 50 and a trusted tier."""
+    args: Any = {"totalCost": cost}
+    verdict = compiled_cheap.judge(args, context(tier=tier))
+    number = isinstance(cost, int | float) and not isinstance(cost, bool) and abs(cost) < 2**53
+    assert (verdict.verdict == "auto") == (number and cost < 50 and tier == "trusted")
+
+
+@given(json_values, json_values)
+@settings(max_examples=60, deadline=None)
+def test_judging_survives_data_of_any_shape(args: Any, ctx: Any) -> None:
+    """Even data that no schema let through gives a verdict, never an exception and never `auto`."""
+    assert compiled_cheap.judge(args, ctx).verdict == "ask"
+    rules = compiled_rule.judge(actor=args, tool=TOOL, ctx=ctx)
+    assert rules.effect in ("hide", "none")
+
+
+def _expected(text: str, data: dict[str, Any]) -> bool:
+    """The random expressions below, read by Python with CEL's strictness about types."""
+    left, operator, right = text.split(" ")
+    one = data[left.removeprefix("args.")]
+    two: Any = data[right.removeprefix("args.")] if right.startswith("args.") else _LITERALS[right]
+    number = {int, float}
+    comparable = (type(one) in number and type(two) in number) or type(one) is type(two)
+    match operator:
+        case "==":
+            return comparable and bool(one == two)
+        case "!=":
+            return not (comparable and one == two)
+    if not comparable or one is None or isinstance(one, list):
+        return False
+    return bool({"<": one < two, "<=": one <= two, ">": one > two, ">=": one >= two}[operator])
+
+
+_LITERALS: dict[str, Any] = {"1": 1, "2.5": 2.5, "'a'": "a", "true": True, "null": None, "-1": -1}
+scalars = (
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([2.5, 1.0, 0.0]) | st.sampled_from(["a", "b"])
+)
+
+
+@given(
+    st.sampled_from(["args.a", "args.b"]),
+    st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+    st.sampled_from([*_LITERALS, "args.b", "args.c"]),
+    st.fixed_dictionaries({"a": scalars, "b": scalars, "c": scalars}),
+)
+@settings(max_examples=250, deadline=None)
+def test_random_comparisons_are_auto_only_when_cel_says_true(
+    left: str, operator: str, right: str, data: dict[str, Any]
+) -> None:
+    """Over untyped data of every scalar type, `auto` is given exactly where CEL's comparison is true."""
+    text = f"{left} {operator} {right}"
+    try:
+        policy = compile_policy(ApprovalPolicy(auto_approve_if=text), tool=TOOL, input_schema=FLAT)
+    except ConfigError:
+        pytest.fail(f"refused: {text}")
+    assert (policy.judge(data, context()).verdict == "auto") == _expected(text, data)
+
+
+def test_eight_threads_judge_as_one() -> None:
+    """One compiled policy gives every thread the verdict on its own call."""
+    policy = compiled(
+        auto_approve_if=f"({CHEAP}) && args.recipients.all(r, r.startsWith('x'))", deny_if="args.count > 7"
+    )
+    rules = compile_rules([GlobalRule(name="r", rule="ctx.user.tier == 'guest'", effect="hide")])
+    wrong: list[Any] = []
+    start = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        start.wait()
+        for turn in range(40):
+            cost, count = (number * 13 + turn) % 100, (number + turn) % 10
+            expected = "deny" if count > 7 else "auto" if cost < 50 else "ask"
+            verdict = policy.judge(
+                arguments(totalCost=cost, count=count, recipients=["x" * number] * number), context()
+            )
+            if verdict.verdict != expected:
+                wrong.append((cost, count, verdict))
+            tier = "guest" if (number + turn) % 2 else "trusted"
+            if (rules.judge(actor={}, tool=TOOL, ctx=context(tier=tier)).effect == "hide") != (tier == "guest"):
+                wrong.append(tier)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_compiling_and_judging_in_threads_at_once_is_safe() -> None:
+    """A policy compiled while others judge is the one that was asked for."""
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        for turn in range(8):
+            limit = number * 10 + turn
+            policy = compiled(auto_approve_if=f"args.count < {limit}")
+            pair = [policy.judge(arguments(count=count), context()).verdict for count in (limit - 1, limit)]
+            if pair != ["auto", "ask"]:
+                wrong.append((limit, pair))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_compiled_policies_are_frozen() -> None:
+    """Nobody changes a policy after it was hashed."""
+    policy = compiled(auto_approve_if="true")
+    with pytest.raises(FrozenInstanceError):
+        policy.hash = ""  # type: ignore[misc]
+
+
+compiled_cheap = compiled(auto_approve_if=CHEAP)
+compiled_rule = compile_rules([GlobalRule(name="r", rule="ctx.user.tier == 'guest'", effect="hide")])
+HARMLESS = ToolFacts("look", "travel", "local", ("read",))
+
+
+def rules_of(*rules: tuple[str, str]) -> Any:
+    """Global rules from pairs of effect and expression, named by their place."""
+    return compile_rules(
+        [
+            GlobalRule(name=f"r{i}", rule=text, effect=effect, reason="house rule")
+            for i, (effect, text) in enumerate(rules)
+        ]
+    )
+
+
+@pytest.mark.row("V01")
+def test_a_rule_over_tags_hides_the_tool() -> None:
+    """A rule sees tool, actor and context, and names itself and its reason."""
+    rules = rules_of(("hide", "tool.tags.includes('destructive') && !('trusted' in actor.tags)"))
+    verdict = rules.judge(actor={"name": "desk", "tags": []}, tool=TOOL, ctx=context())
+    assert verdict.effect == "hide"
+    assert verdict.rule is not None
+    assert verdict.rule.name == "r0"
+    assert verdict.why == "rule `r0` is true: house rule"
+    assert rules.judge(actor={"name": "desk", "tags": ["trusted"]}, tool=TOOL, ctx=context()).effect == "none"
+    assert rules.judge(actor={"name": "desk", "tags": []}, tool=HARMLESS, ctx=context()).effect == "none"
+
+
+@pytest.mark.row("X11")
+def test_the_strictest_rule_that_applies_counts() -> None:
+    """hide stands above deny, deny above require_approval, whatever the order of writing."""
+    everyone = {"name": "desk", "tags": ["t"]}
+    for rules, effect in (
+        ((("require_approval", "true"), ("deny", "true"), ("hide", "true")), "hide"),
+        ((("require_approval", "true"), ("deny", "true"), ("hide", "false")), "deny"),
+        ((("require_approval", "true"), ("deny", "false")), "require_approval"),
+        ((("require_approval", "false"), ("deny", "false")), "none"),
+        ((), "none"),
+    ):
+        assert rules_of(*rules).judge(actor=everyone, tool=TOOL, ctx=context()).effect == effect
+
+
+@pytest.mark.row("N28")
+@pytest.mark.row("V01")
+@pytest.mark.parametrize("effect", ["hide", "deny", "require_approval"])
+def test_a_rule_that_errs_applies(effect: str) -> None:
+    """A rule that cannot be evaluated is taken to apply."""
+    rules = rules_of((effect, "actor.tags[3] == 'x'"))
+    assert rules.judge(actor={"name": "desk", "tags": []}, tool=TOOL, ctx=context()).effect == effect
+    assert rules.judge(actor={"name": "desk"}, tool=TOOL, ctx=context()).effect == effect
+    assert rules.judge(actor={"tags": [float("inf")]}, tool=TOOL, ctx={}).effect == effect
+
+
+def test_bad_rules_are_refused() -> None:
+    """Rules have no arguments to look at, names of their own, and are checked like policies."""
+    for text, says in (
+        ("args.x == 1", "args"),
+        ("tool.tgas == []", "did you mean `tool.tags`"),
+        ("tool.name", "true or false"),
+    ):
+        with pytest.raises(ConfigError, match="global rules: `r0`") as caught:
+            rules_of(("hide", text))
+        assert says in caught.value.message
+    twice = GlobalRule(name="a", rule="true", effect="hide")
+    with pytest.raises(ConfigError, match="stands twice"):
+        compile_rules([twice, twice])
+
+
+def test_the_hash_of_rules_follows_their_content() -> None:
+    """Another effect or expression is another hash."""
+    assert rules_of(("hide", "true")).hash == rules_of(("hide", " true ")).hash
+    assert (
+        len({rules_of(("hide", "true")).hash, rules_of(("deny", "true")).hash, rules_of(("hide", "false")).hash}) == 3
+    )

@@ -1,0 +1,134 @@
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.durations import seconds
+from signoff.policy.model import ApprovalPolicy, GlobalRule, RequiresApproval
+
+
+def test_the_defaults_are_those_of_the_policy_document() -> None:
+    """A policy that says nothing asks one person, for a day, and its grant holds a quarter of an hour."""
+    policy = ApprovalPolicy()
+    assert (policy.level, policy.approvers, policy.quorum, policy.veto) == ("user", (), 1, True)
+    assert (policy.timeout, policy.grant_ttl) == (86_400.0, 900.0)
+    assert (policy.allow_self_approval, policy.allow_edit, policy.accept_unsigned) == (False, True, False)
+    assert (policy.min_assurance, policy.confirm) == ("channel", "")
+    assert (policy.show.only, policy.show.secret) == (None, ())
+
+
+@pytest.mark.row("B69")
+def test_both_spellings_of_a_field_are_one() -> None:
+    """camelCase and snake_case name the same field."""
+    camel = ApprovalPolicy.model_validate({"autoApproveIf": "true", "grantTtl": "1h", "minAssurance": "mfa"})
+    snake = ApprovalPolicy(auto_approve_if="true", grant_ttl=3_600, min_assurance="mfa")
+    both = ApprovalPolicy.model_validate(
+        {"autoApproveIf": "true", "auto_approve_if": "true", "grant_ttl": 3_600, "min_assurance": "mfa"}
+    )
+    assert camel == snake == both
+
+
+@pytest.mark.parametrize(
+    ("data", "says", "field"),
+    [
+        ({"autoApproveIf": "true", "auto_approve_if": "false"}, "given twice", "auto_approve_if"),
+        ({"autoAproveIf": "true"}, "did you mean `autoApproveIf`", "auto_aprove_if"),
+        ({"zzz": 1}, "allowed are", "zzz"),
+        ({"autoApproveIf": True}, "valid string", "auto_approve_if"),
+        ({"denyIf": ""}, "at least 1 character", "deny_if"),
+        ({"timeout": "3x"}, "write `24h`", "timeout"),
+        ({"timeout": 0}, "more than 0", "timeout"),
+        ({"timeout": True}, "as a number", "timeout"),
+        ({"timeout": "400d"}, "at most 366 days", "timeout"),
+        ({"approvers": ["finance"]}, "write `role:<role>`", "approvers.0"),
+        ({"approvers": ["role:a b"]}, "write `role:<role>`", "approvers.0"),
+        ({"approvers": "role:a"}, "valid tuple", "approvers"),
+        ({"quorum": 0}, "greater than or equal to 1", "quorum"),
+        ({"quorum": True}, "valid integer", "quorum"),
+        ({"veto": "yes"}, "valid boolean", "veto"),
+        ({"level": "boss"}, "'user' or 'admin'", "level"),
+        ({"minAssurance": "strong"}, "'none', 'link'", "min_assurance"),
+        ({"confirm": "click"}, "type", "confirm"),
+        ({"show": {"secrets": []}}, "did you mean `secret`", "secrets"),
+    ],
+)
+def test_a_mistake_names_its_field_and_remedy(data: dict[str, Any], says: str, field: str) -> None:
+    """What a developer writes wrong is one config error."""
+    with pytest.raises(ConfigError) as caught:
+        ApprovalPolicy.model_validate(data)
+    assert says in caught.value.message
+    assert caught.value.context["field"] == field
+
+
+@pytest.mark.row("B71")
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"handler": "desk:judge"},
+        {"remindAfter": "1h"},
+        {"remind_after": "1h"},
+        {"escalate_after": "1h"},
+        {"escalateTo": ["role:boss"]},
+        {"on_timeout": "escalate"},
+        {"allowRemember": True},
+    ],
+)
+def test_what_this_version_cannot_do_is_refused_not_ignored(data: dict[str, Any]) -> None:
+    """A field that would be silently off is an error."""
+    with pytest.raises(ConfigError, match="not supported by this version yet; remove it"):
+        ApprovalPolicy.model_validate(data)
+
+
+def test_silence_is_never_consent() -> None:
+    """`on_timeout: approve` is refused for good; the harmless values of unsupported fields are taken."""
+    with pytest.raises(ConfigError, match="never allowed"):
+        ApprovalPolicy.model_validate({"onTimeout": "approve"})
+    assert (
+        ApprovalPolicy.model_validate({"onTimeout": "deny", "allowRemember": False, "handler": None})
+        == ApprovalPolicy()
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("24h", 86_400.0), ("15m", 900.0), ("1d2h", 93_600.0), ("90s", 90.0), (" 1h30m ", 5_400.0), (0.5, 0.5), (7, 7.0)],
+)
+def test_durations_are_seconds_or_text(value: Any, expected: float) -> None:
+    """A duration is read to float seconds."""
+    assert seconds(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value", ["", "h", "1", "1h1d", "-1h", "1.5h", "1 h", "٣h", None, [], float("nan"), float("inf"), -1]
+)
+def test_what_is_no_duration_is_refused(value: Any) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(ValueError, match=r"."):
+        seconds(value)
+
+
+def test_a_rule_needs_a_name_an_expression_and_an_effect() -> None:
+    """A global rule is closed and complete."""
+    assert GlobalRule(name="a", rule="true", effect="hide").reason == ""
+    for data in (
+        {"name": "a", "rule": "true"},
+        {"name": "a", "rule": "true", "effect": "allow"},
+        {"name": "", "rule": "true", "effect": "hide"},
+    ):
+        with pytest.raises(ConfigError):
+            GlobalRule.model_validate(data)
+
+
+def test_a_policy_in_a_union_leaves_the_other_member_its_turn() -> None:
+    """`bool | ApprovalPolicy` takes both, and a bad policy in it is still a config error."""
+
+    class Holder(BaseModel):
+        requires_approval: RequiresApproval
+
+    assert Holder.model_validate({"requires_approval": True}).requires_approval is True
+    assert Holder.model_validate({"requires_approval": {"quorum": 2}}).requires_approval == ApprovalPolicy(quorum=2)
+    with pytest.raises(ConfigError):
+        Holder.model_validate({"requires_approval": {"quorum": 0}})
+    with pytest.raises(ValidationError):
+        Holder.model_validate({"requires_approval": "always"})

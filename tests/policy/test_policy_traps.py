@@ -1,0 +1,226 @@
+import contextlib
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from policy_samples import TOOL, arguments, compiled, context, verdict_of
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.compiled import CompiledPolicy, compile_policy
+from signoff.policy.first_engine import first_program
+from signoff.policy.model import ApprovalPolicy
+from signoff.policy.second_engine import MAX_STEPS, as_celpy, second_program
+
+SECRET = "hunter2-is-the-password"
+
+
+def open_policy(**fields: Any) -> CompiledPolicy:
+    """A policy of a tool whose schema says nothing, so that the engines meet every type."""
+    return compile_policy(
+        ApprovalPolicy(**fields), tool=TOOL, input_schema={"type": "object", "properties": {"a": {}}, "required": ["a"]}
+    )
+
+
+def second(text: str, **args: Any) -> str:
+    """What celpy with our operators makes of an expression over `args`."""
+    return second_program(text).run({"args": as_celpy(args)}).kind
+
+
+@pytest.mark.row("N27")
+@pytest.mark.parametrize("value", [True, False])
+def test_a_boolean_is_not_a_small_number(value: bool) -> None:
+    """`true < 50` never skips a person, and is an error in celpy too, which by itself says true."""
+    assert open_policy(auto_approve_if="args.a < 50").judge({"a": value}, context()).verdict == "ask"
+    assert second("args.a < 50", a=value) == "error"
+    assert second("args.a == 1 || args.a == 0", a=value) == "false"
+    assert second("args.a + 1 < 50", a=value) == "error"
+
+
+@pytest.mark.row("N27")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("size(args.a) <= 5", None),
+        ("!has(args.a.b.c)", {}),
+        ("'A' in args.a", "xAx"),
+        ("timestamp(args.a) <= timestamp('2999-01-01T00:00:00Z')", "now"),
+        ("args.a.startsWith('x')", ["x"]),
+        ("args.a.contains('x')", ["x"]),
+        ("args.a[true] == 'x'", ["w", "x"]),
+        ("bool(args.a)", "yes"),
+        ("int(args.a) < 5", True),
+        ("double(args.a) < 5.0", " 1 "),
+        ("duration(args.a) < duration('1h')", "1d"),
+        ("args.a > 0.0 / 0.0 || args.a <= 0.0 / 0.0", 1.0),
+        ("args.a.filter(x, x).size() == 1", ["true"]),
+        ("args.a", "true"),
+        ("args.a", 1),
+    ],
+)
+def test_what_celpy_alone_holds_true_never_skips_a_person(text: str, value: Any) -> None:
+    """Where CEL has an error or no boolean, a person is asked, and a rule that denies denies."""
+    assert open_policy(auto_approve_if=text).judge({"a": value}, context()).verdict == "ask"
+    if not text.startswith("args.a > 0.0"):
+        assert open_policy(deny_if=text).judge({"a": value}, context()).verdict == "deny"
+
+
+@pytest.mark.row("N27")
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("args.n < 49.5", "true"),
+        ("args.n == 49.0", "true"),
+        ("1.0 in args.l", "true"),
+        ("args.n == null", "false"),
+        ("args.n != 'x'", "true"),
+        ("args.s < 5", "error"),
+        ("size(args.s) == 2", "true"),
+        ("has(args.none)", "false"),
+        ("has(args.s.none)", "error"),
+        ("args.m == {'k': 1.0}", "true"),
+        ("args.l[5] == 1", "error"),
+        ("args.n / 2 == 24", "true"),
+        ("0.0 / 0.0 == 0.0 / 0.0", "false"),
+        ("1.0 / 0.0 > 1000.0", "true"),
+    ],
+)
+def test_our_operators_are_those_of_the_specification(text: str, kind: str) -> None:
+    """Numbers compare by value across types, other types are unequal, and order across types is an error."""
+    data = {"n": 49, "l": [1, 2], "s": "ab", "m": {"k": 1}}
+    assert second(text, **data) == kind
+    assert first_program(text, ["args"]).run({"args": data}).kind == kind
+
+
+def test_the_tree_is_bounded_before_it_is_evaluated() -> None:
+    """A policy of 2,000 characters, 24 brackets, 96 operators and 2 macros is the most that is taken."""
+    nested = "args.recipients.all(a, args.recipients.all(b, {}))"
+    assert verdict_of(arguments(), auto_approve_if=f"{'(' * 24}true{')' * 24}") == "auto"
+    assert verdict_of(arguments(), auto_approve_if=nested.format("a == b || true")) == "auto"
+    assert verdict_of(arguments(), auto_approve_if="&&".join(["true"] * 95)) == "auto"
+    for text, why in (
+        (f"{'(' * 25}true{')' * 25}", "nested deeper than 24"),
+        (nested.format("args.recipients.all(c, true)"), "macros stand more than 2 deep"),
+        ("&&".join(["true"] * 97), "more than 96 operators"),
+        (f"true || {'x' * 2_000}", "at most 2000"),
+        ("  ", "at least 1 character"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            compiled(auto_approve_if=text)
+
+
+@pytest.mark.parametrize("text", ['"' + r"\a" * 26, "'" + r"\\" * 200, '"""' + r"\a" * 400 + '"', "r'" + r"\a" * 300])
+def test_an_unterminated_string_is_refused_at_once(text: str) -> None:
+    """26 escapes in a string without an end, over which celpy's lexer takes hours, never reach it."""
+    started = time.process_time()
+    with pytest.raises(ConfigError, match="a string is not closed"):
+        compiled(auto_approve_if=f"args.currency == {text}")
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize("body", [r"\a" * 900, r"\\" * 900, r"\"" * 900, r"\'" * 900, "//" * 900])
+def test_a_closed_string_of_escapes_is_read_in_linear_time(body: str) -> None:
+    """What passes our own reading of strings cannot send celpy's lexer astray."""
+    started = time.process_time()
+    assert verdict_of(arguments(), auto_approve_if=f'args.currency != "{body}"') == "auto"
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize("value", ["1" * 28, "1s" * 14 + "!", "9" * 5_000 + "h", "a" * 28])
+def test_a_hostile_duration_costs_nothing(value: str) -> None:
+    """`duration(args.w)`, which hangs celpy for hours, is refused in both engines, even behind a short circuit."""
+    started = time.process_time()
+    policy = compiled(auto_approve_if="duration(args.currency) < duration('1h')")
+    assert policy.judge(arguments(currency=value), context()).verdict == "ask"
+    assert second("true || duration(args.w) < duration('1h')", w=value) == "true"
+    assert second("duration(args.w) < duration('1h')", w=value) == "error"
+    assert time.process_time() - started < 2
+
+
+def test_macros_over_long_lists_run_out_of_steps() -> None:
+    """A macro within a macro over all the data stops after its budget and asks."""
+    policy = compiled(auto_approve_if="args.numbers.all(a, args.numbers.all(b, a <= b || true))")
+    assert policy.judge(arguments(numbers=[1.0] * 30), context()).verdict == "auto"
+    started = time.process_time()
+    assert policy.judge(arguments(numbers=[1.0] * 1_500), context()).verdict == "ask"
+    assert second("args.l.all(a, args.l.all(b, true))", l=[1] * MAX_STEPS) == "error"
+    assert time.process_time() - started < 10
+
+
+@given(st.text(alphabet="\\'\"abr\n/ \t()u0", max_size=40))
+@settings(max_examples=300, deadline=2_000)
+def test_any_text_is_a_policy_or_a_config_error(text: str) -> None:
+    """Whatever a developer writes is compiled or refused with a message, in bounded time and with no other error."""
+    with contextlib.suppress(ConfigError):
+        compiled(auto_approve_if=f"args.currency == {text}")
+
+
+@pytest.mark.row("N28")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tool.tags.includes('destructive')", "auto"),
+        ('tool.tags.includes( "harmless" )', "ask"),
+        ("!tool.tags.includes('harmless')", "auto"),
+        ("tool.tags.includes('money') && !tool.tags.includes('x')", "auto"),
+    ],
+)
+def test_the_javascript_spelling_of_a_tag_test_is_rewritten(text: str, expected: str) -> None:
+    """`tool.tags.includes('x')` means `'x' in tool.tags`, whatever stands around it."""
+    assert verdict_of(arguments(), auto_approve_if=text) == expected
+
+
+@pytest.mark.row("N28")
+def test_a_string_that_looks_like_the_javascript_spelling_stays_a_string() -> None:
+    """Nothing within a literal is rewritten."""
+    text = """args.currency == "tool.tags.includes('x')" """
+    assert verdict_of(arguments(currency="tool.tags.includes('x')"), auto_approve_if=text) == "auto"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "args.a.b.c",
+        "args.a < 5",
+        "args.a['x']",
+        "timestamp(args.a) < timestamp(args.a)",
+        "args.a[args.a]",
+        "{'x': true}[args.a]",
+        "[args.a].filter(x, x.y)[0]",
+        "dyn([args.a])",
+    ],
+)
+def test_no_argument_stands_in_any_message(text: str) -> None:
+    """celpy's errors hold the whole activation; neither the reason nor an engine's note shows an argument."""
+    for field in ("auto_approve_if", "deny_if", "require_approval_if", "route_to"):
+        source = f"dyn({text})" if field == "route_to" else text
+        try:
+            verdict = open_policy(**{field: source}).judge({"a": SECRET}, context())
+        except ConfigError:
+            continue
+        assert verdict.verdict in ("ask", "deny")
+        assert SECRET not in repr(verdict)
+    assert SECRET not in second_program(text).run({"args": as_celpy({"a": SECRET})}).note
+
+
+def test_policies_print_nothing_and_leave_the_recursion_limit_alone() -> None:
+    """A process whose stdout is a protocol can import, compile, fail to compile and judge."""
+    program = (
+        "import sys; sys.setrecursionlimit(4321)\n"
+        "from signoff.policy.model import ApprovalPolicy\n"
+        "from signoff.policy.compiled import compile_policy\n"
+        "from signoff.policy.facts import ToolFacts\n"
+        "from signoff.policy.second_engine import second_program\n"
+        "tool = ToolFacts('t', 's', 'local', ())\n"
+        "p = compile_policy(ApprovalPolicy(auto_approve_if='size(ctx.tenant) > 100'), tool=tool, input_schema={})\n"
+        "assert p.judge({}, {}).verdict == 'ask'\n"
+        "for bad in ('1 +', '`a`', '@'):\n"
+        "    try: second_program(bad)\n"
+        "    except Exception: pass\n"
+        "assert sys.getrecursionlimit() == 4321\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
