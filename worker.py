@@ -1,6 +1,7 @@
 """Wires one catalog into one Temporal worker."""
 
 from datetime import timedelta
+from typing import TypedDict
 
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -28,14 +29,22 @@ _MARK_KEY = "card-mark"
 
 
 async def furnish(
-    catalog: Catalog, store: Store, *, people: Directory | None = None, profile: Profile = "development"
+    catalog: Catalog,
+    store: Store,
+    *,
+    people: Directory | None = None,
+    profile: Profile = "development",
+    model: str = "",
 ) -> Room:
-    """What the activities of a worker share. Raises `ConfigError` for a model that has no driver."""
+    """What the activities of a worker share; `model` answers for scripted models instead of their scripts.
+
+    Raises `ConfigError` for a model that has no driver.
+    """
     return Room(
         catalog=catalog,
         store=store,
         people=people or catalog.people,
-        drivers=build_drivers(catalog),
+        drivers=build_drivers(catalog, instead=model),
         mark_key=await store.secret_key(_MARK_KEY),
         profile=profile,
     )
@@ -60,22 +69,31 @@ class SignoffPlugin(SimplePlugin):
         )
 
 
-def build_worker(
-    client: Client, room: Room, *, task_queue: str = names.DEFAULT_TASK_QUEUE, max_cached_workflows: int = 5_000
-) -> Worker:
-    """A worker for one catalog; run it with `async with` or `run()`.
+class WorkerOptions(TypedDict):
+    """What a worker of ours is told beside what it runs."""
 
-    A bug in workflow code stalls its turns until it is mended and never fails them, so no failure types are set.
-    """
-    return Worker(
-        client,
-        task_queue=task_queue,
-        plugins=[SignoffPlugin(room)],
+    max_cached_workflows: int
+    graceful_shutdown_timeout: timedelta
+    workflow_task_poller_behavior: PollerBehaviorAutoscaling
+    activity_task_poller_behavior: PollerBehaviorAutoscaling
+
+
+def worker_options(max_cached_workflows: int = 5_000) -> WorkerOptions:
+    """The options of every worker. No failure types: a bug in workflow code stalls its turns and never fails them."""
+    return WorkerOptions(
         max_cached_workflows=max_cached_workflows,
         graceful_shutdown_timeout=timedelta(seconds=30),
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
     )
+
+
+def build_worker(
+    client: Client, room: Room, *, task_queue: str = names.DEFAULT_TASK_QUEUE, max_cached_workflows: int = 5_000
+) -> Worker:
+    """A worker for one catalog; run it with `async with` or `run()`."""
+    plugins = [SignoffPlugin(room)]
+    return Worker(client, task_queue=task_queue, plugins=plugins, **worker_options(max_cached_workflows))
 
 
 def _share(runner: WorkflowRunner | None) -> WorkflowRunner:

@@ -1,24 +1,32 @@
 """Which driver answers for a model string."""
 
 import importlib
+from collections.abc import Mapping
 
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog
 
 SCRIPTED = "scripted:"
+_PROVIDER = "signoff.activities.provider"
 
 
-def build_drivers(catalog: Catalog) -> dict[str, Driver]:
-    """A driver for the model of every actor. Raises `ConfigError` for one that cannot be had."""
-    return {actor.model: build_driver(actor.model) for actor in catalog.actors.values()}
+def build_drivers(catalog: Catalog, *, instead: str = "") -> Mapping[str, Driver]:
+    """A driver for the model of every actor; `instead` names one model that answers for the scripted ones.
+
+    Raises `ConfigError` for a model that cannot be had: a typo, a missing extra, a missing key.
+    """
+    models = dict.fromkeys(actor.model for actor in catalog.actors.values())
+    chosen = {model: instead if instead and model.startswith(SCRIPTED) else model for model in models}
+    return {model: build_driver(name) for model, name in chosen.items()}
 
 
 def build_driver(model: str) -> Driver:
-    """`scripted:module:attribute` names an object that completes; anything else is a provider's model."""
+    """`scripted:module:attribute` names an object that completes; anything else is a provider's `provider:model`."""
     if model.startswith(SCRIPTED):
         return _scripted(model)
-    raise ConfigError(f"no driver for the model `{model}`", field="model", value=model)
+    driver: Driver = importlib.import_module(_PROVIDER).ProviderModel(model)
+    return driver
 
 
 def _scripted(model: str) -> Driver:

@@ -1,6 +1,7 @@
 """Activity `signoff.model`: one completion, brought into our own message type."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
@@ -42,7 +43,7 @@ class ModelActivity:
         except (ConfigError, ModelRefused) as error:
             raise ApplicationError(error.message, type=type(error).__name__, non_retryable=True) from None
         except ModelUnavailable as error:
-            raise ApplicationError(error.message, type="ModelUnavailable") from None
+            raise ApplicationError(error.message, type="ModelUnavailable", next_retry_delay=_delay(error)) from None
 
     async def _complete(self, task: ModelTask) -> ModelReply:
         room = self._room
@@ -106,7 +107,8 @@ class ModelActivity:
         for index, proposed in enumerate(kept, 1):
             if proposed.tool == names.RESPOND:
                 call = call_id(task.completion, index)
-                parsed = parse_respond(proposed.args)
+                args, malformed, _ = _arguments(proposed.args)
+                parsed = malformed or parse_respond(args)
                 if isinstance(parsed, str):
                     raw = proposed.args if isinstance(proposed.args, str) else _dumps(proposed.args)
                     return Response(text=await to_content(self._room.store, completion.text or raw)), call, parsed
@@ -127,6 +129,12 @@ class ModelActivity:
 
     async def _provider(self, message: Message) -> bytes | None:
         return await self._room.store.get_blob(message.provider.sha256) if message.provider else None
+
+
+def _delay(error: ModelUnavailable) -> timedelta | None:
+    """How long the provider asked us to wait, if it did; at most two minutes."""
+    seconds = error.context.get("retry_after")
+    return timedelta(seconds=min(max(seconds, 1.0), 120.0)) if isinstance(seconds, int | float) else None
 
 
 def _arguments(raw: Any) -> tuple[dict[str, Any], str, int]:

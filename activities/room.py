@@ -1,5 +1,6 @@
 """What every activity of one worker shares."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +20,7 @@ class Room:
     catalog: Catalog
     store: Store
     people: Directory
-    drivers: dict[str, Driver]
+    drivers: Mapping[str, Driver]
     mark_key: bytes
     profile: Profile = "development"
 

@@ -1,0 +1,225 @@
+"""The model adapter against an OpenAI-compatible server on loopback, which refuses what the vendor's would refuse."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import uvicorn
+from desk_fixtures import Ledger, catalog_of, no, pay_tool
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from temporalio.client import Client
+
+from signoff.activities.drivers import build_drivers
+from signoff.activities.provider import ProviderModel, to_library
+from signoff.activities.room import Room
+from signoff.client import Signoff
+from signoff.contracts import names
+from signoff.contracts.completion import CompletionRequest
+from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
+from signoff.contracts.message import CallPart, Message, ResultPart, TextPart, user_message
+from signoff.contracts.person import Principal
+from signoff.contracts.turn import TurnInput
+from signoff.embedded import free_port
+from signoff.registry.actor import Actor
+from signoff.registry.respond import RESPOND_OFFER
+from signoff.store.store import Store
+from signoff.worker import build_worker
+
+MODEL = "openai-chat:fake-1"
+Answer = Callable[[list[dict[str, Any]]], tuple[int, dict[str, Any], dict[str, str]]]
+
+
+class Vendor:
+    """A chat-completions endpoint: checks keys and message order, then answers with `answer(messages)`."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.seen: list[dict[str, Any]] = []
+        self.app = FastAPI()
+        self.app.post("/v1/chat/completions")(self.complete)
+
+    async def complete(self, request: Request) -> JSONResponse:
+        """One completion, refused like the vendor's when a tool result answers no call."""
+        body = await request.json()
+        self.seen.append(body)
+        if request.headers.get("authorization") != "Bearer test-key":
+            return JSONResponse({"error": {"message": "bad key"}}, status_code=401)
+        open_calls: set[str] = set()
+        for message in body["messages"]:
+            if message["role"] == "assistant":
+                open_calls = {call["id"] for call in message.get("tool_calls") or ()}
+            elif message["role"] == "tool":
+                if message["tool_call_id"] not in open_calls:
+                    return JSONResponse({"error": {"message": "no such tool call"}}, status_code=400)
+                open_calls.discard(message["tool_call_id"])
+            elif open_calls:
+                return JSONResponse({"error": {"message": "a tool call was not answered"}}, status_code=400)
+        status, answer, headers = self.answer(body["messages"])
+        return JSONResponse(answer, status_code=status, headers=headers)
+
+
+@contextlib.asynccontextmanager
+async def serving(vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Vendor]:
+    """The vendor on a loopback port that the provider is pointed at."""
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(vendor.app, port=port, log_level="error", lifespan="off"))
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield vendor
+    finally:
+        server.should_exit = True
+        await task
+
+
+def said(text: str = "", *called: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    """A chat-completions answer."""
+    calls = [
+        {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
+        for n, (name, args) in enumerate(called)
+    ]
+    message = {"role": "assistant", "content": text or None} | ({"tool_calls": calls} if calls else {})
+    return {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "fake-1",
+        "choices": [{"index": 0, "finish_reason": "tool_calls" if calls else "stop", "message": message}],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+    }
+
+
+def asked(*messages: Message) -> CompletionRequest:
+    """A request without provider memory."""
+    return CompletionRequest(MODEL, "Be brief.", messages, (None,) * len(messages), (RESPOND_OFFER,))
+
+
+async def test_a_completion_comes_back_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text, calls with the provider's own ids, usage; the instructions and tools went out."""
+    vendor = Vendor(lambda _: (200, said("Hm.", ("pay", {"amount": 3})), {}))
+    async with serving(vendor, monkeypatch):
+        completion = await ProviderModel(MODEL).complete(asked(user_message("pay 3")))
+    assert completion.text == "Hm."
+    assert [(c.tool, c.provider_call) for c in completion.calls] == [("pay", "call_0")]
+    assert (completion.usage.input_tokens, completion.usage.output_tokens) == (11, 7)
+    assert vendor.seen[0]["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert [tool["function"]["name"] for tool in vendor.seen[0]["tools"]] == ["respond"]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (429, ModelUnavailable),
+        (500, ModelUnavailable),
+        (503, ModelUnavailable),
+        (400, ModelRefused),
+        (404, ModelRefused),
+    ],
+)
+async def test_each_status_is_retried_or_final(
+    monkeypatch: pytest.MonkeyPatch, status: int, error: type[Exception]
+) -> None:
+    """429 and 5xx are worth another try, other 4xx are not; no body of the vendor's is repeated."""
+    vendor = Vendor(lambda _: (status, {"error": {"message": "secret body"}}, {"retry-after": "0.01"}))
+    async with serving(vendor, monkeypatch):
+        with pytest.raises(error) as raised:
+            await ProviderModel(MODEL).complete(asked(user_message("hi")))
+    assert str(status) in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused connection is worth another try."""
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{free_port()}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+    with pytest.raises(ModelUnavailable):
+        await ProviderModel(MODEL).complete(asked(user_message("hi")))
+
+
+@pytest.mark.parametrize(
+    ("model", "part"),
+    [("openai-chat:gpt-5", "OPENAI_API_KEY"), ("nonsense", "nonsense"), ("anthropic:claude", "signoff[anthropic]")],
+)
+def test_a_model_that_cannot_be_had_is_found_at_start(monkeypatch: pytest.MonkeyPatch, model: str, part: str) -> None:
+    """A missing key, an unknown name and a missing extra are each one sentence that names the remedy."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    catalog = catalog_of([], actors=[Actor(name="desk", description="", instructions="", model=model)])
+    with pytest.raises(ConfigError) as raised:
+        build_drivers(catalog)
+    assert part in raised.value.message
+    assert "\n" not in raised.value.message
+
+
+def test_one_model_may_stand_in_for_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a key, a real model answers instead of the example's script."""
+    monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+    actor = Actor(name="desk", description="", instructions="", model="scripted:nowhere:model")
+    drivers = build_drivers(catalog_of([], actors=[actor]), instead="openai-chat:gpt-5")
+    assert isinstance(drivers["scripted:nowhere:model"], ProviderModel)
+
+
+def test_a_response_that_no_longer_loads_is_rebuilt() -> None:
+    """Without the provider's own message, or with one of a strange version, the parts make up for it."""
+    spoken = Message(
+        role="assistant",
+        parts=(
+            TextPart(text=Content(inline="Hm.")),
+            CallPart(call="c1.1", provider_call="x", tool="pay", args=Content(inline={"a": 1})),
+        ),
+    )
+    answer = Message(
+        role="tool",
+        parts=(ResultPart(call="c1.1", provider_call="x", tool="pay", code="ok", value=Content(inline="ok")),),
+    )
+    for provider in (None, b"not json", b'{"messages": [{"kind": "future"}]}'):
+        request = CompletionRequest(MODEL, "", (spoken, answer), (provider, None), ())
+        first, second = to_library(request)
+        assert [part.part_kind for part in first.parts] == ["text", "tool-call"]
+        assert second.parts[0].tool_call_id == "x"
+
+
+async def test_a_whole_turn_over_a_real_provider(
+    monkeypatch: pytest.MonkeyPatch, client: Client, store: Store, task_queue: str
+) -> None:
+    """The provider proposes, a person denies, and the vendor sees the denial as the call's one result."""
+
+    def answer(messages: list[dict[str, Any]]) -> tuple[int, dict[str, Any], dict[str, str]]:
+        results = [message for message in messages if message["role"] == "tool"]
+        if not results:
+            return 200, said("", ("pay", {"amount": 900, "to": "Ana"})), {}
+        return 200, said("", ("respond", {"text": f"sorry: {results[0]['content'][:200]}"})), {}
+
+    vendor, ledger = Vendor(answer), Ledger()
+    async with serving(vendor, monkeypatch):
+        actor = Actor(name="desk", description="", instructions="Help.", model=MODEL)
+        catalog = catalog_of([pay_tool(ledger)], actors=[actor])
+        room = Room(catalog, store, catalog.people, build_drivers(catalog), await store.secret_key("card-mark"))
+        async with build_worker(client, room, task_queue=task_queue):
+            signoff = Signoff(client, task_queue=task_queue)
+            key = await signoff.start_turn(
+                TurnInput(
+                    engine=names.ENGINE,
+                    session_id=task_queue,
+                    turn_id=task_queue,
+                    actor="desk",
+                    messages=(user_message("pay Ana 900"),),
+                    principal=Principal(user="guest"),
+                )
+            )
+            async for view in signoff.watch(key):
+                if view.state == "suspended":
+                    await signoff.decide(no(key))
+            result = await signoff.result(key)
+    assert result.state == "complete"
+    assert "too expensive" in str(result.parts[0].content.inline)
+    assert ledger.rows == []
+    assert (result.usage.input_tokens, result.completions) == (22, 2)
