@@ -77,9 +77,10 @@ def test_one_long_value_leaves_room_for_the_next() -> None:
     assert effect("Send {text} to {to}", {"text": "x" * 900, "to": "eve@evil.example"}).endswith(
         "… to eve@evil.example"
     )
-    many = effect("{a} " * 50, {"a": "\u202e" * 9})
-    assert len(many) <= EFFECT_CHARS
-    assert many.count("⟦") == many.count("⟧")
+    for before in range(12):
+        many = effect("x" * before + "{a} " * 50, {"a": "\u202e"})
+        assert len(many) <= EFFECT_CHARS
+        assert many.count("⟦") == many.count("⟧")
 
 
 def test_every_argument_is_a_row_in_order() -> None:
@@ -102,6 +103,12 @@ def test_a_long_value_is_cut_on_its_own_with_its_length() -> None:
     assert not card({"text": "x" * 500}).rows[0].cut
 
 
+def test_a_long_secret_is_hidden_not_cut() -> None:
+    """There is no more of a secret to be shown, so its row offers none."""
+    (row,) = card({"key": "x" * 4_000}, secrets=["key"]).rows
+    assert (row.value, row.cut) == ("hidden, 4000 characters", False)
+
+
 def test_show_limits_the_rows_and_the_card_says_so() -> None:
     """A card that shows some arguments counts the others, at the end."""
     args = {"a": 1, "b": {"c": 2, "d": [3, {"e": 4}]}, "f": 5}
@@ -116,6 +123,12 @@ def test_one_argument_of_many_values_does_not_push_others_off() -> None:
     assert len(shown.rows) == ROWS_PER_ARGUMENT + 2
     assert shown.rows[-2].value == f"{500 - ROWS_PER_ARGUMENT} more of to not shown"
     assert shown.rows[-1].value == "420"
+
+
+def test_the_first_value_too_many_is_counted() -> None:
+    """No value of a big argument goes missing without a word."""
+    assert len(card({"to": {str(n): n for n in range(ROWS_PER_ARGUMENT)}}).rows) == ROWS_PER_ARGUMENT
+    assert card({"to": {str(n): n for n in range(ROWS_PER_ARGUMENT + 1)}}).rows[-1].value == "1 more of to not shown"
 
 
 def test_values_are_shortened_before_a_row_is_dropped() -> None:
@@ -158,7 +171,7 @@ def test_an_argument_cannot_pass_for_the_cards_own_words() -> None:
     assert row.name == "⟦empty⟧"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     args=st.dictionaries(TEXT, JSON, max_size=12),
     schema=st.dictionaries(st.sampled_from(["properties", "$ref", "anyOf", "items", "title", "type"]), JSON),
