@@ -45,7 +45,9 @@ def check_declaration(tool: Tool, taken: Collection[str] = ()) -> None:
 
 def _refuse(tool: Tool, field: str, value: object, why: str) -> RegistrationError:
     site = f" (declared at {tool.site})" if tool.site else ""
-    return RegistrationError(f"tool `{tool.name}` {why}{site}", tool_name=tool.name, field=field, value=value)
+    return RegistrationError(
+        f"tool `{tool.name}` {why}{site}", tool_name=tool.name, field=field, value=value, site=site
+    )
 
 
 def _check_name(tool: Tool, taken: Collection[str]) -> None:

@@ -26,6 +26,7 @@ from signoff.registry.sections import (
     Section,
     ToolSection,
     Top,
+    check_keys,
     read_section,
 )
 from signoff.registry.tool import BypassRouting, Tool
@@ -105,6 +106,8 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
 
 def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
     place = ("policies", index)
+    if isinstance(data, Mapping):
+        check_keys(file, place, GlobalRule, data, "a rule of `policies`")
     try:
         return GlobalRule.model_validate(data)
     except ConfigError as error:
@@ -118,9 +121,8 @@ def _tool(file: YamlFile, name: str, data: Any) -> Tool:
     place = ("tools", name)
     section = read_section(file, place, ToolSection, data, f"tool `{name}`")
     if section.name not in (None, name):
-        raise file.error(
-            (*place, "name"), f"tool `{name}` calls itself `{section.name}`; drop `name` or rename the key"
-        )
+        key = "name" if "name" in data else "id"
+        raise file.error((*place, key), f"tool `{name}` calls itself `{section.name}`; drop `{key}` or rename the tool")
     fields = _fields(file, place, name, section)
     try:
         target = load_reference(section.handler)
@@ -141,10 +143,12 @@ def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> di
     if section.bypass_routing is not None:
         fields["bypass_routing"] = BypassRouting(section.bypass_routing.reason)
     if isinstance(section.requires_approval, dict):
+        inner: Place = (*place, "requires_approval")
+        check_keys(file, inner, ApprovalPolicy, section.requires_approval, f"`requires_approval` of tool `{name}`")
         try:
             fields["requires_approval"] = ApprovalPolicy.model_validate(section.requires_approval)
         except ConfigError as error:
-            inner = (*place, "requires_approval", *str(error.context.get("field", "")).split("."))
+            inner = (*inner, *str(error.context.get("field", "")).split("."))
             raise file.error(inner, f"`requires_approval` of tool `{name}`: {error.message}", **error.context) from None
     return {**fields, "name": name, "site": f"{file.name}:{file.line(place)}"}
 
@@ -204,22 +208,23 @@ def _located(file: YamlFile, error: ConfigError) -> ConfigError:
     """The error with the file and line it is about, unless it has them."""
     if "file" in error.context:
         return error
+    message = error.message.removesuffix(str(error.context.get("site", "")))
+    return file.error(_place(file.data, error), message, **error.context)
+
+
+def _place(data: Mapping[str, Any], error: ConfigError) -> Place:
     context = error.context
     field = str(context.get("field", ""))
-    place: Place = tuple(field.split("."))
+    rules = [each.get("name") for each in data.get("policies") or () if isinstance(each, Mapping)]
     if context.get("tool_name"):
-        place = ("tools", str(context["tool_name"]), *place)
-    elif context.get("actor"):
-        place = ("actors", str(context["actor"]), field)
-        listed = file.data.get("actors", {}).get(context["actor"], {})
-        if field == "tools" and isinstance(listed, Mapping) and context["value"] in (listed.get("tools") or ()):
-            place = (*place, list(listed["tools"]).index(context["value"]))
-    elif field == "default_approvers":
-        place = ("defaults", "approvers")
-    elif context.get("rule"):
-        names = [each.get("name") for each in file.data.get("policies", []) if isinstance(each, Mapping)]
-        rule = context["rule"]
-        place = ("policies", names.index(rule), field) if rule in names else ("policies",)
-    elif field.startswith("context."):
-        place = ("context", field.removeprefix("context."))
-    return file.error(place, error.message, **context)
+        of_policy = field.split(".")[0] in ApprovalPolicy.model_fields.keys() - ToolSection.model_fields.keys()
+        return ("tools", str(context["tool_name"]), *(("requires_approval",) if of_policy else ()), *field.split("."))
+    if context.get("actor"):
+        place: Place = ("actors", str(context["actor"]), field)
+        listed = data["actors"][context["actor"]].get("tools") if field == "tools" else None
+        return (*place, listed.index(context["value"])) if listed and context.get("value") in listed else place
+    if field in rules:
+        return ("policies", rules.index(field), "rule")
+    if field.startswith("context."):
+        return ("context", field.removeprefix("context."))
+    return ("defaults", "approvers") if field == "default_approvers" else tuple(field.split("."))

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-_CUTOFF = 0.6
+_CUTOFF = 0.7
 SHOWN_CHARS = 64
 
 

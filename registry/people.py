@@ -61,11 +61,13 @@ def person_from(data: Mapping[str, Any]) -> Person:
             near = did_you_mean(key, Person.model_fields)
             raise ConfigError(f"unknown key `{key}` of a person; allowed: {allowed}{near}", field=key, value=data[key])
     try:
-        return Person.model_validate(dict(data), strict=None)
+        person = Person.model_validate(dict(data))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = str(first["loc"][0])
         raise ConfigError(f"`{name}` of a person: {first['msg'].lower()}", field=name, value=data.get(name)) from None
+    _check(person)
+    return person
 
 
 def principal_of(person: Person) -> Principal:

@@ -37,8 +37,8 @@ def jsonable(value: Any) -> Any:
     What has no JSON form becomes `<TypeName>`: the side effect has happened, so its result must not turn into an error.
     """
     try:
-        plain = to_jsonable_python(value, fallback=_type_name, inf_nan_mode="strings")
-        return json.loads(_encodable(json.dumps(plain, ensure_ascii=False)))
+        plain = to_jsonable_python(value, fallback=_type_name)
+        return json.loads(_encodable(json.dumps(plain, ensure_ascii=False)), parse_constant=str)
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return _type_name(value)
 

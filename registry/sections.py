@@ -123,7 +123,7 @@ def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: 
         data = {}
     if not isinstance(data, Mapping):
         raise file.error(place, f"{what} must be a mapping of keys and values")
-    written = _spellings(file, place, model, data, what)
+    written = check_keys(file, place, model, data, what)
     try:
         return model.model_validate({field: data[key] for field, key in written.items()})
     except ValidationError as error:
@@ -133,9 +133,10 @@ def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: 
     raise file.error((*place, *inner), f"`{written.get(field, field)}` of {what} {_expectation(first)}", field=field)
 
 
-def _spellings(
-    file: YamlFile, place: Place, model: type[Section], data: Mapping[str, Any], what: str
+def check_keys(
+    file: YamlFile, place: Place, model: type[BaseModel], data: Mapping[str, Any], what: str
 ) -> dict[str, str]:
+    """The key that gives each field of `model`. Raises `ConfigError` for unknown keys and for two of one meaning."""
     fields = model.model_fields
     known = {**{alias: name for alias, name in ALIASES.items() if model is ToolSection}}
     known |= {to_camel(name): name for name in fields} | {name: name for name in fields}
@@ -143,7 +144,7 @@ def _spellings(
     for key in data:
         field = known.get(key)
         if field is None:
-            near = did_you_mean(key, known)
+            near = did_you_mean(key, [name for name in known if (name.islower() if key.islower() else "_" not in name)])
             allowed = ", ".join(f"`{name}`" for name in fields)
             raise file.error((*place, key), f"unknown key `{key}` of {what}; allowed: {allowed}{near}", field=key)
         if field in written:

@@ -1,0 +1,68 @@
+"""Small tools, actors and calls to judge."""
+
+from typing import Any
+
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.contracts.person import Principal
+from signoff.registry.actor import Actor
+from signoff.registry.context import ToolContext
+from signoff.registry.tool import Tool
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"flight": {"type": "string"}, "totalCost": {"type": "number"}},
+    "required": ["flight", "totalCost"],
+    "additionalProperties": False,
+}
+
+
+async def handler(args: dict[str, Any], ctx: ToolContext) -> Any:
+    """Echo."""
+    return {"args": args, "call": ctx.call_id}
+
+
+def a_tool(name: str = "book_flight", **fields: Any) -> Tool:
+    """A valid generalist unless `fields` say otherwise."""
+    given: dict[str, Any] = {
+        "name": name,
+        "description": "Books a flight.",
+        "input_schema": SCHEMA,
+        "handler": handler,
+        "scope": "generalist",
+        **fields,
+    }
+    return Tool(**given)
+
+
+def an_actor(name: str = "desk", **fields: Any) -> Actor:
+    """An actor with every tool."""
+    return Actor(**{"name": name, "model": "scripted:nowhere:model", **fields})
+
+
+def pinned(actor: str = "desk", tier: str = "standard", **fields: Any) -> Pinned:
+    """A pinned context."""
+    user = Principal(user="guest", tier=tier)
+    return Pinned(**{"actor": actor, "session": "s", "turn": "t", "tenant": "main", "user": user, **fields})
+
+
+def a_call(tool: str = "book_flight", malformed: str = "") -> CallPart:
+    """A proposed call; its arguments are passed beside it."""
+    return CallPart(call="c1.1", tool=tool, args=Content(inline={}), malformed=malformed)
+
+
+def a_context(**fields: Any) -> ToolContext:
+    """What a handler is told."""
+    given: dict[str, Any] = {
+        "actor_name": "desk",
+        "session_id": "s",
+        "turn_id": "t",
+        "call_id": "c1.1",
+        "tenant_id": "main",
+        "user_id": "guest",
+        "user": Principal(user="guest"),
+        "idempotency_key": "key",
+        **fields,
+    }
+    return ToolContext(**given)

@@ -1,0 +1,179 @@
+"""The catalog: checked against itself at build, the same for the model and for every call."""
+
+from typing import Any
+
+import pytest
+from registry_kit import a_tool, an_actor, pinned
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.person import Person, Principal
+from signoff.contracts.steps import TurnLimits
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.catalog import build_catalog
+from signoff.registry.people import Directory, development_directory, person_from, principal_of
+from signoff.registry.pinned import context_fields, pinned_cel
+
+ASK_RULE = GlobalRule(name="r", rule="true", effect="require_approval")
+
+
+@pytest.mark.row("B45")
+@pytest.mark.row("N23")
+def test_offered_tools_come_in_the_actors_order_with_respond_last() -> None:
+    """The model is told of the actor's tools in its order; no list is every tool by name."""
+    tools = [a_tool("b"), a_tool("a"), a_tool("c")]
+    actors = [an_actor(tools=("c", "a")), an_actor("every"), an_actor("none", tools=())]
+    catalog = build_catalog(tools=tools, actors=actors)
+    assert [offer.name for offer in catalog.offered("desk", pinned())] == ["c", "a", "respond"]
+    assert [offer.name for offer in catalog.offered("every", pinned())] == ["a", "b", "c", "respond"]
+    assert [offer.name for offer in catalog.offered("none", pinned())] == ["respond"]
+
+
+@pytest.mark.row("B46")
+def test_respond_is_given_to_everybody_and_never_listed() -> None:
+    """`respond` is no tool of the registry, and an actor that lists it is refused."""
+    catalog = build_catalog(tools=[a_tool()], actors=[an_actor()])
+    assert catalog.registry.resolve("respond") is None
+    assert "respond" not in [row.tool for row in catalog.inventory()]
+    with pytest.raises(ConfigError, match="lists `respond`"):
+        build_catalog(actors=[an_actor(tools=("respond",))])
+
+
+@pytest.mark.row("B47")
+@pytest.mark.row("N01")
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"actors": [an_actor(tools=("book_fligth",))]}, "unknown tool `book_fligth`; did you mean `book_flight`?"),
+        ({"actors": [an_actor(tools=("Book_flight",))]}, "unknown tool `Book_flight`; did you mean `book_flight`?"),
+        ({"actors": [an_actor(tools=("book_flight", "book_flight"))]}, "twice"),
+        ({"actors": [an_actor(), an_actor()]}, "declared twice"),
+        ({"actors": [an_actor("the desk")]}, "matches"),
+        ({"actors": [an_actor(model=" ")]}, "has no model"),
+        ({"actors": [an_actor(model_settings={"x": {1}})]}, "not plain JSON"),
+        ({"default_approvers": ("approvers",)}, "neither `role:<role>` nor `user:<id>`"),
+        ({"tools": [a_tool(requires_approval=True)], "default_approvers": ()}, "names no `approvers`"),
+        ({"policies": [ASK_RULE], "default_approvers": ()}, "no default approvers"),
+        ({"tools": [a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCots > 1.0"))]}, "totalCost"),
+        ({"policies": [GlobalRule(name="r", rule="tool.nmae == 'x'", effect="hide")]}, "`r`"),
+        ({"context": {"user.tier": {"type": "string"}}}, "cannot be declared anew"),
+        ({"context": {"user": {"type": "object"}}}, "cannot be declared anew"),
+        ({"context": {"user.tier.x": {"type": "string"}}}, "cannot be declared anew"),
+        ({"context": {"actor.x": {"type": "string"}}}, "cannot be declared anew"),
+        ({"context": {"a-b": {"type": "string"}}}, "dotted name"),
+        ({"context": {"a": {"type": "object"}, "a.b": {"type": "string"}}}, "overlap"),
+        ({"context": {"a": {"type": "strin"}}}, "not valid JSON Schema"),
+        ({"people": [Person(id="a"), Person(id="a")]}, "declared twice"),
+        ({"people": [Person(id="a b")]}, "does not match"),
+        ({"people": [Person(id="a", roles=("x y",))]}, "does not match"),
+    ],
+)
+def test_mistakes_are_found_at_build(parts: dict[str, Any], words: str) -> None:
+    """Whatever does not fit together is a `ConfigError` before any turn, with the nearest name where there is one."""
+    with pytest.raises(ConfigError) as caught:
+        build_catalog(**{"tools": [a_tool()], **parts})
+    assert words in caught.value.message
+    assert not caught.value.message.endswith(".")
+
+
+def test_unknown_names_offer_the_nearest() -> None:
+    """Asking for an actor or a tool that does not exist names those that do."""
+    catalog = build_catalog(tools=[a_tool()], actors=[an_actor()])
+    with pytest.raises(ConfigError, match="no actor `dsk`; did you mean `desk`"):
+        catalog.actor("dsk")
+    with pytest.raises(ConfigError, match="known: `desk`"):
+        catalog.actor("zzz")
+    with pytest.raises(ConfigError, match="did you mean `book_flight`"):
+        catalog.policy("book_fligth")
+
+
+def test_hash_changes_with_every_declaration_and_nothing_else() -> None:
+    """Tools, actors, policies, rules, approvers and context are in the hash; order and people are not."""
+    base: dict[str, Any] = {"tools": [a_tool(), a_tool("b")], "actors": [an_actor(), an_actor("x")]}
+    plain = build_catalog(**base).hash
+    same = [
+        {"tools": base["tools"][::-1]},
+        {"actors": base["actors"][::-1]},
+        {"people": [Person(id="ana")]},
+    ]
+    other: list[dict[str, Any]] = [
+        {"tools": [a_tool(description="x"), a_tool("b")]},
+        {"tools": [a_tool(requires_approval=True), a_tool("b")]},
+        {"actors": [an_actor(limits=TurnLimits(calls=3)), an_actor("x")]},
+        {"actors": [an_actor(tools=()), an_actor("x")]},
+        {"policies": [ASK_RULE]},
+        {"default_approvers": ("user:ana",)},
+        {"context": {"project": {"type": "string"}}},
+    ]
+    assert {build_catalog(**{**base, **each}).hash for each in same} == {plain}
+    hashes = [build_catalog(**{**base, **each}).hash for each in other]
+    assert len({plain, *hashes}) == len(other) + 1
+
+
+def test_inventory_says_who_is_asked_and_by_which_rule() -> None:
+    """Each tool is listed with its need for people, its expressions and its approvers."""
+    maybe = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0", deny_if="args.totalCost > 900.0", level="admin")
+    tools = [a_tool("a"), a_tool("b", requires_approval=True), a_tool("c", requires_approval=maybe)]
+    rows = build_catalog(tools=tools, actors=[an_actor(tools=("a",)), an_actor("all")]).inventory()
+    assert [(row.tool, row.needs, row.approvers, row.actors) for row in rows] == [
+        ("a", "auto", (), ("desk", "all")),
+        ("b", "asks", ("role:approvers",), ("all",)),
+        ("c", "maybe asks, may be denied", ("role:admin",), ("all",)),
+    ]
+    assert rows[2].rules == ("deny_if: args.totalCost > 900.0", "auto_approve_if: args.totalCost < 50.0")
+
+
+@pytest.mark.row("P18")
+@pytest.mark.row("B76")
+def test_pinned_context_takes_declared_extras_and_nothing_over_the_standard_fields() -> None:
+    """Extras appear under their dotted names when declared and valid; `user.tier` stays the gateway's."""
+    fields = context_fields({"user.costCentre": {"type": "string"}, "project.code": {"type": "integer"}})
+    extra = {"user.costCentre": "K1", "project.code": "no integer", "user.tier": "trusted", "user": {}, "other": 1}
+    seen = pinned_cel(pinned(extra=extra), fields)
+    assert seen["user"] == {
+        "id": "guest",
+        "name": "",
+        "tier": "standard",
+        "roles": [],
+        "locale": "en",
+        "costCentre": "K1",
+    }
+    assert set(seen) == {"actor", "session", "turn", "tenant", "channel", "route", "step", "user"}
+    assert "costCentre" not in pinned_cel(pinned(extra=extra))["user"]
+
+
+def test_directory_is_per_tenant() -> None:
+    """A person is found by exact id in their own tenant only."""
+    directory = Directory([Person(id="ana"), Person(id="ana", tenant="other", tier="trusted")])
+    assert directory.find("ana").tier == "standard"
+    assert directory.find("ana", "other").tier == "trusted"
+    assert directory.find("Ana") is None
+    assert directory.find("ana", "third") is None
+    assert [person.tenant for person in directory.all()] == ["main", "other"]
+    assert len(directory.all("other")) == 1
+
+
+def test_built_in_people_ask_and_decide_unless_declared() -> None:
+    """`guest` asks and `approver` decides; declaring one of them replaces it."""
+    directory = development_directory([Person(id="guest", tier="trusted")])
+    assert directory.find("guest").tier == "trusted"
+    assert directory.find("approver").roles == ("approvers",)
+    assert development_directory().find("guest").tier == "standard"
+
+
+def test_person_from_data_is_closed() -> None:
+    """Unknown keys and wrong types of a person are refused with the field."""
+    assert person_from({"id": "ana", "roles": ["finance"]}).roles == ("finance",)
+    with pytest.raises(ConfigError, match="did you mean `roles`"):
+        person_from({"id": "ana", "role": "finance"})
+    with pytest.raises(ConfigError) as caught:
+        person_from({"id": "ana", "roles": "finance"})
+    assert caught.value.context["field"] == "roles"
+    with pytest.raises(ConfigError) as caught:
+        person_from({"name": "Ana"})
+    assert caught.value.context["field"] == "id"
+
+
+def test_principal_is_the_person_without_their_tenant() -> None:
+    """A turn runs for the person as the directory knows them."""
+    person = Person(id="ana", name="Ana", tier="trusted", roles=("x",), locale="de")
+    assert principal_of(person) == Principal(user="ana", name="Ana", tier="trusted", roles=("x",), locale="de")

@@ -1,0 +1,297 @@
+"""The gates: one order, the first that objects decides, nothing unadvertised passes."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from registry_kit import a_call, a_tool, an_actor, pinned
+
+from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
+from signoff.contracts.steps import Tally, TurnLimits
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.gates import Judgement, judge, next_tally
+from signoff.registry.schema import Problem
+from signoff.registry.tool import Tool
+
+GOOD = {"flight": "TP 531", "totalCost": 420}
+FULL = Tally(calls=MAX_CALLS)
+HIDE = GlobalRule(name="no-destruction", rule="'destructive' in tool.tags", effect="hide")
+DENY = GlobalRule(name="no-money", rule="'money' in tool.tags", effect="deny", reason="money is frozen")
+ASK = GlobalRule(name="look-first", rule="'look' in tool.tags", effect="require_approval", reason="new tool")
+
+
+def catalog(*tools: Tool, **fields: Any) -> Catalog:
+    """A catalog with one actor that has every tool."""
+    return build_catalog(tools=tools or (a_tool(),), actors=(an_actor(),), **fields)
+
+
+def ruled(found: Catalog, name: str = "book_flight", args: Any = GOOD, **fields: Any) -> Judgement:
+    """The judgement of one call."""
+    tally = fields.pop("tally", Tally())
+    return judge(found, fields.pop("ctx", pinned()), a_call(name, fields.pop("malformed", "")), args, tally, **fields)
+
+
+def facts(found: Judgement) -> tuple[str, str, str]:
+    """What decided."""
+    return found.kind, found.gate, found.code
+
+
+@pytest.mark.row("B67")
+def test_automatic_call_runs_and_gated_call_asks() -> None:
+    """A tool that never asks runs; one that requires approval is asked for, with its verdict."""
+    assert facts(ruled(catalog())) == ("run", "approval", "ok")
+    asked = ruled(catalog(a_tool(requires_approval=True)))
+    assert facts(asked) == ("ask", "approval", "ok")
+    assert asked.verdict.verdict == "ask"
+    assert asked.tool.name == "book_flight"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "one JSON object"),
+        (None, "one JSON object"),
+        ({"n": 2**53}, "integer outside"),
+        ({"n": float("inf")}, "not finite"),
+        ({"n": "\ud800"}, "surrogate"),
+        ({"n": [[[]]] * 3000}, "more than"),
+        ({"n": "é" * 40_000}, "larger than 64 KiB"),
+    ],
+)
+def test_shape_rejects_what_cannot_be_written_canonically(args: Any, words: str) -> None:
+    """Gate 1: arguments that no digest can be made of are invalid before anything else looks at them."""
+    found = ruled(catalog(), args=args, tally=FULL)
+    assert facts(found) == ("settled", "shape", "input_invalid")
+    assert words in found.message
+
+
+def test_malformed_part_says_why() -> None:
+    """Gate 1: what the model activity could not read is told to the model."""
+    found = ruled(catalog(), malformed="the arguments are not JSON")
+    assert (facts(found), found.message) == (("settled", "shape", "input_invalid"), "the arguments are not JSON")
+
+
+@pytest.mark.row("E48")
+@pytest.mark.parametrize(
+    "tally",
+    [FULL, Tally(per_tool={"book_flight": MAX_CALLS_PER_TOOL}), Tally(per_tool={"book_flight": 99})],
+)
+def test_caps_stop_a_loop(tally: Tally) -> None:
+    """Gate 2: so many calls a turn and a tool, and no more."""
+    assert facts(ruled(catalog(), tally=tally)) == ("settled", "caps", "too_many_calls")
+
+
+@pytest.mark.row("E48")
+def test_sixth_identical_call_in_a_row_is_too_many() -> None:
+    """Gate 2: five identical calls run; a different one in between starts the count anew, order of keys does not."""
+    found, tally = catalog(), Tally()
+    for turn in range(MAX_IDENTICAL_CALLS):
+        args = dict(reversed(GOOD.items())) if turn % 2 else GOOD
+        ruling = ruled(found, args=args, tally=tally)
+        assert ruling.kind == "run"
+        tally = next_tally(tally, a_call(), args, ruling)
+    assert ruled(found, tally=tally).code == "too_many_calls"
+    other = {**GOOD, "totalCost": 1}
+    tally = next_tally(tally, a_call(), other, ruled(found, args=other, tally=tally))
+    assert ruled(found, tally=tally).kind == "run"
+    assert tally.calls == MAX_IDENTICAL_CALLS + 1 == tally.per_tool["book_flight"]
+
+
+def test_an_actor_may_have_a_lower_cap() -> None:
+    """Gate 2: the actor's own number of calls counts when it is the smaller one."""
+    few = build_catalog(tools=[a_tool()], actors=[an_actor(limits=TurnLimits(calls=2))])
+    assert ruled(few, tally=Tally(calls=1)).kind == "run"
+    assert ruled(few, tally=Tally(calls=2)).gate == "caps"
+
+
+def test_tally_does_not_grow_by_unspeakable_names() -> None:
+    """A model that invents long names fills no history: they share one count."""
+    tally = Tally()
+    for index in range(3):
+        call = a_call("no such name " * 50 + str(index))
+        tally = next_tally(tally, call, {}, judge(catalog(), pinned(), call, {}, tally))
+    assert list(tally.per_tool.values()) == [3]
+    assert len(next(iter(tally.per_tool))) == 1
+
+
+@pytest.mark.row("N01")
+@pytest.mark.row("P07")
+@pytest.mark.row("X04")
+@pytest.mark.parametrize("name", ["Book_Flight", "book_fligth", "", "respond", "x" * 1000, "`\n"])
+def test_unknown_name_is_soft_and_never_executed(name: str) -> None:
+    """Gate 3: a name no tool has is not available; the nearest one is offered, not run."""
+    found = ruled(catalog(), name)
+    assert facts(found) == ("settled", "resolve", "not_available")
+    assert found.tool is None
+    assert len(found.message) < 250
+    assert ("did you mean `book_flight`?" in found.message) == (name.lower().startswith("book"))
+
+
+@pytest.mark.row("V01")
+def test_hidden_tool_reads_like_one_that_does_not_exist() -> None:
+    """Gate 5: a hidden tool is neither listed nor offered nor told apart from an unknown one."""
+    found = catalog(a_tool(tags=("destructive",)), a_tool("search"), policies=[HIDE])
+    hidden, unknown = ruled(found), ruled(found, "book_flightt")
+    assert facts(hidden) == ("settled", "tag_policy", "not_available")
+    assert hidden.message.replace("book_flight", "X") == unknown.message.replace("book_flightt", "X")
+    assert [offer.name for offer in found.offered("desk", pinned())] == ["search", "respond"]
+
+
+@pytest.mark.row("V01")
+def test_denied_by_rule_is_a_denial_with_its_reason() -> None:
+    """Gate 5: a deny rule settles the call as denied, before its arguments matter."""
+    found = ruled(catalog(a_tool(tags=("money",)), policies=[DENY]), args={})
+    assert facts(found) == ("settled", "tag_policy", "denied")
+    assert found.denied_reason == "money is frozen"
+    assert "money is frozen" in found.message
+
+
+@pytest.mark.row("V01")
+def test_failing_hide_rule_hides() -> None:
+    """A rule that cannot be evaluated errs on the safe side."""
+    rule = GlobalRule(name="r", rule="ctx.project == 'x'", effect="hide")
+    found = catalog(policies=[rule], context={"project": {"type": "string"}})
+    assert ruled(found).code == "not_available"
+    assert ruled(found, ctx=pinned(extra={"project": "y"})).kind == "run"
+
+
+@pytest.mark.row("B45")
+@pytest.mark.row("N04")
+@pytest.mark.parametrize(("tools", "kind"), [(None, "run"), ((), "settled"), (("search",), "settled")])
+def test_actor_list_is_the_boundary(tools: Any, kind: str) -> None:
+    """Gate 6: no list is everything, an empty list nothing."""
+    found = build_catalog(tools=[a_tool(), a_tool("search")], actors=[an_actor(tools=tools)])
+    ruling = ruled(found)
+    assert ruling.kind == kind
+    assert kind == "run" or facts(ruling) == ("settled", "allowlist", "not_available")
+
+
+def test_actor_of_another_deploy_sees_nothing() -> None:
+    """Gate 6: a waiting call whose actor this catalog lacks is not available, softly."""
+    assert facts(ruled(catalog(), ctx=pinned("gone"))) == ("settled", "allowlist", "not_available")
+
+
+@pytest.mark.row("B05")
+@pytest.mark.row("N07")
+@pytest.mark.parametrize("approval", [False, True, ApprovalPolicy(deny_if="args.totalCost > 0.0")])
+def test_arguments_are_validated_before_any_policy(approval: Any) -> None:
+    """Gate 9: wrong arguments go back to the model with the field's path; no policy and no person sees them."""
+    found = ruled(catalog(a_tool(requires_approval=approval)), args={"flight": "TP", "totalCost": "hunter2"})
+    assert facts(found) == ("settled", "schema", "input_invalid")
+    assert "`totalCost` must be of type number" in found.message
+    assert "hunter2" not in found.message
+    assert found.verdict is None
+
+
+def test_own_check_of_a_tool_counts_as_validation() -> None:
+    """Gate 9: what the tool itself refuses is invalid, and a check that fails refuses."""
+    refusing = a_tool(validate_input=lambda args: [Problem("flight", "must fly")])
+    failing = a_tool(validate_input=lambda args: 1 / 0)
+    assert "`flight` must fly" in ruled(catalog(refusing)).message
+    assert ruled(catalog(failing)).code == "input_invalid"
+
+
+@pytest.mark.row("E17")
+@pytest.mark.row("N06")
+def test_dry_run_runs_nothing_and_asks_nobody() -> None:
+    """Gate 13: the model is told what would have been called; long text is cut, secrets are hidden."""
+    schema = {"type": "object", "properties": {"note": {"type": "string"}, "pin": {"type": "string"}}}
+    tool = a_tool(input_schema=schema, secrets=("pin",), requires_approval=True)
+    found = ruled(catalog(tool), args={"note": "n" * 501, "pin": "1234"}, dry_run=True)
+    assert facts(found) == ("settled", "dry_run", "ok")
+    expected = {"note": "n" * 500 + "...[truncated, 501 chars]", "pin": "[hidden]"}
+    assert found.message == f"[dry-run] book_flight would be called with: {json.dumps(expected)}"
+    assert ruled(catalog(tool), args={"pin": 1}, dry_run=True).gate == "schema"
+
+
+@pytest.mark.row("B69")
+@pytest.mark.row("B70")
+@pytest.mark.parametrize(
+    ("tier", "cost", "kind"), [("trusted", 49, "run"), ("trusted", 50, "ask"), ("standard", 49, "ask")]
+)
+def test_policy_sees_arguments_and_pinned_user(tier: str, cost: float, kind: str) -> None:
+    """Gate 14: the document's own expression decides by cost and by who asked."""
+    policy = ApprovalPolicy(auto_approve_if="args.totalCost < 50 && ctx.user.tier == 'trusted'")
+    found = ruled(
+        catalog(a_tool(requires_approval=policy)), args={"flight": "x", "totalCost": cost}, ctx=pinned(tier=tier)
+    )
+    assert found.kind == kind
+    assert found.verdict.rule == "auto_approve_if"
+
+
+def test_policy_denial_is_settled_with_its_verdict() -> None:
+    """Gate 14: a deny rule of the tool settles the call and keeps the verdict for the record."""
+    found = ruled(catalog(a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))))
+    assert facts(found) == ("settled", "approval", "denied")
+    assert found.verdict.verdict == "deny"
+    assert found.denied_reason
+
+
+@pytest.mark.row("V01")
+def test_global_rule_tightens_automatic_to_asking() -> None:
+    """Gate 14: `require_approval` asks where the tool would not, and says which rule did."""
+    found = ruled(catalog(a_tool(tags=("look",)), policies=[ASK]))
+    assert found.kind == "ask"
+    assert (found.verdict.rule, found.verdict.why) == ("look-first", "new tool")
+    stricter = a_tool(tags=("look",), requires_approval=ApprovalPolicy(deny_if="true"))
+    assert ruled(catalog(stricter, policies=[ASK])).code == "denied"
+
+
+ORDER = ["shape", "caps", "resolve", "tag_policy", "allowlist", "schema", "dry_run", "approval"]
+
+
+def test_gates_decide_in_the_one_order() -> None:
+    """A call wrong in every way is stopped by the gates in turn as each fault is mended."""
+    found = build_catalog(
+        tools=[a_tool(tags=("money",)), a_tool("quiet"), a_tool("search", requires_approval=True)],
+        actors=[an_actor(tools=("book_flight", "search"))],
+        policies=[DENY],
+    )
+    steps: list[tuple[str, Any, Tally, bool]] = [
+        ("nothing", [], FULL, True),
+        ("nothing", {}, FULL, True),
+        ("nothing", {}, Tally(), True),
+        ("book_flight", {}, Tally(), True),
+        ("quiet", {}, Tally(), True),
+        ("search", {}, Tally(), True),
+        ("search", GOOD, Tally(), True),
+        ("search", GOOD, Tally(), False),
+    ]
+    assert [ruled(found, name, args, tally=tally, dry_run=dry).gate for name, args, tally, dry in steps] == ORDER
+
+
+NAMES = st.sampled_from(["a", "b", "c", "A", "respond", "d"])
+TAGS = st.lists(st.sampled_from(["destructive", "money", "look"]), unique=True, max_size=2).map(tuple)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Catalog, str]:
+    """A catalog of random tools, lists and rules, and a name a model might call."""
+    tools = [a_tool(name, tags=draw(TAGS), requires_approval=draw(st.booleans())) for name in "abc"]
+    listed = draw(st.none() | st.lists(st.sampled_from("abc"), unique=True).map(tuple))
+    rules = draw(st.lists(st.sampled_from([HIDE, DENY, ASK]), unique_by=lambda rule: rule.name))
+    return build_catalog(tools=tools, actors=[an_actor(tools=listed)], policies=rules), draw(NAMES)
+
+
+@pytest.mark.row("N02")
+@pytest.mark.row("E29")
+@settings(max_examples=60, deadline=None)
+@given(worlds(), st.sampled_from([GOOD, {}, [], {"flight": 1}]), st.booleans())
+def test_what_is_not_advertised_never_passes(world: tuple[Catalog, str], args: Any, dry: bool) -> None:
+    """Nothing not offered runs or asks, nothing that requires approval runs, and each call is judged alike twice."""
+    found, name = world
+    offered = {offer.name for offer in found.offered("desk", pinned())}
+    ruling = ruled(found, name, args, dry_run=dry)
+    assert ruling == ruled(found, name, args, dry_run=dry)
+    if name not in offered or name == "respond":
+        assert ruling.kind == "settled"
+        assert ruling.code in ("not_available", "input_invalid")
+    if ruling.kind == "run":
+        tool = found.registry.resolve(name)
+        assert tool.requires_approval is False
+        assert not {"look", "money"} & {r.rule.split("'")[1] for r, _ in found.rules.rules} & set(tool.tags)
+    if ruling.kind == "settled":
+        assert ruling.message

@@ -1,0 +1,103 @@
+"""Schemas: refused when unusable, exact about paths, silent about values."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.contracts.errors import RegistrationError
+from signoff.registry.schema import compile_schema
+
+SECRET = "hunter2-correct-horse"
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer", "minimum": 3, "maximum": 9},
+        "word": {"type": "string", "maxLength": 4, "pattern": "^[a-z]+$"},
+        "kind": {"enum": ["a", "b"]},
+        "maybe": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+        "items": {"type": "array", "items": {"$ref": "#/$defs/item"}},
+        "only": {"const": 1},
+    },
+    "$defs": {"item": {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}},
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.row("B05")
+@pytest.mark.parametrize(
+    ("args", "path", "message"),
+    [
+        ({"n": "x"}, "n", "must be of type integer"),
+        ({"n": True}, "n", "must be of type integer"),
+        ({"n": 2}, "n", "must be at least 3"),
+        ({"word": "UP"}, "word", "must match the pattern `^[a-z]+$`"),
+        ({"word": "abcde"}, "word", "must have at most 4 characters"),
+        ({"kind": "c"}, "kind", "must be one of `a`, `b`"),
+        ({"maybe": "x"}, "maybe", "must be of type number or null"),
+        ({"items": [{"price": 1}, {}]}, "items[1].price", "is required"),
+        ({"items": [{"price": "1"}]}, "items[0].price", "must be of type number"),
+        ({"only": 2}, "only", "must be `1`"),
+        ({"wrod": 1}, "wrod", "is not an argument (did you mean `word`?)"),
+        ([], "", "must be of type object"),
+    ],
+)
+def test_problem_names_the_path_and_what_is_expected(args: Any, path: str, message: str) -> None:
+    """Each wrong argument is named by its path, with what the schema wants."""
+    assert (path, message) in compile_schema(SCHEMA).check(args)
+
+
+@pytest.mark.row("B05")
+def test_valid_arguments_have_no_problem() -> None:
+    """What fits the schema passes."""
+    assert compile_schema(SCHEMA).check({"n": 5, "word": "abc", "maybe": None, "items": [{"price": 1.5}]}) == []
+
+
+def test_every_missing_argument_is_told_once() -> None:
+    """Two missing arguments are two problems."""
+    schema = compile_schema({"type": "object", "required": ["a", "aa"], "properties": {}})
+    assert sorted(schema.check({})) == [("a", "is required"), ("aa", "is required")]
+
+
+@given(st.sampled_from(sorted(SCHEMA["properties"])), st.booleans())
+def test_messages_never_repeat_a_value(name: str, nested: bool) -> None:
+    """A secret given as the wrong value is in no message."""
+    args = {name: [{"price": SECRET}, SECRET] if nested else SECRET}
+    problems = compile_schema(SCHEMA).check(args)
+    assert problems
+    assert all(SECRET not in path + message for path, message in problems)
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": "string"}, "`type: object`"),
+        ({}, "`type: object`"),
+        ("text", "must be a JSON Schema object"),
+        ({"type": "object", "properties": {"a": {"type": "strin"}}}, "at `properties.a.type`"),
+        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a.json"}}}, "remote `$ref`"),
+        ({"type": "object", "properties": {"a": {"$ref": "other.json#/a"}}}, "remote `$ref`"),
+        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}}, "leads nowhere"),
+        ({"type": "object", "$schema": "http://json-schema.org/draft-07/schema#"}, "dialect"),
+    ],
+)
+def test_unusable_schema_is_refused_at_build(schema: Any, words: str) -> None:
+    """A schema that could not check is an error when the tool is registered, never at the first call."""
+    with pytest.raises(RegistrationError) as caught:
+        compile_schema(schema, tool_name="t")
+    assert words in caught.value.message
+    assert caught.value.context["field"] == "input_schema"
+
+
+def test_endless_reference_makes_data_invalid() -> None:
+    """A schema that recurses without end rejects instead of failing."""
+    schema = compile_schema({"type": "object", "allOf": [{"$ref": "#"}]})
+    assert schema.check({}) == [("", "cannot be checked against the schema")]
+
+
+def test_data_that_looks_like_a_reference_is_data() -> None:
+    """A `$ref` inside a default or an enum is no reference."""
+    value = {"$ref": "https://example.org/x"}
+    schema = compile_schema({"type": "object", "properties": {"a": {"default": value}, "b": {"enum": [value]}}})
+    assert schema.check({"b": value}) == []

@@ -1,0 +1,215 @@
+"""Declaring tools: what is refused, in which order, in which words."""
+
+import functools
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from registry_kit import SCHEMA, a_tool, handler
+
+from signoff.contracts.errors import ConfigError, RegistrationError
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.declaration import check_declaration, is_placeholder
+from signoff.registry.registry import ToolRegistry
+from signoff.registry.tool import BypassRouting, Tool
+
+REASON = "only the desk knows the tariff"
+
+
+def refusal(*tools: Tool) -> RegistrationError:
+    """What a registry of these tools is refused with."""
+    with pytest.raises(RegistrationError) as caught:
+        ToolRegistry(tools)
+    return caught.value
+
+
+@pytest.mark.row("B23")
+@pytest.mark.row("B09")
+def test_generalist_is_routed_by_default() -> None:
+    """A generalist needs no routing and is routed."""
+    assert ToolRegistry([a_tool()]).resolve("book_flight").routing == "routed"
+
+
+@pytest.mark.row("B24")
+def test_justified_specialist_is_routed_by_default() -> None:
+    """A specialist with a justification is legal and routed."""
+    tool = a_tool(scope="specialist", justification=REASON)
+    assert ToolRegistry([tool]).resolve(tool.name).routing == "routed"
+
+
+@pytest.mark.row("B25")
+def test_specialist_may_bypass_with_both_reasons() -> None:
+    """A specialist bypasses with a justification and a bypass reason."""
+    tool = a_tool(scope="specialist", routing="bypass", justification=REASON, bypass_routing=BypassRouting("pure sum"))
+    assert ToolRegistry([tool]).size == 1
+
+
+WRONG: list[tuple[str, dict[str, Any], str, str]] = [
+    ("B16", {"name": "respond"}, "name", "reserved"),
+    ("B08", {"scope": "router"}, "scope", "allowed: `generalist`, `specialist`"),
+    ("B08", {"scope": None}, "scope", "allowed: `generalist`, `specialist`"),
+    ("B09", {"routing": "direct"}, "routing", "allowed: `routed`, `bypass`"),
+    ("B26", {"routing": "bypass", "bypass_routing": BypassRouting(REASON)}, "routing", "may not bypass"),
+    ("B11", {"scope": "specialist"}, "justification", "needs a real `justification`"),
+    ("B19", {"scope": "specialist", "justification": " ToDo "}, "justification", "needs a real `justification`"),
+    (
+        "B10",
+        {"scope": "specialist", "justification": REASON, "routing": "bypass"},
+        "bypass_routing",
+        "needs a real `bypass_routing`",
+    ),
+    ("B10", {"bypass_routing": BypassRouting(REASON)}, "bypass_routing", "but is `routed`"),
+    ("B27", {"scope": "specialist", "justification": REASON, "peer_exposed": True}, "peer_exposed", "only generalists"),
+    ("B03", {"name": "book flight"}, "name", "matches"),
+    ("B03", {"name": "x" * 65}, "name", "matches"),
+    ("B04", {"description": "  "}, "description", "what the model reads"),
+    ("B07", {"handler": lambda args, ctx: None}, "handler", "async only"),
+    ("B07", {"handler": None}, "handler", "needs a `handler`"),
+    ("B12", {"requires_approval": "yes"}, "requires_approval", "false, true or a policy"),
+    ("B12", {"requires_approval": None}, "requires_approval", "false, true or a policy"),
+    ("B05", {"input_schema": {"type": "array"}}, "input_schema", "`type: object`"),
+    ("B05", {"input_schema": {"type": "object", "required": "flight"}}, "input_schema", "not valid JSON Schema"),
+    ("B06", {"output_schema": {"type": "thing"}}, "output_schema", "not valid JSON Schema"),
+    ("B03", {"effect": "Book {fligth}"}, "effect", "did you mean `flight`?"),
+    ("B03", {"effect": "Book {flight.secret}"}, "effect", "no argument"),
+    ("B03", {"effect": "Book {flight!r}"}, "effect", "plain `{argument}`"),
+    ("B03", {"effect": "Book {flight"}, "effect", "cannot be read"),
+    ("B03", {"effect": "Book {flight}", "secrets": ("flight",)}, "effect", "secret argument"),
+    ("B03", {"secrets": ("pin",)}, "secrets", "no argument `pin`"),
+    ("B03", {"timeout": 0}, "timeout", "above 0"),
+    ("B03", {"timeout": float("inf")}, "timeout", "above 0"),
+    ("B03", {"max_result_chars": 0}, "max_result_chars", "above 0"),
+    ("B03", {"read_only": "no"}, "read_only", "true or false"),
+    ("B13", {"tags": ("",)}, "tags", "not a word"),
+]
+
+
+@pytest.mark.row("B18")
+@pytest.mark.row("B22")
+@pytest.mark.parametrize(
+    ("row", "fields", "field", "words"), WRONG, ids=[f"{w[0]}-{w[2]}-{i}" for i, w in enumerate(WRONG)]
+)
+def test_wrong_declaration_is_refused_naming_tool_field_and_value(
+    row: str, fields: dict[str, Any], field: str, words: str
+) -> None:
+    """A wrong declaration raises when the registry is built, with the tool, the field and the value."""
+    tool = a_tool(**fields)
+    error = refusal(tool)
+    assert words in error.message
+    assert f"`{tool.name}`" in error.message
+    assert error.context["tool_name"] == tool.name
+    assert error.context["field"] == field
+    assert "value" in error.context
+    assert isinstance(error, ConfigError)
+
+
+@pytest.mark.row("B15")
+@pytest.mark.row("P05")
+def test_duplicate_name_is_fatal_and_named() -> None:
+    """The same name twice is an error, not the first or the last one's win."""
+    error = refusal(a_tool(), a_tool(description="another"))
+    assert "already registered" in error.message
+    assert error.context["tool_name"] == "book_flight"
+
+
+@pytest.mark.row("B17")
+def test_first_failing_check_wins_in_order() -> None:
+    """Reserved name, duplicate, scope, generalist bypass, justification, bypass reason: each mended, the next shows."""
+    wrong: dict[str, Any] = {"name": "respond", "scope": "nobody", "routing": "bypass", "peer_exposed": True}
+    seen = []
+    for mend in [
+        {},
+        {"name": "book_flight"},
+        {"name": "other"},
+        {"scope": "generalist"},
+        {"scope": "specialist"},
+        {"justification": REASON},
+        {"bypass_routing": BypassRouting(REASON)},
+    ]:
+        wrong |= mend
+        error = refusal(a_tool(), a_tool(**wrong))
+        seen.append((error.context["field"], error.context["value"]))
+    assert seen == [
+        ("name", "respond"),
+        ("name", "book_flight"),
+        ("scope", "nobody"),
+        ("routing", "bypass"),
+        ("justification", ""),
+        ("bypass_routing", ""),
+        ("peer_exposed", True),
+    ]
+
+
+@pytest.mark.row("B19")
+@pytest.mark.row("N15")
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("todo", "TBD", "fix me", "wip", "Placeholder", "pending", "none", "NULL", "undefined", "", "ab", "n/a", "NA"),
+        *("..", "....", "xxx", "XXXX", "reason here", "will add later", "will-add-later", "  todo\n"),
+    ],
+)
+def test_filler_is_no_reason(text: str) -> None:
+    """Filler words are no justification, whatever their case and the space around them."""
+    assert is_placeholder(text)
+
+
+@pytest.mark.row("B19")
+@pytest.mark.parametrize(
+    "text", ["todo: ask finance", "abc", "nonesuch", "pending approvals are private", "x.x", "xx xx"]
+)
+def test_content_beyond_filler_is_not_policed(text: str) -> None:
+    """A reason that is more than filler is taken as it is."""
+    assert not is_placeholder(text)
+
+
+@given(st.text(max_size=2))
+def test_two_characters_are_never_a_reason(text: str) -> None:
+    """No text of up to two characters is a reason."""
+    assert is_placeholder(text)
+
+
+@pytest.mark.row("B28")
+def test_peer_exposed_generalist_registers_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """A peer exposed generalist is recorded, and the log says that nothing publishes it."""
+    with caplog.at_level(logging.WARNING, "signoff.registry"):
+        assert ToolRegistry([a_tool(peer_exposed=True)]).resolve("book_flight").peer_exposed
+    assert "book_flight" in caplog.text
+
+
+@pytest.mark.row("B20")
+def test_tool_knows_where_it_was_declared() -> None:
+    """The site is the file and line of the call that made the tool."""
+    tool = Tool(name="t", description="d", input_schema=SCHEMA, handler=handler, scope="generalist")
+    assert tool.site.startswith(f"{__file__}:")
+    assert "test_tool_declaration.py" in refusal(tool, tool).message
+
+
+def test_async_partials_and_callable_objects_are_handlers() -> None:
+    """What can be awaited with two arguments is a handler, whatever kind of callable it is."""
+
+    class Callable:
+        async def __call__(self, args: dict[str, Any], ctx: object) -> None: ...
+
+    async def three(extra: int, args: dict[str, Any], ctx: object) -> None: ...
+
+    check_declaration(a_tool(handler=Callable()))
+    check_declaration(a_tool(handler=functools.partial(three, 1)))
+    assert "does not take" in refusal(a_tool(handler=three)).message
+
+
+def test_masked_argument_must_exist() -> None:
+    """A misspelled name among a policy's secret arguments is refused: it would show the secret."""
+    policy = ApprovalPolicy.model_validate({"show": {"secret": ["flihgt"]}})
+    assert "did you mean `flight`?" in refusal(a_tool(requires_approval=policy)).message
+
+
+def test_secret_arguments_are_declared_or_write_only() -> None:
+    """`secrets` and `writeOnly` are secret; a policy's masks are masked beside them."""
+    schema = {"type": "object", "properties": {n: {"type": "string"} for n in "abc"} | {"d": {"writeOnly": True}}}
+    policy = ApprovalPolicy.model_validate({"show": {"secret": ["b"]}})
+    tool = a_tool(input_schema=schema, secrets=("a",), requires_approval=policy)
+    assert tool.secret_arguments == ("a", "d")
+    assert tool.masked_arguments == ("a", "b", "d")

@@ -1,0 +1,105 @@
+"""The registry: closed, exact, hashed."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from registry_kit import SCHEMA, a_tool
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.registry import ToolRegistry, create_tool_registry, definition_hash
+
+
+@pytest.mark.row("P02")
+@pytest.mark.row("P03")
+def test_face_is_exactly_resolve_list_size_and_hash() -> None:
+    """Nothing on a registry can change it."""
+    assert {name for name in dir(ToolRegistry) if not name.startswith("_")} == {"resolve", "list", "size", "hash"}
+    registry = ToolRegistry([a_tool()])
+    with pytest.raises(AttributeError):
+        registry.register = None  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        registry.size = 2  # type: ignore[misc]
+
+
+@pytest.mark.row("P06")
+@pytest.mark.row("P07")
+@pytest.mark.row("P08")
+def test_lookup_is_exact_and_unknown_is_none() -> None:
+    """A name resolves as it is written and no other way."""
+    registry = create_tool_registry([a_tool("get_weather")])
+    assert registry.resolve("get_weather").name == "get_weather"
+    for other in ("Get_Weather", "get-weather", " get_weather", ""):
+        assert registry.resolve(other) is None
+
+
+@pytest.mark.row("P11")
+def test_list_is_sorted() -> None:
+    """Names come sorted, whatever the order of declaration."""
+    assert ToolRegistry([a_tool("b"), a_tool("a"), a_tool("C")]).list() == ("C", "a", "b")
+
+
+@pytest.mark.row("X04")
+def test_names_that_differ_by_case_only_are_refused() -> None:
+    """Two names one cannot tell apart by ear are an error at build."""
+    with pytest.raises(ConfigError, match="differ by case only") as caught:
+        ToolRegistry([a_tool("pay"), a_tool("Pay")])
+    assert caught.value.context["tool_name"] == "Pay"
+
+
+@pytest.mark.row("P10")
+def test_changing_the_schema_handed_in_changes_no_tool() -> None:
+    """A registered schema is the registry's own."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
+    tool = a_tool(input_schema=schema)
+    registry = ToolRegistry([tool])
+    before = registry.hash
+    schema["properties"]["a"]["type"] = "integer"
+    assert tool.schema.check({"a": "text"}) == []
+    assert ToolRegistry([tool]).hash == before == registry.hash
+
+
+CHANGED: list[tuple[dict[str, Any], bool]] = [
+    ({"effect": "Book {flight}"}, True),
+    ({"version": "2"}, True),
+    ({"idempotent": True}, True),
+    ({"read_only": True}, True),
+    ({"secrets": ("flight",)}, True),
+    ({"input_schema": {**SCHEMA, "required": []}}, True),
+    ({"scope": "specialist", "justification": "one actor's own"}, True),
+    ({"description": "Other words."}, False),
+    ({"tags": ("money",)}, False),
+    ({"requires_approval": True}, False),
+    ({"requires_approval": ApprovalPolicy(auto_approve_if="args.totalCost < 50.0")}, False),
+    ({"timeout": 5}, False),
+]
+
+
+@pytest.mark.row("N08")
+@pytest.mark.parametrize(("fields", "changes"), CHANGED, ids=[next(iter(each[0])) + str(each[1]) for each in CHANGED])
+def test_definition_covers_what_a_tool_does_not_its_words(fields: dict[str, Any], changes: bool) -> None:
+    """An approval is bound to effect, schema, scope, flags, secrets and version; the registry's hash to everything."""
+    plain, other = a_tool(), a_tool(**fields)
+    assert (definition_hash(plain) != definition_hash(other)) is changes
+    assert ToolRegistry([plain]).hash != ToolRegistry([other]).hash
+
+
+def test_hash_is_the_same_in_every_process_and_order() -> None:
+    """The hash depends on neither order, process nor hash seed."""
+    code = (
+        "from registry_kit import a_tool; from signoff.registry.registry import ToolRegistry;"
+        "print(ToolRegistry([a_tool('b', tags=('x', 'y')), a_tool('a', secrets=('flight', 'totalCost'))]).hash)"
+    )
+    here = ToolRegistry([a_tool("a", secrets=("totalCost", "flight")), a_tool("b", tags=("x", "y"))]).hash
+    folder = __file__.rpartition("/")[0]
+    there = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+        env={"PYTHONHASHSEED": "7"},
+    )
+    assert there.stdout.strip() == here
