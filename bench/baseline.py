@@ -1,0 +1,65 @@
+"""What one would write by hand: model, wait for a signal, tool, model. No gate, no ticket, nothing to look at."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio import activity, workflow
+
+PATIENCE = timedelta(seconds=60)
+
+
+@dataclass
+class Ask:
+    """Input of the workflow. `human` is whether it waits for a signal before the tool."""
+
+    text: str
+    human: bool
+
+
+@dataclass
+class Payment:
+    """What the model proposes and the tool does."""
+
+    amount: float
+    to: str
+
+
+@activity.defn
+async def propose(messages: list[str]) -> Payment:
+    """The model's first completion: it proposes a call."""
+    return Payment(amount=420 if messages[0] == "human" else 20, to="Ana")
+
+
+@activity.defn
+async def transfer(payment: Payment) -> str:
+    """The tool."""
+    return "paid"
+
+
+@activity.defn
+async def conclude(messages: list[str]) -> str:
+    """The model's second completion: it answers."""
+    return "done"
+
+
+@workflow.defn
+class HandWritten:
+    """The least that does the work."""
+
+    def __init__(self) -> None:
+        self._verdict = ""
+
+    @workflow.signal
+    def decide(self, verdict: str) -> None:
+        """A person's answer."""
+        self._verdict = verdict
+
+    @workflow.run
+    async def run(self, ask: Ask) -> str:
+        """Propose, wait, pay, conclude."""
+        messages = [ask.text]
+        payment = await workflow.execute_activity(propose, messages, start_to_close_timeout=PATIENCE)
+        if ask.human:
+            await workflow.wait_condition(lambda: bool(self._verdict))
+        messages.append(await workflow.execute_activity(transfer, payment, start_to_close_timeout=PATIENCE))
+        return await workflow.execute_activity(conclude, messages, start_to_close_timeout=PATIENCE)

@@ -1,0 +1,39 @@
+"""What the gates alone take: no server, no history; the judgement of one call, and its ticket."""
+
+import time
+import uuid
+
+from bench.report import GateTime
+from bench.sides import catalog
+from bench.turns import percentile
+from signoff.contracts.call import CallOutcome, Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.contracts.person import Principal
+from signoff.contracts.steps import Tally
+from signoff.registry.gates import judge
+from signoff.store.store import Store
+
+
+async def measure_gates(store: Store, calls: int) -> GateTime:
+    """p50 of judging one call that must ask (every gate, both CEL engines), and of claiming and recording a ticket."""
+    known = catalog()
+    args = {"amount": 420, "to": "Ana"}
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline=args))
+    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=Principal(user="guest"))
+    judged = []
+    for _ in range(calls):
+        began = time.perf_counter()
+        found = judge(known, ctx, call, args, Tally())
+        judged.append((time.perf_counter() - began) * 1000)
+        if found.kind != "ask":
+            raise RuntimeError(f"the gates answered `{found.kind}` where a person must be asked")
+    outcome = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
+    written = []
+    for _ in range(calls):
+        key = uuid.uuid4().hex
+        began = time.perf_counter()
+        await store.claim(key, workflow="w", call="c1.1", tool="pay")
+        await store.record(key, outcome)
+        written.append((time.perf_counter() - began) * 1000)
+    return GateTime(judge_p50_ms=percentile(judged, 50), ticket_p50_ms=percentile(written, 50))

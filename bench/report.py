@@ -1,0 +1,247 @@
+"""What was measured, what it was to be, and how it is shown. Every number here comes from one run."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from pydantic import BaseModel, ConfigDict, computed_field
+
+MIN_RATE_RATIO = 0.70
+"""Signoff's turns a second at the set concurrency, over the hand-written workflow's."""
+MAX_LATENCY_RATIO = 1.3
+"""Signoff's p50 from decision to done, one turn at a time, over the hand-written workflow's."""
+MAX_KB = 140.0
+"""kB of resident memory a suspended turn of Signoff."""
+EVENTS_AUTOMATIC = 25
+EVENTS_HUMAN = 36
+
+
+class _Figures(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Latency(_Figures):
+    """From sending a decision to having the result, in milliseconds."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+class Round(_Figures):
+    """One side in one round."""
+
+    number: int
+    side: str
+    turns_per_second: float
+    decision_to_done: Latency
+
+    def line(self) -> str:
+        """The round as one line of a log."""
+        took = self.decision_to_done
+        return (
+            f"round {self.number}  {self.side:<12}  {self.turns_per_second:6.1f} turns/s"
+            f"  decision to done p50 {took.p50_ms:6.1f} ms  p99 {took.p99_ms:6.1f} ms"
+        )
+
+
+class Size(_Figures):
+    """Events and bytes of the history of one turn of each kind."""
+
+    side: str
+    events_automatic: int
+    events_human: int
+    bytes_automatic: int
+    bytes_human: int
+
+
+class Memory(_Figures):
+    """Resident memory (kB) of a worker's process with `turns` and with twice as many suspended turns cached."""
+
+    side: str
+    turns: int
+    first_kb: float
+    second_kb: float
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def kb_per_turn(self) -> float:
+        """kB one more suspended turn takes."""
+        return (self.second_kb - self.first_kb) / self.turns
+
+
+class GateTime(_Figures):
+    """p50 in milliseconds: judging one call, and claiming and recording its ticket."""
+
+    judge_p50_ms: float
+    ticket_p50_ms: float
+
+
+class Where(_Figures):
+    """What it ran on, without saying whose machine it is."""
+
+    cpus: int
+    python: str
+    server: str
+    sdk: str
+
+
+class Settings(_Figures):
+    """What the run was asked for. Turns are a round's."""
+
+    rounds: int
+    turns: int
+    latency_turns: int
+    concurrency: int
+    memory_turns: int
+
+
+class Medians(_Figures):
+    """One side's medians over the rounds."""
+
+    side: str
+    turns_per_second: float
+    p50_ms: float
+    p99_ms: float
+
+
+class Check(_Figures):
+    """One target and whether it was met. `bound` says how `measured` was to stand to `target`."""
+
+    name: str
+    measured: float
+    bound: str
+    target: float
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def ok(self) -> bool:
+        """Whether the target was met."""
+        if self.bound == "at least":
+            return self.measured >= self.target
+        return self.measured <= self.target if self.bound == "at most" else self.measured == self.target
+
+
+class Report(_Figures):
+    """One run. Of `sizes`, `memory` and `medians` the hand-written side comes first."""
+
+    date: str
+    engine: int
+    where: Where
+    settings: Settings
+    rounds: tuple[Round, ...]
+    sizes: tuple[Size, Size]
+    memory: tuple[Memory, Memory]
+    gates: GateTime
+    decisions_sent_as_signals: int
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def medians(self) -> tuple[Medians, Medians]:
+        """Both sides' medians."""
+        return _medians(self.rounds, self.sizes[0].side), _medians(self.rounds, self.sizes[1].side)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Every target against what was measured."""
+        hand, ours = self.medians
+        size = self.sizes[1]
+        return (
+            Check(
+                name=f"turns/s at {self.settings.concurrency}, ratio",
+                measured=ours.turns_per_second / hand.turns_per_second,
+                bound="at least",
+                target=MIN_RATE_RATIO,
+            ),
+            Check(
+                name="decision to done p50 at 1, ratio",
+                measured=ours.p50_ms / hand.p50_ms,
+                bound="at most",
+                target=MAX_LATENCY_RATIO,
+            ),
+            Check(
+                name="kB a suspended turn",
+                measured=self.memory[1].kb_per_turn,
+                bound="at most",
+                target=MAX_KB,
+            ),
+            Check(
+                name="events, automatic turn", measured=size.events_automatic, bound="exactly", target=EVENTS_AUTOMATIC
+            ),
+            Check(name="events, human turn", measured=size.events_human, bound="exactly", target=EVENTS_HUMAN),
+        )
+
+
+def _medians(rounds: Sequence[Round], side: str) -> Medians:
+    own = [each for each in rounds if each.side == side]
+    return Medians(
+        side=side,
+        turns_per_second=median(each.turns_per_second for each in own),
+        p50_ms=median(each.decision_to_done.p50_ms for each in own),
+        p99_ms=median(each.decision_to_done.p99_ms for each in own),
+    )
+
+
+def render(report: Report) -> str:
+    """The report as Markdown tables."""
+    hand, ours = report.medians
+    return "\n\n".join((_conditions(report), _rounds(report), _figures(report, hand, ours), _verdict(report)))
+
+
+def _conditions(report: Report) -> str:
+    asked, where = report.settings, report.where
+    return (
+        f"{report.date}, engine {report.engine}: {asked.rounds} rounds of {asked.turns} turns at {asked.concurrency} "
+        f"and {asked.latency_turns} at 1; memory from {asked.memory_turns} to {2 * asked.memory_turns} turns; "
+        f"{where.cpus} CPUs, Python {where.python}, Temporal server {where.server}, SDK {where.sdk}"
+    )
+
+
+def _rounds(report: Report) -> str:
+    rows = [
+        (
+            str(each.number),
+            each.side,
+            f"{each.turns_per_second:.1f}",
+            f"{each.decision_to_done.p50_ms:.1f}",
+            f"{each.decision_to_done.p99_ms:.1f}",
+        )
+        for each in report.rounds
+    ]
+    return _table(("round", "side", f"turns/s at {report.settings.concurrency}", "p50 ms at 1", "p99 ms at 1"), rows)
+
+
+def _figures(report: Report, hand: Medians, ours: Medians) -> str:
+    (size, our_size), (memory, our_memory) = report.sizes, report.memory
+    pairs: tuple[tuple[str, float, float, str], ...] = (
+        (f"turns/s at {report.settings.concurrency}, median", hand.turns_per_second, ours.turns_per_second, ".1f"),
+        ("decision to done p50 at 1, ms", hand.p50_ms, ours.p50_ms, ".1f"),
+        ("decision to done p99 at 1, ms", hand.p99_ms, ours.p99_ms, ".1f"),
+        ("events, automatic turn", size.events_automatic, our_size.events_automatic, ".0f"),
+        ("events, human turn", size.events_human, our_size.events_human, ".0f"),
+        ("history bytes, automatic turn", size.bytes_automatic, our_size.bytes_automatic, ".0f"),
+        ("history bytes, human turn", size.bytes_human, our_size.bytes_human, ".0f"),
+        ("kB a suspended turn", memory.kb_per_turn, our_memory.kb_per_turn, ".1f"),
+    )
+    rows = [(name, f"{a:{style}}", f"{b:{style}}", f"{b / a:.2f}" if a else "") for name, a, b, style in pairs]
+    rows += [
+        ("judging one call, p50 ms", "", f"{report.gates.judge_p50_ms:.2f}", ""),
+        ("one ticket claimed and recorded, p50 ms", "", f"{report.gates.ticket_p50_ms:.2f}", ""),
+        ("decisions that went as signals", "", str(report.decisions_sent_as_signals), ""),
+    ]
+    return _table(("figure", hand.side, ours.side, "ratio"), rows)
+
+
+def _verdict(report: Report) -> str:
+    rows = [
+        (each.name, f"{each.measured:.2f}", f"{each.bound} {each.target:g}", "ok" if each.ok else "missed")
+        for each in report.checks
+    ]
+    return _table(("target", "measured", "wanted", ""), rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )

@@ -1,0 +1,98 @@
+"""Time and size of turns: throughput with many at once, decision to done with one, events and bytes of each."""
+
+import asyncio
+import math
+import time
+from collections.abc import Iterable
+
+from temporalio.client import Client
+
+from bench.report import Latency, Round, Size
+from bench.sides import AUTOMATIC, HUMAN, Side
+
+
+async def many(side: Side, turns: int, concurrency: int) -> float:
+    """Turns a second: `turns` human turns started, decided and finished, `concurrency` of them at a time."""
+    left = iter(range(turns))
+
+    async def work() -> None:
+        for _ in left:
+            await _whole(side)
+
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(concurrency, turns)):
+            group.create_task(work())
+    return turns / (time.perf_counter() - began)
+
+
+async def one_by_one(side: Side, turns: int) -> Latency:
+    """From sending a decision to having the turn's result, one turn at a time."""
+    taken: list[float] = []
+    for _ in range(turns):
+        turn = await side.start(HUMAN)
+        await side.suspended(turn)
+        began = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(side.decide(turn))
+            group.create_task(side.finished(turn))
+        taken.append((time.perf_counter() - began) * 1000)
+    return Latency(p50_ms=percentile(taken, 50), p99_ms=percentile(taken, 99))
+
+
+async def play_rounds(
+    sides: tuple[Side, Side], *, rounds: int, turns: int, latency_turns: int, concurrency: int
+) -> list[Round]:
+    """All rounds; the sides take turns within each, and who begins changes from round to round."""
+    played: list[Round] = []
+    for side in sides:
+        await many(side, concurrency, concurrency)
+    for number in range(1, rounds + 1):
+        order = sides if number % 2 else sides[::-1]
+        rates = {side.name: await many(side, turns, concurrency) for side in order}
+        latencies = {side.name: await one_by_one(side, latency_turns) for side in order}
+        played += [
+            Round(
+                number=number, side=side.name, turns_per_second=rates[side.name], decision_to_done=latencies[side.name]
+            )
+            for side in sides
+        ]
+        for each in played[-2:]:
+            print(each.line(), flush=True)
+    return played
+
+
+async def measure_size(client: Client, side: Side) -> Size:
+    """Events and bytes of the history of one automatic and one human turn."""
+    automatic = await side.start(AUTOMATIC)
+    await side.finished(automatic)
+    human = await side.start(HUMAN)
+    await side.suspended(human)
+    await side.decide(human)
+    await side.finished(human)
+    events: list[int] = []
+    sizes: list[int] = []
+    for turn in (automatic, human):
+        info = (await client.get_workflow_handle(turn).describe()).raw_description.workflow_execution_info
+        events.append(info.history_length)
+        sizes.append(info.history_size_bytes)
+    return Size(
+        side=side.name,
+        events_automatic=events[0],
+        events_human=events[1],
+        bytes_automatic=sizes[0],
+        bytes_human=sizes[1],
+    )
+
+
+def percentile(values: Iterable[float], rank: float) -> float:
+    """The smallest of `values` that at least `rank` percent of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(len(ordered) * rank / 100), 1) - 1]
+
+
+async def _whole(side: Side) -> None:
+    turn = await side.start(HUMAN)
+    await side.suspended(turn)
+    await side.decide(turn)
+    await side.finished(turn)
