@@ -1,0 +1,142 @@
+"""The API of requests: list, read, decide, withdraw. A decision is always answered by a receipt."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import Content
+from signoff.contracts.errors import NotFound
+from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.listing import WaitingCard
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.gateway.bodies import DecideBody, WithdrawBody
+from signoff.gateway.deciding import Answer, decide, find_approval, read_decide, read_key, refused, withdraw
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.faults import Fault, receipt_status
+from signoff.gateway.identity import DEFAULT_DECIDER, known_person
+from signoff.gateway.masking import masked_request
+from signoff.listing import rights, waiting
+from signoff.store.content import load
+
+_WORDS: Final = {
+    200: "Accepted, counted, or a repetition of the same answer.",
+    202: "On its way; it takes effect when a worker is back.",
+    403: "This person may not, may not approve their own, or was not identified strongly enough.",
+    404: "No such request.",
+    409: "Already decided, expired, cancelled, or asked again since.",
+    422: "No decision: nothing was changed.",
+    503: "Nobody could take the answer.",
+}
+RECEIPTS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"model": Receipt, "description": words} for status, words in _WORDS.items()
+}
+_BODY: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": DecideBody.model_json_schema(by_alias=True)}},
+    }
+}
+
+
+class ApprovalsApi:
+    """Handlers of `/v1/approvals`."""
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
+        add = router.add_api_route
+        faults: dict[int | str, dict[str, Any]] = {404: {"model": Fault}, 409: {"model": Fault}, 503: {"model": Fault}}
+        card: dict[int | str, dict[str, Any]] = {200: {"model": ApprovalRequest}, **faults}
+        add("", self.index, methods=["GET"], summary="What waits, soonest deadline first", responses=faults)
+        add("/{approval}", self.read, methods=["GET"], summary="One request, waiting or settled", responses=card)
+        add(
+            "/{approval}/decide",
+            self.decide,
+            methods=["POST"],
+            summary="Approve or deny",
+            responses=RECEIPTS,
+            openapi_extra=_BODY,
+        )
+        add("/{approval}/withdraw", self.withdraw, methods=["POST"], summary="Withdraw", responses=RECEIPTS)
+        return router
+
+    async def index(
+        self,
+        as_person: Annotated[str | None, Query(alias="as", description="Only what this person may decide.")] = None,
+        tenant: str = DEFAULT_TENANT,
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    ) -> dict[str, list[WaitingCard]]:
+        """From visibility and memo alone; read a request by its id before deciding."""
+        person = None if as_person is None else known_person(self._deps.people, as_person, tenant)
+        approvers = None if person is None else rights(person)
+        found = await waiting(self._deps.desk.temporal, tenant=tenant, approvers=approvers, limit=limit)
+        return {"approvals": found}
+
+    async def read(self, approval: str) -> JSONResponse:
+        """By approval id or short code; arguments are loaded, secret ones masked."""
+        request = await self._deps.desk.request(await find_approval(self._deps, approval))
+        loaded = Content(inline=await load(self._deps.store, request.args))
+        shown = masked_request(request.model_copy(update={"args": loaded}))
+        return JSONResponse(shown.model_dump(mode="json"))
+
+    async def decide(
+        self, approval: str, request: Request, idempotency_key: Annotated[str | None, Header()] = None
+    ) -> JSONResponse:
+        """The body of every answer is the receipt. Anything unclear is `malformed` and changes nothing."""
+        body = read_decide(await request.body(), approval)
+        key = read_key(idempotency_key, approval)
+        if isinstance(body, Receipt) or isinstance(key, Receipt):
+            return _answered(body if isinstance(body, Receipt) else refused("malformed", approval, _message(key)))
+        found = await self._named(approval, body.as_person)
+        if isinstance(found, Receipt):
+            return _answered(found)
+        approval_id, person = found
+        answer = Answer(
+            verdict=body.verdict,
+            person=person,
+            channel="api",
+            reason=body.reason,
+            revision=body.revision,
+            shown_digest=body.digest,
+            delivery=key,
+        )
+        return _answered(await decide(self._deps, approval_id, answer))
+
+    async def withdraw(self, approval: str, body: WithdrawBody | None = None) -> JSONResponse:
+        """Only who asked for the turn, or may decide, can withdraw; the call ends as denied (cancelled)."""
+        body = body or WithdrawBody()
+        found = await self._named(approval, body.as_person)
+        if isinstance(found, Receipt):
+            return _answered(found)
+        try:
+            return _answered(await withdraw(self._deps, *found, body.reason))
+        except NotFound as error:
+            return _answered(refused("unknown", approval, error.message))
+
+    async def _named(self, approval: str, as_person: str | None) -> tuple[str, Person] | Receipt:
+        """The request and the person of an attempt, or why there is no such thing. Raises `Ambiguous`."""
+        try:
+            approval_id = await find_approval(self._deps, approval)
+        except NotFound as error:
+            return refused("unknown", approval, error.message)
+        key = parse_approval_id(approval_id)
+        tenant = DEFAULT_TENANT if key is None else key.turn.tenant
+        try:
+            return approval_id, known_person(self._deps.people, as_person or DEFAULT_DECIDER, tenant)
+        except NotFound as error:
+            return refused("not_allowed", approval_id, error.message)
+
+
+def _answered(receipt: Receipt) -> JSONResponse:
+    return JSONResponse(receipt.model_dump(mode="json"), status_code=receipt_status(receipt))
+
+
+def _message(key: str | Receipt) -> str:
+    return key.message if isinstance(key, Receipt) else ""

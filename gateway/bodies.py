@@ -1,0 +1,91 @@
+"""What requests may say. Closed: an unknown field is refused, identity fields by name."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from signoff.contracts.ids import Id
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.gateway.identity import DEFAULT_ASKER
+
+
+class Body(BaseModel):
+    """A JSON object of known fields only."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class MessageBody(Body):
+    """One earlier or new message of a conversation, as plain text."""
+
+    role: Literal["user", "assistant"] = "user"
+    text: str = Field(min_length=1)
+
+
+class TurnBody(Body):
+    """Start a turn: `text`, or `messages` of which the last is the person's."""
+
+    text: str | None = Field(default=None, description="What the person says; give this or `messages`.")
+    messages: list[MessageBody] = Field(default=[], max_length=1_000)
+    actor: str | None = Field(default=None, description="Who is spoken to; may be left out when there is one actor.")
+    user: str = Field(default=DEFAULT_ASKER, description="On whose behalf, by id; tier and roles: the directory.")
+    session: Id | None = Field(default=None, description="The conversation; the turn's own id when not given.")
+    turn: Id | None = Field(default=None, description="The turn's id, for safe retries; a UUIDv7 when not given.")
+    tenant: Id = DEFAULT_TENANT
+    dry_run: bool = Field(default=False, description="Judge every call, run none.")
+    context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "TurnBody":
+        if (self.text is None) == (not self.messages):
+            raise ValueError("give either `text` or `messages`")
+        if self.text is not None and not self.text.strip():
+            raise ValueError("`text` is empty; say something")
+        if self.messages and self.messages[-1].role != "user":
+            raise ValueError("the last of `messages` must be the user's")
+        return self
+
+    @property
+    def said(self) -> tuple[MessageBody, ...]:
+        """The conversation so far, newest last."""
+        return tuple(self.messages) if self.text is None else (MessageBody(text=self.text),)
+
+
+class DecideBody(Body):
+    """Answer one request."""
+
+    verdict: Literal["approved", "denied"]
+    reason: str = Field(default="", max_length=2_000, description="The agent reads it when the verdict is denied.")
+    revision: int | None = Field(default=None, ge=1, description="The revision that was shown; another is stale.")
+    digest: str = Field(default="", max_length=64, description="The digest or the card's mark; another is stale.")
+    as_person: str | None = Field(default=None, alias="as", description="Who answers (development profile only).")
+
+
+class WithdrawBody(Body):
+    """Withdraw one waiting request."""
+
+    reason: str = Field(default="", max_length=2_000)
+    as_person: str | None = Field(default=None, alias="as", description="Who withdraws (development profile only).")
+
+
+class CancelBody(Body):
+    """Stop a turn; nothing needs to be said."""
+
+
+class TurnLinks(BaseModel):
+    """Where to follow a turn."""
+
+    self: str
+    events: str
+    page: str
+    temporal: str
+
+
+class TurnStarted(BaseModel):
+    """The answer to a started turn; `id` is `<tenant>.<session>.<turn>`."""
+
+    id: str
+    tenant: str
+    session: str
+    turn: str
+    links: TurnLinks

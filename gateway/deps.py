@@ -1,0 +1,45 @@
+"""What every part of the gateway is given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from signoff.client import Signoff
+from signoff.contracts.ids import TurnKey
+from signoff.registry.catalog import Catalog
+from signoff.registry.people import Directory
+from signoff.settings import Settings
+from signoff.store.store import Store
+
+
+def system_clock() -> datetime:
+    """Now, in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class GatewayDeps:
+    """The desk and what stands around it. `clock` gives an aware time in UTC; it stamps `received_at`."""
+
+    desk: Signoff
+    catalog: Catalog
+    people: Directory
+    store: Store
+    settings: Settings
+    clock: Callable[[], datetime] = system_clock
+
+    def temporal_link(self, key: TurnKey) -> str:
+        """The same turn in Temporal's own UI."""
+        namespace = quote(self.desk.temporal.namespace, safe="")
+        workflow = quote(key.workflow_id, safe="")
+        return f"http://127.0.0.1:{self.settings.ui_port}/namespaces/{namespace}/workflows/{workflow}"
+
+    def page_link(self, key: TurnKey) -> str:
+        """The turn's page in the inbox."""
+        return f"{self.settings.public_url}/turns/{turn_name(key)}"
+
+
+def turn_name(key: TurnKey) -> str:
+    """How addresses name a turn: `<tenant>.<session>.<turn>`."""
+    return ".".join(key)

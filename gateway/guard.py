@@ -1,0 +1,150 @@
+"""The door: which hosts, origins, sizes and types come in, and which headers go out."""
+
+import json
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from signoff.contracts.limits import REQUEST_BODY_BYTES
+from signoff.settings import Settings
+
+LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+API: Final = "/v1/"
+STATIC: Final = "/static/"
+_READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+_POLICY: Final = (
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_TOO_LARGE: Final = f"a request is at most {REQUEST_BODY_BYTES} bytes"
+_HEADERS: Final = (
+    ("content-security-policy", _POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+)
+
+
+class Guard:
+    """Refuses before anything else sees the request; adds the security headers to every answer.
+
+    A foreign `Host` is refused because a name that was rebound to the loopback address would otherwise let any web
+    page speak to this gateway as if it were its own.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._hosts = LOOPBACK_NAMES | _host_names((settings.public_url, f"//{_bracketed(settings.host)}"))
+        self._public = settings.public_url
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        sealed = _sealed(send, scope["path"])
+        refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
+        if refusal is not None:
+            await _refuse(sealed, *refusal)
+            return
+        if scope["method"] not in _READING:
+            body = await _whole_body(receive)
+            if body is None:
+                await _refuse(sealed, 413, "too_large", _TOO_LARGE)
+                return
+            receive = _Replay(body, receive)
+        await self._app(scope, receive, sealed)
+
+    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str, str] | None:
+        host = headers.get("host", "")
+        if _name(f"//{host}") not in self._hosts:
+            return 421, "foreign_host", "this gateway does not answer under that name; see the setting `public_url`"
+        if method in _READING:
+            return None
+        if not self._from_here(path, headers, host):
+            return 403, "cross_site", "requests from other sites are refused"
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > REQUEST_BODY_BYTES:
+            return 413, "too_large", _TOO_LARGE
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if path.startswith(API) and kind != "application/json":
+            return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
+        return None
+
+    def _from_here(self, path: str, headers: Headers, host: str) -> bool:
+        site = headers.get("sec-fetch-site")
+        if site not in (None, "same-origin", "none"):
+            return False
+        origin = headers.get("origin")
+        if origin is None:
+            return True
+        if origin == "null":
+            # Our own pages send this with a form, because of their referrer policy; the form's token decides then.
+            return site == "same-origin" or not path.startswith(API)
+        return origin == self._public or urlsplit(origin).netloc.lower() == host.lower()
+
+
+class _Replay:
+    """A body that was read already, then whatever else the connection says."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+async def _whole_body(receive: Receive) -> bytes | None:
+    """The request's body, or None when it is too large; a connection that is gone ends it early."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > REQUEST_BODY_BYTES:
+            return None
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return bytes(body)
+
+
+def _sealed(send: Send, path: str) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS:
+                headers[name] = value
+            if not path.startswith(STATIC):
+                headers.setdefault("cache-control", "no-store")
+        await send(message)
+
+    return sending
+
+
+async def _refuse(send: Send, status: int, code: str, message: str) -> None:
+    body = json.dumps({"code": code, "message": message}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _host_names(addresses: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in map(_name, addresses) if name not in ("", "0.0.0.0", "::"))
+
+
+def _name(address: str) -> str:
+    try:
+        return (urlsplit(address).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

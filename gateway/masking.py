@@ -1,0 +1,95 @@
+"""What must never leave the gateway: arguments declared secret, and digests from which they could be guessed."""
+
+from collections.abc import Collection
+from typing import Any
+
+from signoff.contracts.approval import ApprovalRequest, Vote
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart, Message
+from signoff.contracts.turn import CallView, TurnView
+from signoff.registry.catalog import Catalog
+
+
+def hidden(value: Any) -> str:
+    """What stands in the place of a secret value: `hidden`, with the length of a text."""
+    if not isinstance(value, str):
+        return "hidden"
+    return f"hidden, {len(value)} character{'' if len(value) == 1 else 's'}"
+
+
+def masked_args(args: Any, secrets: Collection[str]) -> Any:
+    """`args` with the values of the named ones replaced; nested names are dotted. Lists are passed through by index."""
+    return _masked(args, frozenset(secrets), "")
+
+
+def masked_content(content: Content, secrets: Collection[str]) -> Content:
+    """Arguments as content: inline ones masked, the preview of stored ones emptied when there are secrets."""
+    if not secrets:
+        return content
+    if content.blob is not None:
+        return Content(blob=content.blob.model_copy(update={"preview": "", "sha256": ""}))
+    return Content(inline=masked_args(content.inline, secrets))
+
+
+def masked_request(request: ApprovalRequest) -> ApprovalRequest:
+    """A request as it may be shown. With secrets its digest is left out too: the card's mark stands for it."""
+    votes = tuple(_masked_vote(vote, bool(request.secrets)) for vote in request.votes)
+    if not request.secrets:
+        return request.model_copy(update={"votes": votes})
+    args = masked_content(request.args, request.secrets)
+    return request.model_copy(update={"args": args, "digest": "", "votes": votes})
+
+
+def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
+    """A turn as it may be shown."""
+    calls = tuple(_masked_call(call, catalog) for call in view.calls)
+    by_call = {call.call: call for call in view.calls}
+    messages = tuple(_masked_message(message, by_call, catalog) for message in view.messages)
+    return view.model_copy(update={"calls": calls, "messages": messages})
+
+
+def _masked_vote(vote: Vote, secret: bool) -> Vote:
+    changes = {"edited_args": None, "signature": "", **({"digest": ""} if secret else {})}
+    return vote.model_copy(update={"decision": vote.decision.model_copy(update=changes)})
+
+
+def _masked_call(call: CallView, catalog: Catalog) -> CallView:
+    changes: dict[str, Any] = {}
+    if call.approval is not None:
+        changes["approval"] = masked_request(call.approval)
+    if _secrets(call.tool, call.approval, catalog) != ():
+        changes["args_preview"] = ""
+    return call.model_copy(update=changes)
+
+
+def _masked_message(message: Message, calls: dict[str, CallView], catalog: Catalog) -> Message:
+    parts = tuple(_masked_part(part, calls, catalog) if isinstance(part, CallPart) else part for part in message.parts)
+    return message.model_copy(update={"parts": parts, "provider": None})
+
+
+def _masked_part(part: CallPart, calls: dict[str, CallView], catalog: Catalog) -> CallPart:
+    view = calls.get(part.call)
+    secrets = _secrets(part.tool, view.approval if view is not None else None, catalog)
+    if secrets is None:
+        return part.model_copy(update={"args": Content(inline="hidden")})
+    return part.model_copy(update={"args": masked_content(part.args, secrets)})
+
+
+def _secrets(tool: str, request: ApprovalRequest | None, catalog: Catalog) -> tuple[str, ...] | None:
+    """The secret arguments of a call; None when nobody can say, because the tool is not in the catalog."""
+    declared = catalog.registry.resolve(tool)
+    asked = request.secrets if request is not None else ()
+    if declared is None:
+        return asked if request is not None else (None if tool != "respond" else ())
+    return tuple(sorted({*asked, *declared.masked_arguments}))
+
+
+def _masked(value: Any, secrets: frozenset[str], path: str) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: hidden(item) if (name := f"{path}.{key}" if path else key) in secrets else _masked(item, secrets, name)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_masked(item, secrets, path) for item in value]
+    return value

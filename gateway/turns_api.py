@@ -1,0 +1,108 @@
+"""The API of turns: start, read, follow, list, cancel."""
+
+from collections.abc import AsyncGenerator
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from signoff.contracts.errors import NotFound, SignoffError
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.listing import TurnRow
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.turn import TurnView
+from signoff.gateway.bodies import CancelBody, TurnBody, TurnLinks, TurnStarted
+from signoff.gateway.deps import GatewayDeps, turn_name
+from signoff.gateway.faults import Fault, fault_of
+from signoff.gateway.live import Live, event
+from signoff.gateway.masking import masked_view
+from signoff.gateway.starting import read_turn, start
+from signoff.listing import turns
+
+FAULTS: dict[int | str, dict[str, Any]] = {
+    404: {"model": Fault, "description": "Nothing of that name; the nearest names are offered."},
+    409: {"model": Fault, "description": "The id is taken by a turn with other input."},
+    413: {"model": Fault, "description": "More than 1 MiB."},
+    422: {"model": Fault, "description": "The request cannot be understood."},
+    503: {"model": Fault, "description": "The server, the store or every worker is away."},
+}
+
+
+class TurnsApi:
+    """Handlers of `/v1/turns`."""
+
+    def __init__(self, deps: GatewayDeps, live: Live) -> None:
+        self._deps = deps
+        self._live = live
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(prefix="/v1/turns", tags=["turns"], responses=FAULTS)
+        add = router.add_api_route
+        started: dict[int | str, dict[str, Any]] = {**FAULTS, 201: {"model": TurnStarted}}
+        add("", self.start, methods=["POST"], status_code=201, summary="Start a turn", responses=started)
+        add("", self.index, methods=["GET"], summary="List turns, newest first")
+        add(
+            "/{turn}", self.view, methods=["GET"], summary="One turn as it stands", responses={200: {"model": TurnView}}
+        )
+        add("/{turn}/events", self.events, methods=["GET"], summary="Follow a turn by server-sent events")
+        add("/{turn}/cancel", self.cancel, methods=["POST"], status_code=202, summary="Ask a turn to stop")
+        return router
+
+    async def start(self, body: TurnBody) -> JSONResponse:
+        """Returns when the turn is in Temporal. The same id with the same input is the same turn."""
+        key = await start(self._deps, body, channel="api")
+        name = turn_name(key)
+        answer = TurnStarted(
+            id=name,
+            tenant=key.tenant,
+            session=key.session,
+            turn=key.turn,
+            links=TurnLinks(
+                self=f"/v1/turns/{name}",
+                events=f"/v1/turns/{name}/events",
+                page=self._deps.page_link(key),
+                temporal=self._deps.temporal_link(key),
+            ),
+        )
+        return JSONResponse(answer.model_dump(mode="json"), status_code=201, headers={"location": answer.links.self})
+
+    async def index(
+        self,
+        tenant: str = DEFAULT_TENANT,
+        state: str = "",
+        actor: str = "",
+        since: datetime | None = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    ) -> dict[str, list[TurnRow]]:
+        """From visibility alone; a turn started this moment may be missing for some milliseconds."""
+        found = await turns(self._deps.desk.temporal, tenant=tenant, state=state, actor=actor, since=since, limit=limit)
+        return {"turns": found}
+
+    async def view(self, turn: str) -> JSONResponse:
+        """`turn` is `<tenant>.<session>.<turn>`, or the turn alone where it names its session. Secrets are masked."""
+        view = masked_view(await self._deps.desk.view(read_turn(turn)), self._deps.catalog)
+        return JSONResponse(view.model_dump(mode="json"))
+
+    async def events(self, turn: str) -> StreamingResponse:
+        """Events `turn` with the whole view, whenever it changed; the stream ends with the view that has a result."""
+        key = read_turn(turn)
+        await self._deps.desk.view(key)
+        stream = self._live.follow(f"api {key.workflow_id}", lambda: self._changes(key))
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    async def cancel(self, turn: str, body: CancelBody | None = None) -> dict[str, str]:
+        """Running tools are awaited, waiting requests become cancelled."""
+        key = read_turn(turn)
+        await self._deps.desk.cancel_turn(key)
+        return {"id": turn_name(key), "state": "cancelling"}
+
+    async def _changes(self, key: TurnKey) -> AsyncGenerator[str, None]:
+        try:
+            async for view in self._deps.desk.watch(key):
+                yield event("turn", masked_view(view, self._deps.catalog).model_dump(mode="json"))
+        except NotFound:
+            return
+        except SignoffError as error:
+            yield event("problem", fault_of(error).model_dump())

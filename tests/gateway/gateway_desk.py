@@ -1,0 +1,159 @@
+"""A gateway over a running worker: a few tools that pay, fail, hide and ask, and a model that does what it is told."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool
+from fastapi import FastAPI
+from temporalio.client import Client
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.content import text_of
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.gateway.app import build_app
+from signoff.gateway.deps import GatewayDeps
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.registry.result import ToolFailure
+from signoff.settings import Settings
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+
+PEOPLE = (
+    Person(id="guest", name="Guest"),
+    Person(id="approver", name="Approver", roles=("approvers",)),
+    Person(id="ana", name="Ana Sousa", roles=("approvers", "finance"), tier="trusted", locale="de"),
+    Person(id="bo", name="Bo Lind", roles=("finance",)),
+    Person(id="gone", name="Gone", roles=("approvers",), active=False),
+)
+BASE = "http://127.0.0.1:8300"
+PASSWORD = "correct horse"
+
+_MONEY: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "amount": {"type": "number"},
+        "currency": {"type": "string", "default": "EUR"},
+        "to": {"type": "string", "title": "Payee"},
+        "memo": {"type": "string"},
+    },
+    "required": ["amount", "to"],
+}
+_LOGIN: dict[str, Any] = {
+    "type": "object",
+    "properties": {"site": {"type": "string", "format": "uri"}, "password": {"type": "string", "writeOnly": True}},
+    "required": ["site", "password"],
+}
+
+
+def react(request: CompletionRequest) -> Completion:
+    """Calls what the words name; then says what became of it."""
+    settled = results(request)
+    if settled:
+        return respond("; ".join(f"{part.tool}: {part.code} {text_of(part.value)}".strip() for part in settled))
+    text = last_user_text(request)
+    money = {"amount": 420, "currency": "EUR", "to": "Ana Sousa"}
+    known: dict[str, tuple[str, Any]] = {
+        "pay": ("pay", money),
+        "long": ("pay", {**money, "memo": "word " * 400}),
+        "strange": ("pay", {**money, "to": "Ana\u202esousA <b>&"}),
+        "small": ("small", {"amount": 20, "to": "Bo"}),
+        "refund": ("refund", {"amount": 500, "to": "Bo"}),
+        "login": ("login", {"site": "https://example.com", "password": PASSWORD}),
+        "both": ("both", money),
+        "typed": ("typed", money),
+        "fail": ("fail", money),
+        "wrong": ("pay", {"amount": "much", "to": "Bo"}),
+    }
+    wanted = [known[word] for word in text.split() if word in known]
+    return calls(*wanted, text=f"Somebody said: {text}"[:200]) if wanted else respond(f"You said: {text}"[:500])
+
+
+def desk_catalog(ledger: Ledger) -> Catalog:
+    """One actor, `desk`, with a tool for every way a call can go; `other` may do nothing."""
+
+    def fails(args: dict[str, Any], context: Any) -> ToolFailure:
+        return ToolFailure("the bank is closed")
+
+    money: dict[str, Any] = {"input_schema": _MONEY, "effect": "Pay {amount} {currency} to {to}", "title": "Pay"}
+    tools = [
+        pay_tool(ledger, **money),
+        pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0"), name="small", **money),
+        pay_tool(ledger, ApprovalPolicy(deny_if="args.amount > 100.0"), name="refund", **money),
+        pay_tool(ledger, name="login", input_schema=_LOGIN, effect="Log in to {site}", title="Log in"),
+        pay_tool(ledger, ApprovalPolicy(approvers=("role:finance",), quorum=2), name="both", **money),
+        pay_tool(ledger, ApprovalPolicy(confirm="type", min_assurance="session"), name="typed", **money),
+        pay_tool(ledger, name="fail", handler=ledger.handler("fail", fails), **money),
+    ]
+    actors = [
+        Actor(name="desk", model="scripted", description="Pays and books."),
+        Actor(name="other", model="scripted", tools=()),
+    ]
+    return catalog_of(tools, actors=actors, people=PEOPLE)
+
+
+@dataclass
+class GatewayDesk:
+    """A client of the gateway, and what lies behind it."""
+
+    http: httpx.AsyncClient
+    app: FastAPI
+    deps: GatewayDeps
+    desk: Bench
+    ledger: Ledger = field(default_factory=Ledger)
+
+    async def start(self, text: str, **fields: Any) -> TurnKey:
+        """Start a turn of `desk` over the API."""
+        answer = await self.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields})
+        assert answer.status_code == 201, answer.text
+        body = answer.json()
+        return TurnKey(body["tenant"], body["session"], body["turn"])
+
+    async def asked(self, text: str, **fields: Any) -> str:
+        """Start a turn and return the id of the request that waits in it."""
+        view = await self.desk.waiting(await self.start(text, **fields))
+        return next(call.approval.id for call in view.calls if call.approval is not None)
+
+    async def runs(self, approval: str) -> int:
+        """How often the call behind a request was executed."""
+        key = ticket_key((await self.desk.signoff.request(approval)).digest, 1)
+        return sum(row[2] == key for row in self.ledger.rows)
+
+    async def decide(self, approval: str, **fields: Any) -> httpx.Response:
+        """Answer over the API."""
+        return await self.http.post(f"/v1/approvals/{approval}/decide", json=fields)
+
+
+@contextlib.asynccontextmanager
+async def gateway_desk(
+    client: Client, store: Store, task_queue: str, *, clock: Callable[[], datetime] | None = None
+) -> AsyncIterator[GatewayDesk]:
+    """A running worker and a gateway over it."""
+    ledger = Ledger()
+    catalog = desk_catalog(ledger)
+    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
+        deps = GatewayDeps(
+            desk=desk.signoff,
+            catalog=catalog,
+            people=catalog.people,
+            store=store,
+            settings=Settings(),
+            clock=clock or (lambda: datetime.now(UTC)),
+        )
+        app = build_app(deps)
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=20) as http:
+            yield GatewayDesk(http, app, deps, desk, ledger)
+
+
+def fresh() -> str:
+    """An id nobody used."""
+    return f"t{uuid.uuid4().hex[:12]}"

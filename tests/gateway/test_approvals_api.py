@@ -1,0 +1,192 @@
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+from gateway_desk import BASE, GatewayDesk
+
+from signoff.contracts.ids import show_code
+from signoff.gateway.app import build_app
+
+
+async def test_an_approval_runs_the_call(gateway: GatewayDesk) -> None:
+    """Accepted, with the receipt as the body; the turn finishes and the tool ran once."""
+    approval = await gateway.asked("pay")
+    answer = await gateway.decide(approval, verdict="approved", revision=1)
+    receipt = answer.json()
+    assert answer.status_code == 200, receipt
+    assert (receipt["status"], receipt["decided_by"], receipt["channel"]) == ("accepted", "approver", "api")
+    key = (await gateway.desk.signoff.request(approval)).turn
+    view = await gateway.http.get(f"/v1/turns/{key}/events")
+    assert '"state":"complete"' in view.text
+    assert await gateway.runs(approval) == 1
+
+
+async def test_a_denial_reaches_the_turn_with_its_reason(gateway: GatewayDesk) -> None:
+    """Denied by name, nothing ran."""
+    approval = await gateway.asked("pay")
+    answer = await gateway.decide(approval, verdict="denied", reason="too expensive", **{"as": "ana"})
+    assert (answer.json()["decided_name"], answer.json()["reason"]) == ("Ana Sousa", "too expensive")
+    assert await gateway.runs(approval) == 0
+
+
+@pytest.mark.row("E58")
+async def test_the_second_learns_who_was_first(gateway: GatewayDesk) -> None:
+    """409 with the receipt that names the decider."""
+    approval = await gateway.asked("pay")
+    await gateway.decide(approval, verdict="denied", **{"as": "ana"})
+    answer = await gateway.decide(approval, verdict="approved")
+    assert answer.status_code == 409
+    assert (answer.json()["code"], answer.json()["decided_name"]) == ("already_decided", "Ana Sousa")
+    assert await gateway.runs(approval) == 0
+
+
+async def test_the_same_key_gets_the_same_receipt(gateway: GatewayDesk) -> None:
+    """An `Idempotency-Key` makes a repeated answer a duplicate, for the same person only."""
+    approval = await gateway.asked("both")
+    headers = {"Idempotency-Key": "k1"}
+    url = f"/v1/approvals/{approval}/decide"
+    body = {"verdict": "approved", "as": "ana"}
+    first = await gateway.http.post(url, json=body, headers=headers)
+    again = await gateway.http.post(url, json=body, headers=headers)
+    assert (first.json()["status"], first.json()["votes"], first.json()["needed"]) == ("counted", 1, 2)
+    assert (again.status_code, again.json()["status"], again.json()["votes"]) == (200, "counted", 1)
+    other = await gateway.http.post(url, json={**body, "as": "bo"}, headers=headers)
+    assert other.json()["status"] == "accepted"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"approved"',
+        b"{}",
+        b"{",
+        b'{"verdict": null}',
+        b'{"verdict": ""}',
+        b'{"verdict": "yes"}',
+        b'{"verdict": "APPROVED"}',
+        b'{"verdict": ["approved"]}',
+        b'{"verdict": "approved", "revision": 0}',
+        b'{"verdict": "approved", "subject": "ana"}',
+        b'{"verdict": "approved", "reason": "' + b"x" * 70_000 + b'"}',
+        b"\xff\xfe",
+        b"[" * 50_000,
+    ],
+)
+async def test_what_is_no_verdict_decides_nothing(gateway_once: tuple[GatewayDesk, str], body: bytes) -> None:
+    """Empty, null, unknown, misspelt, oversized, garbage: 422 with the receipt `malformed`, and it still waits."""
+    gateway, approval = gateway_once
+    url = f"/v1/approvals/{approval}/decide"
+    answer = await gateway.http.post(url, content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"], answer.json()["status"]) == (422, "malformed", "refused")
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+@pytest.fixture
+async def gateway_once(gateway: GatewayDesk) -> tuple[GatewayDesk, str]:
+    """A gateway with one request that waits."""
+    return gateway, await gateway.asked("pay")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code"),
+    [
+        ({"as": "guest"}, 403, "not_allowed"),
+        ({"as": "nobody"}, 403, "not_allowed"),
+        ({"as": "gone"}, 403, "not_allowed"),
+        ({"revision": 2}, 409, "stale"),
+        ({"digest": "0" * 64}, 409, "stale"),
+        ({"digest": "00000000"}, 409, "stale"),
+    ],
+)
+async def test_refusals_are_receipts(gateway: GatewayDesk, fields: dict[str, Any], status: int, code: str) -> None:
+    """Strangers and stale answers change nothing and are told why."""
+    approval = await gateway.asked("pay")
+    answer = await gateway.decide(approval, verdict="approved", **fields)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_nobody_approves_what_they_asked_for(gateway: GatewayDesk) -> None:
+    """The requester gets `self_approval`."""
+    approval = await gateway.asked("pay", user="ana")
+    answer = await gateway.decide(approval, verdict="approved", **{"as": "ana"})
+    assert (answer.status_code, answer.json()["code"]) == (403, "self_approval")
+
+
+async def test_the_card_s_mark_binds_like_the_digest(gateway: GatewayDesk) -> None:
+    """A card with a secret shows no digest; its mark is enough to say what was seen."""
+    approval = await gateway.asked("login")
+    shown = (await gateway.http.get(f"/v1/approvals/{approval}")).json()
+    assert shown["digest"] == ""
+    answer = await gateway.decide(approval, verdict="approved", revision=1, digest=shown["card"]["mark"])
+    assert answer.json()["status"] == "accepted"
+
+
+async def test_unknown_requests_are_404_receipts(gateway: GatewayDesk) -> None:
+    """No such id, no such code, no such turn."""
+    for name in ("main.a.b.c1.1", "K7Q-2FM", "nonsense"):
+        answer = await gateway.decide(name, verdict="approved")
+        assert (answer.status_code, answer.json()["code"]) == (404, "unknown"), name
+
+
+async def test_a_short_code_finds_its_request(gateway: GatewayDesk) -> None:
+    """By code in any spelling, open and decided."""
+    approval = await gateway.asked("pay")
+    request = await gateway.desk.signoff.request(approval)
+    async for _ in _listed(gateway, approval):
+        break
+    shown = await gateway.http.get(f"/v1/approvals/{show_code(request.code).lower()}")
+    assert shown.json()["id"] == approval
+    answer = await gateway.decide(request.code, verdict="denied")
+    assert answer.json()["state"] == "denied"
+
+
+async def _listed(gateway: GatewayDesk, approval: str, **params: str) -> Any:
+    """Yields once visibility, which is a little late, knows the request."""
+    while True:
+        found = (await gateway.http.get("/v1/approvals", params=params)).json()["approvals"]
+        if any(card["id"] == approval for card in found):
+            yield found
+
+
+async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayDesk) -> None:
+    """Bo sees what finance may decide; deadlines rise."""
+    paid, both = await gateway.asked("pay"), await gateway.asked("both")
+    async for found in _listed(gateway, both, **{"as": "bo"}):
+        ids = [card["id"] for card in found]
+        break
+    assert paid not in ids
+    everything = (await gateway.http.get("/v1/approvals", params={"limit": 1000})).json()["approvals"]
+    due = [card["expires_at"] for card in everything]
+    assert due == sorted(due)
+    assert (await gateway.http.get("/v1/approvals", params={"as": "aprover"})).status_code == 404
+
+
+async def test_received_at_is_the_gateway_s_clock(gateway: GatewayDesk) -> None:
+    """A decision carries when, where and as whom the gateway received it; the body has no say in that."""
+    moment = datetime(2030, 1, 2, tzinfo=UTC)
+    approval = await gateway.asked("pay")
+    transport = httpx.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, clock=lambda: moment)))
+    async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+        await http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "denied", "as": "ana"})
+    decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
+    assert (decision.received_at, decision.subject) == (moment, "ana")
+    assert (decision.channel, decision.assurance) == ("api", "session")
+
+
+async def test_only_those_concerned_withdraw(gateway: GatewayDesk) -> None:
+    """Bo, who neither asked nor decides, cannot; guest, who asked, can; then it is cancelled."""
+    approval = await gateway.asked("pay")
+    url = f"/v1/approvals/{approval}/withdraw"
+    refused = await gateway.http.post(url, json={"as": "bo"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    done = await gateway.http.post(url, json={"as": "guest", "reason": "changed my mind"})
+    assert (done.status_code, done.json()["state"]) == (200, "cancelled")
+    assert (await gateway.decide(approval, verdict="approved")).json()["code"] == "cancelled"
+    unknown = await gateway.http.post("/v1/approvals/main.a.b.c1.1/withdraw", json={})
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown")

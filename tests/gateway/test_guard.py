@@ -1,0 +1,137 @@
+import asyncio
+import dataclasses
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+from gateway_desk import BASE, GatewayDesk
+
+from signoff.contracts.errors import ConfigError, ServerUnavailable
+from signoff.embedded import free_port
+from signoff.gateway.app import build_app
+from signoff.gateway.serve import serve
+from signoff.settings import Settings
+from signoff.store.store import open_store
+
+START = {"text": "hello", "actor": "desk"}
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8300", "", "169.254.1.1:8300"])
+async def test_a_foreign_host_is_refused(gateway: GatewayDesk, host: str) -> None:
+    """A name rebound to this address reaches nothing."""
+    for path in ("/healthz", "/v1/approvals", "/"):
+        answer = await gateway.http.get(path, headers={"host": host})
+        assert (answer.status_code, answer.json()["code"]) == (421, "foreign_host")
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:8300", "LOCALHOST"])
+async def test_loopback_names_are_answered(gateway: GatewayDesk, host: str) -> None:
+    """Whatever this machine is called by itself."""
+    assert (await gateway.http.get("/healthz", headers={"host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+async def test_other_sites_start_and_decide_nothing(gateway: GatewayDesk, headers: dict[str, str]) -> None:
+    """A page elsewhere cannot post here with its reader's browser."""
+    approval = await gateway.asked("pay")
+    for path, body in (("/v1/turns", START), (f"/v1/approvals/{approval}/decide", {"verdict": "approved"})):
+        answer = await gateway.http.post(path, json=body, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, "cross_site")
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+async def test_the_api_takes_json_only(gateway: GatewayDesk, kind: str) -> None:
+    """The types a form of another site can send are refused."""
+    answer = await gateway.http.post("/v1/turns", content=b'{"text":"x"}', headers={"content-type": kind})
+    assert answer.status_code == 415
+
+
+async def test_get_and_head_never_decide(gateway: GatewayDesk) -> None:
+    """Only POST reaches a decision; link previews and prefetches change nothing."""
+    approval = await gateway.asked("pay")
+    url = f"/v1/approvals/{approval}/decide?verdict=approved"
+    for method in ("GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"):
+        answer = await gateway.http.request(method, url, headers={"content-type": "application/json"})
+        assert answer.status_code == 405, method
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_every_answer_carries_the_headers(gateway: GatewayDesk) -> None:
+    """No framing, no sniffing, no referrer, no cross-origin reading, no caching; errors too."""
+    for path in ("/healthz", "/v1/turns", "/nothing-here", "/openapi.json"):
+        headers = (await gateway.http.get(path, headers={"origin": "https://evil.example"})).headers
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cache-control"] == "no-store"
+        assert not any(name.startswith("access-control") for name in headers)
+
+
+async def test_readiness_names_what_is_missing(gateway: GatewayDesk, tmp_path: Path) -> None:
+    """Ready with server, search attributes and store; 503 and a sentence without the store."""
+    ready = await gateway.http.get("/readyz")
+    assert (ready.status_code, ready.json()["checks"]) == (200, {"server": "ok", "store": "ok"})
+    async with open_store(f"sqlite:///{tmp_path}/other.db") as store:
+        pass
+    transport = httpx.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, store=store)))
+    async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+        gone = await http.get("/readyz")
+    assert gone.status_code == 503
+    assert "closed" in gone.json()["checks"]["store"]
+
+
+async def test_the_inventory_and_the_description_are_there(gateway: GatewayDesk) -> None:
+    """Each tool with what it needs; OpenAPI describes every route."""
+    tools = {row["tool"]: row for row in (await gateway.http.get("/v1/tools")).json()["tools"]}
+    assert tools["pay"]["needs"] == "asks"
+    assert tools["refund"]["needs"].endswith("may be denied")
+    described = (await gateway.http.get("/openapi.json")).json()
+    routes = [route for methods in described["paths"].values() for route in methods.values()]
+    assert "/v1/approvals/{approval}/decide" in described["paths"]
+    assert all(route["summary"] and route["description"] for route in routes)
+
+
+async def test_production_is_not_served(gateway: GatewayDesk) -> None:
+    """Without logins the production profile refuses to start."""
+    with pytest.raises(ConfigError, match="production"):
+        build_app(dataclasses.replace(gateway.deps, settings=Settings(profile="production")))
+
+
+async def test_serving_stops_when_asked(gateway: GatewayDesk) -> None:
+    """It answers on its port, ends open streams, and returns."""
+    port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
+    key = await gateway.start("pay")
+    app = build_app(gateway.deps)
+    running = asyncio.create_task(serve(app, "127.0.0.1", port, stop=stop, ready=ready.set))
+    await ready.wait()
+    base = f"http://127.0.0.1:{port}"
+    async with (
+        httpx.AsyncClient(base_url=base) as http,
+        http.stream("GET", f"/v1/turns/{'.'.join(key)}/events") as stream,
+    ):
+        lines = stream.aiter_lines()
+        assert (await anext(lines)).startswith("retry:")
+        stop.set()
+        rest = [line async for line in lines]
+    assert all("problem" not in line for line in rest)
+    await asyncio.wait_for(running, 10)
+
+
+async def test_a_taken_port_is_one_sentence(gateway: GatewayDesk) -> None:
+    """The message names the port and the setting."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ServerUnavailable, match=rf"port {port} .* is taken.*SIGNOFF_PORT"):
+            await serve(gateway.app, "127.0.0.1", port)

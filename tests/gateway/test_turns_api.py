@@ -1,0 +1,163 @@
+import json
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+from gateway_desk import PASSWORD, GatewayDesk, fresh
+
+from signoff.gateway.uuid7 import uuid7
+
+
+async def test_a_started_turn_can_be_read_at_its_links(gateway: GatewayDesk) -> None:
+    """201 names the turn, and its links lead to it; the id is a UUIDv7 and the session is the turn's."""
+    answer = await gateway.http.post("/v1/turns", json={"text": "hello", "actor": "desk"})
+    body = answer.json()
+    assert answer.status_code == 201
+    assert uuid.UUID(body["turn"]).version == 7
+    assert body["session"] == body["turn"]
+    assert body["links"]["temporal"].endswith(f"/workflows/turn%2Fmain%2F{body['turn']}%2F{body['turn']}")
+    assert answer.headers["location"] == body["links"]["self"]
+    whole = (await gateway.http.get(body["links"]["self"])).json()
+    bare = (await gateway.http.get(f"/v1/turns/{body['turn']}")).json()
+    assert whole["turn"] == bare["turn"] == body["turn"]
+    assert whole["requester"]["user"] == "guest"
+
+
+async def test_tier_and_roles_come_from_the_directory(gateway: GatewayDesk) -> None:
+    """A request names a person by id; everything else about that person is the directory's."""
+    view = await gateway.desk.signoff.view(await gateway.start("hello", user="ana"))
+    assert (view.requester.tier, view.requester.roles) == ("trusted", ("approvers", "finance"))
+
+
+@pytest.mark.parametrize("field", ["tier", "roles", "principal"])
+async def test_identity_in_the_body_is_refused_by_name(gateway: GatewayDesk, field: str) -> None:
+    """Claiming a tier or roles is an error that names the field, not something that is ignored."""
+    answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", field: "admin"})
+    assert answer.status_code == 422
+    assert f"`{field}`" in answer.json()["message"]
+    assert "directory" in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"text": "x", "actor": "desc"}, 404, "did you mean `desk`"),
+        ({"text": "x"}, 422, "name an `actor`: `desk`, `other`"),
+        ({"text": "x", "actor": "desk", "user": "aprover"}, 404, "did you mean `approver`"),
+        ({"text": "x", "actor": "desk", "user": "gone"}, 404, "no person `gone`"),
+        ({"actor": "desk"}, 422, "either `text` or `messages`"),
+        ({"text": "  ", "actor": "desk"}, 422, "say something"),
+        ({"text": "x", "actor": "desk", "turn": "a b"}, 422, "`turn`"),
+        ({"text": "x", "actor": "desk", "colour": 1}, 422, "`colour` is not known here"),
+        ({"messages": [{"role": "assistant", "text": "x"}], "actor": "desk"}, 422, "must be the user's"),
+    ],
+)
+async def test_bad_starts_are_told_in_one_sentence(gateway: GatewayDesk, body: object, status: int, words: str) -> None:
+    """Unknown names are 404 with the nearest, unreadable requests 422; both are `{code, message}`."""
+    answer = await gateway.http.post("/v1/turns", json=body)
+    assert answer.status_code == status
+    assert set(answer.json()) == {"code", "message"}
+    assert words in answer.json()["message"]
+
+
+async def test_the_same_id_with_other_input_is_a_conflict(gateway: GatewayDesk) -> None:
+    """A repeated start is the same turn; with other words it is 409."""
+    turn = fresh()
+    await gateway.start("hello", turn=turn)
+    await gateway.start("hello", turn=turn)
+    answer = await gateway.http.post("/v1/turns", json={"text": "other", "actor": "desk", "turn": turn})
+    assert answer.status_code == 409
+    assert answer.json()["code"] == "conflict"
+
+
+async def test_long_words_go_through_the_store(gateway: GatewayDesk) -> None:
+    """Over 8 KiB of text lies in the store and still reaches the actor; over 1 MiB is 413."""
+    view = await gateway.desk.signoff.view(key := await gateway.start("wörd " * 20_000))
+    stored = view.model_dump()["messages"][0]["parts"][0]["text"]["blob"]
+    assert stored["size"] == 20_000 * 6 + 2
+    assert (await gateway.desk.signoff.result(key)).state == "complete"
+    answer = await gateway.http.post("/v1/turns", json={"text": "x" * 1_100_000, "actor": "desk"})
+    assert answer.status_code == 413
+
+
+async def test_a_body_that_hides_its_length_is_measured(gateway: GatewayDesk) -> None:
+    """Without a Content-Length too, nothing over 1 MiB is read."""
+
+    async def chunks():  # type: ignore[no-untyped-def]
+        for _ in range(40):
+            yield b" " * 50_000
+
+    headers = {"content-type": "application/json"}
+    answer = await gateway.http.post("/v1/turns", content=chunks(), headers=headers)
+    assert answer.status_code == 413
+
+
+async def test_unknown_turns_are_404(gateway: GatewayDesk) -> None:
+    """No such turn, no such shape of id, and an approval id where a turn belongs."""
+    assert (await gateway.http.get(f"/v1/turns/{fresh()}")).status_code == 404
+    assert (await gateway.http.get("/v1/turns/a.b")).status_code == 404
+    answer = await gateway.http.get("/v1/turns/main.s.t.c1.1")
+    assert "did you mean `main.s.t`" in answer.json()["message"]
+
+
+async def test_events_end_with_the_result(gateway: GatewayDesk) -> None:
+    """The stream gives whole views and closes by itself after the one with a result."""
+    key = await gateway.start("small")
+    async with gateway.http.stream("GET", f"/v1/turns/{'.'.join(key)}/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        text = (await stream.aread()).decode()
+    views = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+    assert views[-1]["result"]["state"] == "complete"
+    assert [call["state"] for call in views[-1]["calls"]] == ["ok"]
+
+
+async def test_turns_are_listed_and_filtered(gateway: GatewayDesk) -> None:
+    """The list is visibility's: by state and actor, newest first."""
+    approval = await gateway.asked("pay")
+    turn = approval.split(".")[2]
+    listed = (await gateway.http.get("/v1/turns", params={"state": "suspended", "actor": "desk", "limit": 500})).json()
+    assert turn in [row["turn"] for row in listed["turns"]]
+    others = (await gateway.http.get("/v1/turns", params={"actor": "other"})).json()
+    assert turn not in [row["turn"] for row in others["turns"]]
+
+
+async def test_a_cancelled_turn_ends_cancelled(gateway: GatewayDesk) -> None:
+    """Cancelling withdraws what waits; nothing runs."""
+    approval = await gateway.asked("pay")
+    name = approval.rsplit(".", 2)[0]
+    headers = {"content-type": "application/json"}
+    assert (await gateway.http.post(f"/v1/turns/{name}/cancel", headers=headers)).status_code == 202
+    async with gateway.http.stream("GET", f"/v1/turns/{name}/events") as stream:
+        await stream.aread()
+    view = (await gateway.http.get(f"/v1/turns/{name}")).json()
+    assert view["state"] == "cancelled"
+    assert view["calls"][0]["approval"]["state"] == "cancelled"
+    assert await gateway.runs(approval) == 0
+
+
+async def test_secret_arguments_are_in_no_view(gateway: GatewayDesk) -> None:
+    """A password shows its length alone: in the view, its messages, its requests, its events."""
+    approval = await gateway.asked("login")
+    name = approval.rsplit(".", 2)[0]
+    texts = [
+        (await gateway.http.get(f"/v1/turns/{name}")).text,
+        (await gateway.http.get(f"/v1/approvals/{approval}")).text,
+        (await gateway.http.get("/v1/approvals")).text,
+    ]
+    await gateway.decide(approval, verdict="denied")
+    async with gateway.http.stream("GET", f"/v1/turns/{name}/events") as stream:
+        texts.append((await stream.aread()).decode())
+    assert not any(PASSWORD in text for text in texts)
+    assert all("hidden, 13 characters" in text for text in (texts[0], texts[1], texts[3]))
+    digest = (await gateway.desk.signoff.request(approval)).digest
+    assert not any(digest in text for text in texts), "a bare digest lets a short secret be guessed"
+
+
+def test_uuid7_sorts_by_time() -> None:
+    """Version 7, the right variant, and the milliseconds first."""
+    early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 0, 0, 2000, tzinfo=UTC)
+    first, second = uuid7(early), uuid7(late)
+    assert first < second
+    assert uuid.UUID(first).version == 7
+    assert uuid.UUID(first).variant == uuid.RFC_4122
+    assert uuid7(early) != first
