@@ -1,5 +1,6 @@
 """A small bench of tools and a running worker, for tests that need whole turns on the real server."""
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,7 +16,7 @@ from signoff.contracts import names
 from signoff.contracts.completion import Completion, Driver
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
-from signoff.contracts.message import user_message
+from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput, TurnView
 from signoff.policy.model import ApprovalPolicy, RequiresApproval
@@ -34,6 +35,7 @@ AMOUNT_SCHEMA: dict[str, Any] = {
     "required": ["amount"],
     "additionalProperties": False,
 }
+_GLANCE_SECONDS = 0.03
 GUEST = Principal(user="guest", name="Guest")
 
 
@@ -98,14 +100,21 @@ class Bench:
 
     async def until(self, key: TurnKey, seen: Callable[[TurnView], bool]) -> TurnView:
         """The first view of the turn that satisfies `seen`."""
-        async for view in self.signoff.watch(key):
+        while True:
+            view = await self.signoff.view(key)
             if seen(view):
                 return view
-        raise AssertionError("the turn ended before it was seen so")
+            assert view.result is None, f"the turn ended before it was seen so: {view.result}"
+            await asyncio.sleep(_GLANCE_SECONDS)
 
     async def waiting(self, key: TurnKey, count: int = 1) -> TurnView:
         """The turn once `count` requests wait."""
         return await self.until(key, lambda v: sum(_waits(c) for c in v.calls) >= count)
+
+    async def told(self, key: TurnKey) -> list[ResultPart]:
+        """Every result the model was given, in the order it reads them."""
+        messages = await self.signoff.transcript(key)
+        return [part for message in messages for part in message.parts if isinstance(part, ResultPart)]
 
     async def events(self, key: TurnKey) -> list[str]:
         """Names of the turn's history events, short."""
@@ -146,6 +155,7 @@ async def bench(
     model: Driver | Sequence[Completion],
     *,
     people: Directory | None = None,
+    max_cached_workflows: int = 5_000,
 ) -> AsyncIterator[Bench]:
     """A running worker for `catalog` whose actors all use `model`."""
     driver = steps(model) if isinstance(model, Sequence) else model
@@ -156,7 +166,7 @@ async def bench(
         drivers={actor.model: driver for actor in catalog.actors.values()},
         mark_key=await store.secret_key("card-mark"),
     )
-    async with build_worker(client, room, task_queue=task_queue):
+    async with build_worker(client, room, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
         yield Bench(Signoff(client, task_queue=task_queue), client, store, task_queue, room)
 
 

@@ -1,6 +1,7 @@
 """One actor turn as a Temporal workflow: model, gates, people, tools, and again, until it answers."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -134,8 +135,14 @@ class ActorTurn:
         self._record.result = result
         self._record.state = result.state
         self._publish()
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        await self._let_handlers_finish()
         return result
+
+    async def _let_handlers_finish(self) -> None:
+        while not workflow.all_handlers_finished():
+            # A cancel that comes after the end must not undo it; an eviction raises something else here.
+            with contextlib.suppress(asyncio.CancelledError):
+                await workflow.wait_condition(workflow.all_handlers_finished)
 
     async def _converse(self) -> TurnResult:
         record = self._record
@@ -235,14 +242,14 @@ class ActorTurn:
         return reply
 
     def _enter(self, ruling: Ruling) -> None:
-        """Open the request of a call that must wait; nothing to do for the others."""
-        if ruling.verdict == "ask" and ruling.request is not None:
+        """Open the request of a call that must wait; nothing to do for the others, or in a turn that was stopped."""
+        if ruling.verdict == "ask" and ruling.request is not None and not self._cancelled:
             self._desk.open(ruling.request, workflow.now())
             self._record.mark(ruling.call, "waiting", ruling.rule)
 
     async def _settle(self, call: CallPart, ruling: Ruling) -> CallOutcome:
         """Bring one call to its one outcome: judged anew as often as its approval goes stale, within bounds."""
-        ticket = 1
+        tickets: dict[str, int] = {}
         for revision in range(1, MAX_REVISIONS + 1):
             if ruling.verdict == "settled" and ruling.outcome is not None:
                 return ruling.outcome
@@ -250,14 +257,17 @@ class ActorTurn:
             if request is not None and request.state != "approved":
                 return outcomes.denied(request)
             if self._cancelled:
-                return outcomes.failed(call.call, call.tool, "skipped", "Not executed: the turn was cancelled.")
-            reply = await self._run_tool(call, ruling, request, ticket)
+                return outcomes.unwanted(call.call, call.tool)
+            reply = await self._run_tool(call, ruling, request, tickets.get(ruling.digest, 1))
             if not reply.again and reply.outcome is not None:
                 return self._credited(reply.outcome, ruling, request)
-            ticket += reply.again == "lapsed"
+            # Tickets are counted for each digest, because a changed tool makes another key.
+            tickets[ruling.digest] = tickets.get(ruling.digest, 1) + (reply.again == "lapsed")
             if request is not None:
                 self._desk.lapse(request.id)
             ruling = await self._judge_again(call, revision + 1, reply.note)
+            if self._cancelled:
+                return outcomes.unwanted(call.call, call.tool)
         return outcomes.failed(call.call, call.tool, "refused", "Asked too often; give up on this call.")
 
     async def _judge_again(self, call: CallPart, revision: int, note: str) -> Ruling:

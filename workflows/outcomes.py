@@ -45,6 +45,11 @@ def failed(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
     return CallOutcome(call=call, tool=tool, code=code, gate="execute", value=Content(inline=text))
 
 
+def unwanted(call: str, tool: str) -> CallOutcome:
+    """The outcome of a call whose turn was stopped before it ran."""
+    return failed(call, tool, "skipped", "Not executed: the turn was cancelled.")
+
+
 def error_type(error: ActivityError) -> str:
     """The name of our error behind an activity's failure, or "" for anything else."""
     return (error.cause.type or "") if isinstance(error.cause, ApplicationError) else ""

@@ -1,0 +1,416 @@
+"""The laws of one turn: who waits for whom, what the model reads, which caps end it, what a cancel leaves behind."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from desk_fixtures import GUEST, ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.errors import ConfigError, Conflict, NotFound
+from signoff.contracts.limits import CALLS_PER_COMPLETION, MAX_CALLS_PER_TOOL, MAX_COMPLETIONS, MAX_IDENTICAL_CALLS
+from signoff.contracts.message import user_message
+from signoff.contracts.turn import TurnInput
+from signoff.policy.model import GlobalRule
+from signoff.registry.actor import Actor
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolFailure
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, respond, say
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+
+
+def look_tool(ledger: Ledger, **fields: Any) -> Any:
+    """A tool that nobody has to approve."""
+    return pay_tool(ledger, False, name="look", effect="", **fields)
+
+
+async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """In a mixed batch the free calls run at once; the model goes on when all are settled, in input order."""
+    ledger = Ledger()
+    script = [calls(PAY, ("look", {"amount": 1}), ("look", {"amount": 2})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger), look_tool(ledger)]), script) as desk:
+        key = await desk.start()
+        await desk.until(key, lambda view: [call.state for call in view.calls] == ["waiting", "running", "running"])
+        await desk.until(key, lambda _: len(ledger.rows) == 2)
+        assert await desk.told(key) == []
+        await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+        told = await desk.told(key)
+    assert [row[0] for row in ledger.rows] == ["look", "look", "pay"]
+    assert [outcome.call for outcome in result.calls] == ["c1.1", "c1.2", "c1.3"]
+    assert [(part.call, part.provider_call, part.code) for part in told] == [
+        ("c1.1", "p0", "ok"),
+        ("c1.2", "p1", "ok"),
+        ("c1.3", "p2", "ok"),
+    ]
+
+
+async def test_results_come_in_input_order_whatever_order_they_are_decided_in(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Each waiting call is decided on its own, and the results stand where their calls stood."""
+    ledger = Ledger()
+    script = [calls(PAY, ("pay", {"amount": 2}), ("pay", {"amount": 3})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key, 3)
+        for call, answer in (("c1.3", yes), ("c1.1", no), ("c1.2", yes)):
+            assert (await desk.signoff.decide(answer(key, call))).status == "accepted"
+        result = await desk.signoff.result(key)
+        told = await desk.told(key)
+    assert [outcome.code for outcome in result.calls] == ["denied", "ok", "ok"]
+    assert [part.call for part in told] == ["c1.1", "c1.2", "c1.3"]
+    assert sorted(row[1]["amount"] for row in ledger.rows) == [2, 3]
+
+
+@pytest.mark.row("B26")
+async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: Store, task_queue: str) -> None:
+    """`ToolDenied` names source, reason and who decided; nothing runs; the model reacts and the turn completes."""
+    ledger = Ledger()
+    async with bench(
+        client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("a pity")]
+    ) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        receipt = await desk.signoff.decide(no(key, reason="too expensive"))
+        result = await desk.signoff.result(key)
+        told = await desk.told(key)
+    assert (receipt.status, receipt.state) == ("accepted", "denied")
+    assert result.state == "complete"
+    assert ledger.rows == []
+    assert len(told) == 1
+    read = told[0].value.inline
+    assert told[0].code == "denied"
+    assert (read["source"], read["reason"], read["decided_by"]) == ("human", "too expensive", "approver")
+    assert (read["call_id"], read["tool"], read["approval_id"]) == ("c1.1", "pay", receipt.approval_id)
+
+
+async def test_a_denial_without_words_has_the_default_reason(client: Client, store: Store, task_queue: str) -> None:
+    """Who gives no reason is quoted with `Denied by user.`."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("ok")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key, reason=""))
+        result = await desk.signoff.result(key)
+    assert result.calls[0].denied is not None
+    assert result.calls[0].denied.reason == "Denied by user."
+
+
+async def test_three_denials_in_a_row_end_the_turn(client: Client, store: Store, task_queue: str) -> None:
+    """A model that does not take no for an answer is stopped after the third."""
+    script = [calls(("pay", {"amount": n})) for n in range(1, 9)]
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as desk:
+        key = await desk.start()
+        for completion in (1, 2, 3):
+            await desk.until(key, lambda view, n=completion: len(view.calls) == n and view.state == "suspended")
+            await desk.signoff.decide(no(key, f"c{completion}.1"))
+        result = await desk.signoff.result(key)
+    assert result.state == "error"
+    assert result.error is not None
+    assert result.error.code == "denial_limit"
+    assert result.completions == 3
+
+
+async def test_a_success_between_denials_starts_the_count_anew(client: Client, store: Store, task_queue: str) -> None:
+    """Two denials, a success, two denials: the turn goes on."""
+    deny = GlobalRule(name="small", rule="tool.name == 'never'", effect="deny", reason="not here")
+    tools = [look_tool(Ledger()), pay_tool(Ledger(), False, name="never", effect="")]
+    never, look = ("never", {"amount": 1}), ("look", {"amount": 1})
+    script = [calls(never), calls(never), calls(look), calls(never), calls(never), respond("enough")]
+    async with bench(client, store, task_queue, catalog_of(tools, policies=[deny]), script) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert result.state == "complete"
+    assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok", "denied", "denied"]
+
+
+async def test_respond_ends_the_turn_and_its_siblings_are_skipped(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Calls beside `respond` are not executed, and are shown as skipped."""
+    ledger = Ledger()
+    both = Completion(calls=(*calls(("look", {"amount": 1})).calls, *respond("bye").calls))
+    async with bench(client, store, task_queue, catalog_of([look_tool(ledger)]), [both]) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert result.state == "complete"
+    assert result.parts[0].content.inline == "bye"
+    assert [outcome.code for outcome in result.calls] == ["skipped"]
+    assert ledger.rows == []
+
+
+async def test_plain_text_is_taken_as_respond(client: Client, store: Store, task_queue: str) -> None:
+    """A completion without calls is the answer."""
+    async with bench(client, store, task_queue, catalog_of([]), [say("hello")]) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert (result.state, result.parts[0].content.inline, result.completions) == ("complete", "hello", 1)
+
+
+async def test_the_state_of_respond_is_the_state_of_the_turn(client: Client, store: Store, task_queue: str) -> None:
+    """`clarifying` asks the user something; the turn completes with it."""
+    async with bench(client, store, task_queue, catalog_of([]), [respond("which one?", "clarifying")]) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert (result.state, result.parts[0].content.inline) == ("clarifying", "which one?")
+
+
+async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The model is told what is wrong with its payload once; the second bad one ends the turn as it is."""
+    bad = calls(("respond", {"answer": 42}))
+    async with bench(client, store, task_queue, catalog_of([]), [bad, bad, respond("too late")]) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        told = await desk.told(key)
+    assert (result.state, result.completions) == ("complete", 2)
+    assert result.parts[0].content.inline == '{"answer": 42}'
+    assert [(part.call, part.tool, part.code) for part in told] == [("c1.1", "respond", "input_invalid")]
+    assert "`text`" in told[0].value.inline
+
+
+async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(client: Client, store: Store, task_queue: str) -> None:
+    """An unknown tool offers the nearest name, bad arguments name their field, broken JSON says so; nobody is asked."""
+    ledger = Ledger()
+    wrong = calls(("payy", {"amount": 1}), ("pay", {"amount": "much"}), ("pay", "{amount"), ("pay", {"to": "Ana"}))
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), [wrong, respond("sorry")]) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        told = await desk.told(key)
+    assert [part.code for part in told] == ["not_available", "input_invalid", "input_invalid", "input_invalid"]
+    unknown, mistyped, broken, missing = (part.value.inline for part in told)
+    assert "`pay`" in unknown
+    assert "`amount`" in mistyped
+    assert "JSON" in broken
+    assert "amount" in missing
+    assert [outcome.approval_id for outcome in result.calls] == [""] * 4
+    assert ledger.rows == []
+
+
+async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store: Store, task_queue: str) -> None:
+    """What was not advertised is not executed, though the tool exists."""
+    ledger = Ledger()
+    seen: list[CompletionRequest] = []
+
+    def react(request: CompletionRequest) -> Completion:
+        seen.append(request)
+        return calls(("look", {"amount": 1})) if len(seen) == 1 else respond("done")
+
+    actors = [Actor(name="desk", model="scripted", tools=("pay",))]
+    catalog = catalog_of([pay_tool(ledger), look_tool(ledger)], actors=actors)
+    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert [offered.name for offered in seen[0].tools] == ["pay", "respond"]
+    assert [outcome.code for outcome in result.calls] == ["not_available"]
+    assert ledger.rows == []
+
+
+async def test_a_tools_own_failure_is_a_result(client: Client, store: Store, task_queue: str) -> None:
+    """`ToolFailure` is `execution_failed` with its words; the turn goes on."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, False, handler=ledger.handler("pay", ToolFailure("no funds")))
+    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("oh")]) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("execution_failed", "no funds")]
+    assert len(ledger.rows) == 1
+
+
+async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A model that loops gets `too_many_calls` from the sixth equal call, and is stopped after 20 completions."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([look_tool(ledger)]), [calls(("look", {"amount": 1}))]) as d:
+        result = await d.signoff.result(await d.start())
+    assert result.error is not None
+    assert (result.state, result.error.code) == ("error", "completion_limit")
+    assert result.completions == MAX_COMPLETIONS == 20
+    assert len(ledger.rows) == MAX_IDENTICAL_CALLS == 5
+    assert [outcome.code for outcome in result.calls] == ["ok"] * 5 + ["too_many_calls"] * 15
+
+
+async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """What is beyond either cap is `too_many_calls`, each with its own result; the others run."""
+    ledger = Ledger()
+    tools = [look_tool(ledger), pay_tool(ledger, False, name="peek", effect="")]
+    many = [("look" if n % 2 else "peek", {"amount": n}) for n in range(52)]
+    more = [("look", {"amount": 100})]
+    script = [calls(*many), calls(*more), respond("done")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        told = await desk.told(key)
+    codes = [outcome.code for outcome in result.calls]
+    assert codes == ["ok"] * CALLS_PER_COMPLETION + ["too_many_calls"] * 3
+    assert sum(name == "look" for name, _, _ in ledger.rows) == MAX_CALLS_PER_TOOL == 25
+    assert len({part.call for part in told}) == len(told) == 53
+
+
+async def test_a_dry_run_executes_nothing_and_asks_nobody(client: Client, store: Store, task_queue: str) -> None:
+    """Gates are passed as ever, then the model reads what would have been called."""
+    ledger = Ledger()
+    tools = [pay_tool(ledger), look_tool(ledger)]
+    async with bench(
+        client, store, task_queue, catalog_of(tools), [calls(PAY, ("look", {"amount": 1})), respond("ok")]
+    ) as desk:
+        key = await desk.start(dry_run=True)
+        result = await desk.signoff.result(key)
+        view = await desk.signoff.view(key)
+    assert result.state == "complete"
+    assert [outcome.gate for outcome in result.calls] == ["dry_run", "dry_run"]
+    assert result.calls[0].value.inline.startswith("[dry-run] pay would be called with")
+    assert all(call.approval is None for call in view.calls)
+    assert ledger.rows == []
+
+
+async def test_an_unknown_actor_fails_the_start_with_the_nearest_name(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The one mistake that fails a workflow: an actor this worker does not have."""
+    async with bench(client, store, task_queue, catalog_of([]), [respond("hi")]) as desk:
+        key = await desk.start(actor="desks")
+        with pytest.raises(ConfigError, match=r"no actor `desks`.*`desk`"):
+            await desk.signoff.result(key)
+
+
+async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Starting again with the same input gives the same turn, running or ended; with other input it is refused."""
+    turn = TurnInput(
+        engine=1, session_id="s1", turn_id=task_queue, actor="desk", messages=(user_message("hi"),), principal=GUEST
+    )
+    asked: list[CompletionRequest] = []
+
+    def react(request: CompletionRequest) -> Completion:
+        asked.append(request)
+        return respond("hello")
+
+    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as desk:
+        first, second = await asyncio.gather(desk.signoff.start_turn(turn), desk.signoff.start_turn(turn))
+        await desk.signoff.result(first)
+        third = await desk.signoff.start_turn(turn)
+        with pytest.raises(Conflict, match="other input"):
+            await desk.signoff.start_turn(turn.model_copy(update={"messages": (user_message("other"),)}))
+    assert first == second == third
+    assert len(asked) == 1
+
+
+async def test_a_turn_that_is_not_there_is_not_found(client: Client, store: Store, task_queue: str) -> None:
+    """Views, results and cancels of nothing say so."""
+    async with bench(client, store, task_queue, catalog_of([]), [respond("hi")]) as desk:
+        key = await desk.start()
+        gone = key._replace(turn="nothing")
+        for attempt in (desk.signoff.view(gone), desk.signoff.result(gone), desk.signoff.cancel_turn(gone)):
+            with pytest.raises(NotFound):
+                await attempt
+
+
+async def test_a_cancel_while_people_are_asked_withdraws_the_requests(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """State `cancelled`, the request `cancelled`, whoever answers afterwards is told so, nothing runs."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("x")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.cancel_turn(key)
+        result = await desk.signoff.result(key)
+        receipt = await desk.signoff.decide(yes(key))
+        view = await desk.signoff.view(key)
+    assert result.state == "cancelled"
+    assert [outcome.code for outcome in result.calls] == ["denied"]
+    assert (receipt.status, receipt.code, receipt.state) == ("refused", "cancelled", "cancelled")
+    assert view.calls[0].approval is not None
+    assert view.calls[0].approval.state == "cancelled"
+    assert ledger.rows == []
+
+
+async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A side effect in progress is not torn apart, and the result says that it happened."""
+    ledger, begun, go_on = Ledger(), asyncio.Event(), asyncio.Event()
+
+    async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
+        begun.set()
+        await go_on.wait()
+        ledger.rows.append(("pay", args, ctx.idempotency_key))
+        return "paid"
+
+    tool = pay_tool(ledger, False, handler=slow)
+    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as desk:
+        key = await desk.start()
+        await begun.wait()
+        await desk.signoff.cancel_turn(key)
+        await desk.until(key, lambda view: view.result is None)
+        handle = client.get_workflow_handle(key.workflow_id)
+        assert "WORKFLOW_EXECUTION_CANCEL_REQUESTED" in await desk.events(key)
+        go_on.set()
+        result = await desk.signoff.result(key)
+        described = await handle.describe()
+    assert result.state == "cancelled"
+    assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid")]
+    assert len(ledger.rows) == 1
+    assert described.status is not None
+    assert described.status.name == "COMPLETED"
+
+
+async def test_a_cancel_while_the_model_thinks_ends_the_turn(client: Client, store: Store, task_queue: str) -> None:
+    """Nobody waits for a completion that nobody wants any more."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def react(_: CompletionRequest) -> Completion:
+        begun.set()
+        await go_on.wait()
+        return respond("never")
+
+    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as desk:
+        key = await desk.start()
+        await begun.wait()
+        await desk.signoff.cancel_turn(key)
+        result = await desk.signoff.result(key)
+        go_on.set()
+    assert (result.state, result.calls) == ("cancelled", ())
+
+
+async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A turn that was told to stop opens no new request, however its running calls end."""
+    policy = ApprovalPolicy(grant_ttl=1.0)
+    tool = pay_tool(Ledger(), policy, task_queue=f"{task_queue}-nobody")
+    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.signoff.cancel_turn(key)
+        result = await asyncio.wait_for(desk.signoff.result(key), 20)
+    assert result.state == "cancelled"
+    assert [outcome.code for outcome in result.calls] == ["skipped"]
+
+
+async def test_withdrawing_a_request_denies_its_call_only(client: Client, store: Store, task_queue: str) -> None:
+    """The model reads `cancelled` with the reason, later answers get that receipt, the other call is unharmed."""
+    ledger = Ledger()
+    script = [calls(PAY, ("pay", {"amount": 2})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key, 2)
+        first = yes(key).approval_id
+        receipt = await desk.signoff.withdraw(first, subject="guest", reason="changed my mind")
+        late = await desk.signoff.decide(yes(key))
+        again = await desk.signoff.withdraw(first, subject="guest")
+        await desk.signoff.decide(yes(key, "c1.2"))
+        result = await desk.signoff.result(key)
+        after = await desk.signoff.withdraw(first, subject="guest")
+    assert (receipt.status, receipt.state) == ("accepted", "cancelled")
+    assert late.code == again.code == after.code == "cancelled"
+    assert [outcome.code for outcome in result.calls] == ["denied", "ok"]
+    assert result.calls[0].denied is not None
+    assert (result.calls[0].denied.source, result.calls[0].denied.reason) == ("cancelled", "changed my mind")
+    assert [row[1]["amount"] for row in ledger.rows] == [2]
