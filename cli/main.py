@@ -1,0 +1,110 @@
+"""The entry point: the table of commands, and one place where errors become sentences and exit codes."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from signoff import __version__
+from signoff.cli.failures import sentence
+
+COMMANDS: Final = {
+    "dev": ("signoff.cli.dev", "Run everything here: Temporal's server, a worker and the inbox."),
+    "ask": ("signoff.cli.turns", "Ask an actor for something and watch what becomes of it."),
+    "inbox": ("signoff.cli.decisions", "List what waits for a decision."),
+    "show": ("signoff.cli.turns", "Show a request (by id or code) or a turn."),
+    "approve": ("signoff.cli.decisions", "Approve a request."),
+    "deny": ("signoff.cli.decisions", "Deny a request and say why."),
+    "turns": ("signoff.cli.turns", "List turns, newest first."),
+    "watch": ("signoff.cli.turns", "Watch a turn until it ends."),
+    "tools": ("signoff.cli.tools", "List, explain and validate the tools of a manifest."),
+    "policy": ("signoff.cli.policies", "Check, test and explain policies."),
+    "worker": ("signoff.cli.services", "Run a worker alone."),
+    "gateway": ("signoff.cli.services", "Run the gateway with its inbox alone."),
+    "demo": ("signoff.cli.demo.command", "Play the whole story unattended, with kills, and check it."),
+    "doctor": ("signoff.cli.doctor", "Check this installation and say what to repair."),
+}
+"""Command -> its module and what it does. A module is imported when a command of it is run: help stays quick."""
+
+
+class _Lazy(TyperGroup):
+    """Lists the table without importing the modules; imports the one that is asked for."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, _loaded(name) if name in COMMANDS else command, rest
+
+
+app = typer.Typer(
+    cls=_Lazy,
+    help="Durable human approval of agents' actions, on Temporal.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"signoff {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None: ...
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run one command line; an error is one sentence on standard error.
+
+    Returns 0 (done), 1 (failed or refused) or 2 (bad invocation).
+    """
+    try:
+        app(args=list(arguments), prog_name="signoff")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        print(f"signoff: {sentence(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def main() -> NoReturn:
+    """The `signoff` program."""
+    code = invoke(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    # Temporal's native threads can abort an interpreter that ends in the ordinary way, which would hide the exit code.
+    os._exit(code)
+
+
+def _loaded(name: str) -> Any:
+    """The command `name`, or the group of that name, from the module that has it."""
+    found = typer.main.get_command(importlib.import_module(COMMANDS[name][0]).app)
+    return found.commands.get(name, found) if isinstance(found, TyperGroup) else found
+
+
+def _listed() -> Callable[..., None]:
+    return lambda: None
+
+
+for _name, (_, _words) in COMMANDS.items():
+    app.command(_name, help=_words)(_listed())
+
+if __name__ == "__main__":
+    main()

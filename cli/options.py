@@ -1,0 +1,22 @@
+"""Options that many commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
+Manifest = Annotated[
+    Path | None,
+    typer.Option("--manifest", "-m", help="The YAML file of actors, tools and policies.", show_default=False),
+]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", help="A running Temporal server, host:port; else TEMPORAL_*.", show_default=False),
+]
+Model = Annotated[
+    str, typer.Option("--model", help="Ask this model where the manifest names a script, such as openai:gpt-5.")
+]
+Asker = Annotated[str, typer.Option("--as", help="Who asks: the id of a person.")]
+Decider = Annotated[str, typer.Option("--as", help="Who decides: the id of a person.")]
+"""In the development profile nobody signs in: one says who one is."""

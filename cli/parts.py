@@ -1,0 +1,90 @@
+"""The parts of a running Signoff, each for the length of a block: store, worker, gateway."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from temporalio.client import Client
+
+from signoff.cli.workplace import Workplace
+from signoff.client import Signoff
+from signoff.contracts.errors import ConfigError
+from signoff.gateway.app import build_app
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.serve import serve
+from signoff.listing import rights
+from signoff.registry.catalog import Catalog
+from signoff.registry.people import Directory
+from signoff.settings import Settings
+from signoff.store.store import Store, open_store
+from signoff.worker import build_worker, furnish
+
+
+@asynccontextmanager
+async def working_store(settings: Settings) -> AsyncIterator[Store]:
+    """The store of the settings, its folder made when needed. Raises `ConfigError`, `StoreUnavailable`."""
+    make_state_dir(settings)
+    async with open_store(settings.store_url, durable=settings.durable) as store:
+        yield store
+
+
+def make_state_dir(settings: Settings) -> None:
+    """Make the folder of state. Raises `ConfigError` naming the setting."""
+    folder = settings.state_dir
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the folder `{folder}` cannot be made ({error.strerror}): name another in SIGNOFF_STATE_DIR",
+            field="state_dir",
+        ) from None
+
+
+@asynccontextmanager
+async def running_worker(
+    place: Workplace, client: Client, store: Store, *, task_queue: str, model: str = ""
+) -> AsyncIterator[asyncio.Task[None]]:
+    """A worker until the block ends, then shut down; the task ends early only if the worker fails.
+
+    Raises `ConfigError` for a model without a driver, or a tool that nobody could ever approve.
+    """
+    check_deciders(place.catalog, place.people)
+    room = await furnish(place.catalog, store, people=place.people, profile=place.settings.profile, model=model)
+    worker = build_worker(client, room, task_queue=task_queue)
+    task = asyncio.create_task(worker.run())
+    try:
+        yield task
+    finally:
+        await worker.shutdown()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> AsyncIterator[asyncio.Task[None]]:
+    """The gateway, which answers when the block begins, until it ends. Raises `ServerUnavailable` for a taken port."""
+    settings = place.settings
+    deps = GatewayDeps(desk=signoff, catalog=place.catalog, people=place.people, store=store, settings=settings)
+    stop, ready = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(serve(build_app(deps), settings.host, settings.port, stop=stop, ready=ready.set))
+    waiting = asyncio.create_task(ready.wait())
+    try:
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        yield task
+    finally:
+        waiting.cancel()
+        stop.set()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def check_deciders(catalog: Catalog, people: Directory) -> None:
+    """Raises `ConfigError` for a tool that may ask people of whom there is not one."""
+    known = {right for person in people.all() if person.active for right in rights(person)}
+    for row in catalog.inventory():
+        if row.approvers and known.isdisjoint(row.approvers):
+            raise ConfigError(
+                f"tool `{row.tool}` asks {', '.join(f'`{each}`' for each in row.approvers)}, but no active person is "
+                "one of them: add one to `people`, or name other `approvers`",
+                tool_name=row.tool,
+            )

@@ -1,0 +1,135 @@
+"""`policy check`, `policy test` and `policy explain`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from signoff.cli.inputs import read_object
+from signoff.cli.options import AsJson, Asker, Manifest
+from signoff.cli.output import Output, run
+from signoff.cli.tools import find_tool, findings, pinned
+from signoff.cli.workplace import find_workplace
+from signoff.contracts.errors import ConfigError, Refused
+from signoff.policy.cases import CaseResult, run_cases
+from signoff.policy.explain import explain_json, explain_text
+from signoff.registry.manifest import load_manifest
+from signoff.registry.pinned import pinned_cel
+from signoff.registry.tool import Tool
+from signoff.registry.yamlfile import read_yaml
+
+app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A manifest.")]
+
+
+@app.command()
+def check(file: File, as_json: AsJson = False) -> None:
+    """Compile every policy of a manifest and say what could not be checked; exit code 1 if there is such a finding."""
+
+    async def body(out: Output) -> int:
+        catalog = load_manifest(file)
+        notes = findings(catalog)
+        hashes = {name: policy.hash for name, policy in catalog.policies.items()}
+        words = [f"{file}: {note}" for note in notes] or [f"{file}: {len(hashes)} policies compiled, nothing to report"]
+        out.show({"manifest": str(file), "policies": hashes, "rules": catalog.rules.hash, "findings": notes}, *words)
+        return 1 if notes else 0
+
+    run(body, as_json=as_json)
+
+
+@app.command("test")
+def run_file(
+    file: File,
+    cases: Annotated[Path, typer.Argument(metavar="CASES", help="A YAML list of cases.")],
+    as_json: AsJson = False,
+) -> None:
+    """Judge the cases of a YAML file (`name`, `tool`, `args`, `ctx`, `expect`); exit code 1 if one fails."""
+
+    async def body(out: Output) -> int:
+        catalog = load_manifest(file)
+        results = run_cases(_read_cases(cases), catalog.policies)
+        failed = [result for result in results if not result.passed]
+        words: list[RenderableType] = [_failure(result) for result in failed]
+        words.append(f"{len(results) - len(failed)} of {len(results)} cases are as expected")
+        out.show([_case_json(result) for result in results], *words)
+        return 1 if failed else 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's exact name.")],
+    args: Annotated[str, typer.Option(help="The call's arguments, as JSON.")],
+    ctx: Annotated[str, typer.Option(help="What differs in the context, as JSON.")] = "{}",
+    person: Asker = "guest",
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain the verdict on a call: which rule, what each engine says, the inputs it was judged by."""
+    given, differing = read_object(args, "--args"), read_object(ctx, "--ctx")
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        tool = find_tool(place.catalog, name)
+        _check_arguments(tool, given)
+        actor = next(iter(place.catalog.actors), "")
+        judged_by = _merged(pinned_cel(pinned(place, actor, person), place.catalog.fields), differing)
+        verdict = place.catalog.policy(tool.name).judge(given, judged_by)
+        hidden = dict.fromkeys(tool.masked_arguments, "hidden")
+        inputs = {"args": {key: hidden.get(key, value) for key, value in given.items()}, "ctx": judged_by}
+        out.show(
+            {**explain_json(verdict), **inputs}, explain_text(verdict), f"args: {inputs['args']}", f"ctx: {judged_by}"
+        )
+        return 0
+
+    run(body, as_json=as_json)
+
+
+def _read_cases(path: Path) -> list[dict[str, Any]]:
+    file = read_yaml(path)
+    if not isinstance(file.data, list):
+        raise file.error((), "cases are a list, each with `name`, `tool`, `args`, `ctx` and `expect`")
+    for index, each in enumerate(file.data):
+        if not isinstance(each, dict):
+            raise file.error((index,), "a case is a mapping with `name`, `tool`, `args`, `ctx` and `expect`")
+    if not file.data:
+        raise ConfigError(f"{path}: there is no case in it", file=str(path))
+    return file.data
+
+
+def _check_arguments(tool: Tool, args: dict[str, Any]) -> None:
+    """Raises `Refused` for arguments that no policy would ever see."""
+    problems = tool.schema.check(args)
+    if problems:
+        told = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:5])
+        raise Refused(f"these are no arguments of `{tool.name}`: {told}", code="input_invalid")
+
+
+def _merged(base: dict[str, Any], differing: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in differing.items():
+        inner = merged.get(key)
+        merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _failure(result: CaseResult) -> Text:
+    verdict = result.verdict
+    return Text(
+        f"failed: {result.case.name}: expected {result.case.expect}, got {verdict.verdict}: {verdict.why}", "red"
+    )
+
+
+def _case_json(result: CaseResult) -> dict[str, Any]:
+    case = result.case
+    return {
+        "name": case.name,
+        "tool": case.tool,
+        "expect": case.expect,
+        "passed": result.passed,
+        "verdict": explain_json(result.verdict),
+    }

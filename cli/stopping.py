@@ -1,0 +1,50 @@
+"""Ctrl-C and SIGTERM as an event: the first asks to stop in good order, the second ends at once."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+_ONE_WISH_SECONDS: Final = 1.0
+"""Signals that come together are one wish: some programs send theirs to a process and to its group."""
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_signals() -> Iterator[asyncio.Event]:
+    """An event that is set by the first signal; the second ends the process with exit code 1."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    first = 0.0
+
+    def asked() -> None:
+        nonlocal first
+        if not stop.is_set():
+            first = loop.time()
+            stop.set()
+        elif loop.time() - first > _ONE_WISH_SECONDS:
+            print("signoff: stopped at once", file=sys.stderr, flush=True)
+            os._exit(1)
+
+    for each in _SIGNALS:
+        loop.add_signal_handler(each, asked)
+    try:
+        yield stop
+    finally:
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+
+
+async def until_stopped(stop: asyncio.Event, *running: asyncio.Task[None]) -> None:
+    """Wait until `stop` is set or one of `running` ends; raises what it ended with."""
+    asked = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((asked, *running), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        asked.cancel()
+    for task in running:
+        if task.done():
+            task.result()

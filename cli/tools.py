@@ -1,0 +1,191 @@
+"""`tools list`, `tools explain` and `tools validate`."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from signoff.activities.drivers import build_drivers
+from signoff.cli.inputs import read_object
+from signoff.cli.options import AsJson, Asker, Manifest
+from signoff.cli.output import Output, run
+from signoff.cli.workplace import Workplace, find_workplace
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError, NotFound
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import Tally
+from signoff.policy.explain import explain_json, explain_text
+from signoff.registry.catalog import Catalog, InventoryRow
+from signoff.registry.gates import Judgement, judge
+from signoff.registry.nearest import did_you_mean, shown
+from signoff.registry.people import principal_of
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import Tool
+
+app = typer.Typer(help="List, explain and validate the tools of a manifest.", no_args_is_help=True)
+
+_NEEDS_STYLE = {"auto": "green", "asks": "yellow"}
+
+
+@app.command("list")
+def list_tools(manifest: Manifest = None, as_json: AsJson = False) -> None:
+    """List every tool: whether it runs by itself, asks or may be denied, by which rule, and who decides."""
+
+    async def body(out: Output) -> int:
+        rows = find_workplace(manifest).catalog.inventory()
+        out.show(rows, inventory_table(rows))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's exact name.")],
+    args: Annotated[str, typer.Option(help="Arguments as JSON: say what the gates would do with this call.")] = "",
+    actor: Annotated[str, typer.Option(help="In whose hands; the first actor that has the tool if not given.")] = "",
+    person: Asker = "guest",
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain a tool: what it takes, what it needs and, for given arguments, what would become of a call."""
+    given = read_object(args, "--args") if args else None
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        tool = find_tool(place.catalog, name)
+        row = next(row for row in place.catalog.inventory() if row.tool == tool.name)
+        judged = None if given is None else _judged(place, tool, row, given, actor, person)
+        words: list[RenderableType] = [_facts(tool, row)]
+        if judged is not None:
+            words.append(Text(f"\nthis call: {_judgement_text(judged)}"))
+        out.show(_explained(tool, row, judged), *words)
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
+    """Check the whole manifest: actors, tools, handlers, policies and models."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        build_drivers(place.catalog)
+        catalog = place.catalog
+        notes = findings(catalog)
+        data = {
+            "manifest": str(place.settings.manifest),
+            "actors": list(catalog.actors),
+            "tools": list(catalog.registry.list()),
+            "hash": catalog.hash,
+            "findings": notes,
+        }
+        counted = (
+            f"{len(catalog.actors)} actors, {catalog.registry.size} tools, {len(catalog.rules.rules)} global rules"
+        )
+        out.show(data, f"{place.settings.manifest} is right: {counted}", *(f"note: {note}" for note in notes))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+def find_tool(catalog: Catalog, name: str) -> Tool:
+    """The tool of exactly this name. Raises `NotFound` that offers the nearest ones."""
+    found = catalog.registry.resolve(name)
+    if found is None:
+        raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, catalog.registry.list())}")
+    return found
+
+
+def findings(catalog: Catalog) -> list[str]:
+    """What could not be checked when the policies were compiled, one sentence each."""
+    found = [f"tool `{name}`: {each}" for name, policy in catalog.policies.items() for each in policy.findings]
+    return [*found, *catalog.rules.findings]
+
+
+def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
+    """The gate inventory, one line a tool."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("Tool", "Gate", "Rule", "Who decides", "Actors"):
+        table.add_column(column, no_wrap=column == "Tool", overflow="fold")
+    for row in rows:
+        table.add_row(
+            row.tool,
+            Text(row.needs, style=_NEEDS_STYLE.get(row.needs, "")),
+            "\n".join(row.rules),
+            ", ".join(row.approvers),
+            ", ".join(row.actors),
+        )
+    return table
+
+
+def pinned(place: Workplace, actor: str, person_id: str) -> Pinned:
+    """The context of an imagined turn of this person with this actor. Raises `NotFound`."""
+    user = principal_of(place.person(person_id))
+    return Pinned(actor=actor, session="explained", turn="explained", tenant=place.tenant, channel="cli", user=user)
+
+
+def _judged(
+    place: Workplace, tool: Tool, row: InventoryRow, args: dict[str, Any], actor: str, person: str
+) -> Judgement:
+    if actor and actor not in place.catalog.actors:
+        raise NotFound(f"there is no actor {shown(actor)}{did_you_mean(actor, place.catalog.actors)}")
+    if not actor and not row.actors:
+        raise ConfigError(f"no actor has the tool `{tool.name}`: add it to the `tools` of one")
+    call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
+    return judge(place.catalog, pinned(place, actor or row.actors[0], person), call, args, Tally())
+
+
+def _judgement_text(found: Judgement) -> str:
+    if found.verdict is not None:
+        return explain_text(found.verdict)
+    return f"{found.code} at gate {found.gate}: {found.message}"
+
+
+def _explained(tool: Tool, row: InventoryRow, judged: Judgement | None) -> dict[str, Any]:
+    facts = {
+        **vars(row),
+        "description": tool.description,
+        "effect": tool.effect,
+        "input_schema": tool.schema.schema,
+        "secrets": tool.masked_arguments,
+        "read_only": tool.read_only,
+        "idempotent": tool.idempotent,
+        "timeout": tool.timeout,
+        "version": tool.version,
+        "definition": definition_hash(tool),
+        "declared_at": tool.site,
+    }
+    if judged is None:
+        return facts
+    verdict = explain_json(judged.verdict) if judged.verdict is not None else None
+    call = {"kind": judged.kind, "gate": judged.gate, "code": judged.code, "message": judged.message}
+    return {**facts, "call": {**call, "verdict": verdict}}
+
+
+def _facts(tool: Tool, row: InventoryRow) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    kinds = [word for word, holds in (("read-only", tool.read_only), ("idempotent", tool.idempotent)) if holds]
+    table.add_row("tool", Text(tool.name, style="bold"))
+    table.add_row("does", tool.description)
+    table.add_row("effect", tool.effect)
+    table.add_row("kind", ", ".join([tool.scope, tool.routing, *kinds, *tool.tags]))
+    for name, schema in tool.schema.schema.get("properties", {}).items():
+        wanted = "" if name in tool.schema.schema.get("required", ()) else ", optional"
+        secret = ", secret" if name in tool.masked_arguments else ""
+        kind = schema.get("type", "any") if isinstance(schema, dict) else "any"
+        table.add_row(f"  {name}", f"{kind}{wanted}{secret}")
+    table.add_row("gate", row.needs)
+    for rule in row.rules:
+        table.add_row("rule", rule)
+    if row.approvers:
+        table.add_row("who decides", ", ".join(row.approvers))
+    table.add_row("actors", ", ".join(row.actors))
+    table.add_row("declared at", tool.site)
+    return table

@@ -1,0 +1,180 @@
+"""`ask`, `show`, `turns` and `watch`."""
+
+from typing import Annotated
+
+import typer
+
+from signoff import listing
+from signoff.cli.lookups import find_either, find_turn
+from signoff.cli.options import Address, AsJson, Asker, Manifest
+from signoff.cli.output import Output, run
+from signoff.cli.words import card_lines, turn_lines, turn_table, utc_now
+from signoff.cli.workplace import Workplace, find_workplace
+from signoff.client import Signoff
+from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError, NotFound
+from signoff.contracts.ids import TurnKey, is_id
+from signoff.contracts.limits import INLINE_BYTES
+from signoff.contracts.message import Message, TextPart, user_message
+from signoff.contracts.names import ENGINE
+from signoff.contracts.turn import TurnInput, TurnView
+from signoff.gateway.masking import masked_request, masked_view
+from signoff.gateway.uuid7 import uuid7
+from signoff.registry.nearest import did_you_mean, shown
+from signoff.registry.people import principal_of
+from signoff.store.content import json_bytes, to_content
+from signoff.store.store import open_store
+
+_FAILED = ("error", "cancelled")
+
+app = typer.Typer()
+
+
+@app.command()
+def ask(
+    text: Annotated[str, typer.Argument(help="What is wanted, in plain words.")],
+    actor: Annotated[str, typer.Option(help="Who is asked; the manifest's first actor if not given.")] = "",
+    person: Asker = "guest",
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Watch the turn until it ends.")] = True,
+    session: Annotated[str, typer.Option(help="The conversation it belongs to; a new one if not given.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge calls, but ask nobody and run nothing.")] = False,
+    manifest: Manifest = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask an actor for something. The turn is safe once its id is printed, whatever stops afterwards."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        principal = principal_of(place.person(person))
+        turn_id = uuid7(utc_now())
+        turn = TurnInput(
+            engine=ENGINE,
+            tenant_id=place.tenant,
+            session_id=_session(session) or turn_id,
+            turn_id=turn_id,
+            actor=_actor(place, actor),
+            messages=(await _message(place, text),),
+            principal=principal,
+            person_id=principal.user,
+            channel="cli",
+            dry_run=dry_run,
+        )
+        signoff = await place.reach(address)
+        key = await signoff.start_turn(turn)
+        if wait:
+            out.say(f"turn {key.turn} ({turn.actor}, as {principal.user})")
+            return await _follow(out, place, signoff, key, every=False)
+        found = {**key._asdict(), "workflow_id": key.workflow_id}
+        out.show(found, f"turn {key.turn} is accepted: signoff watch {key.turn}")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="ID", help="A short code, an approval id or a turn.")],
+    manifest: Manifest = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the card of a request, or a turn."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        signoff = await place.reach(address)
+        key = await find_either(signoff, name, tenant=place.tenant)
+        if isinstance(key, TurnKey):
+            view = masked_view(await signoff.view(key), place.catalog)
+            out.show(view, *turn_lines(view))
+        else:
+            request = masked_request(await signoff.request(key.id))
+            out.show(request, card_lines(request, utc_now()))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def turns(
+    state: Annotated[str, typer.Option(help="Only turns in this state, such as suspended or complete.")] = "",
+    actor: Annotated[str, typer.Option(help="Only turns of this actor.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    manifest: Manifest = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """List turns, newest first."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        signoff = await place.reach(address)
+        rows = await listing.turns(signoff.temporal, tenant=place.tenant, state=state, actor=actor, limit=limit)
+        empty = 'there is no such turn yet; `signoff ask "..."` starts one'
+        out.show(rows, turn_table(rows, utc_now()) if rows else empty)
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def watch(
+    turn: Annotated[str, typer.Argument(metavar="TURN", help="A turn's id.")],
+    manifest: Manifest = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Watch a turn until it ends; with --json one line each time it changed."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        signoff = await place.reach(address)
+        key = await find_turn(signoff, turn, tenant=place.tenant)
+        return await _follow(out, place, signoff, key, every=True)
+
+    run(body, as_json=as_json)
+
+
+async def _follow(out: Output, place: Workplace, signoff: Signoff, key: TurnKey, *, every: bool) -> int:
+    """Print what happens until the turn ends; as JSON `every` view, or the last one."""
+    told: set[str] = set()
+    view: TurnView | None = None
+    async for seen in signoff.watch(key):
+        view = masked_view(seen, place.catalog)
+        if every and out.as_json:
+            out.show(view, compact=True)
+        for line in turn_lines(view):
+            if line.plain not in told:
+                told.add(line.plain)
+                out.say(line)
+    if not every and out.as_json:
+        out.show(view)
+    return int(view is None or view.state in _FAILED)
+
+
+def _actor(place: Workplace, name: str) -> str:
+    """Raises `NotFound` that offers the nearest actors, `ConfigError` when there is none at all."""
+    actors = list(place.catalog.actors)
+    if not actors:
+        raise ConfigError(f"`{place.settings.manifest}` declares no actor: add one under `actors`")
+    if name and name not in actors:
+        near = did_you_mean(name, actors) or f"; known: {', '.join(f'`{each}`' for each in actors)}"
+        raise NotFound(f"there is no actor {shown(name)}{near}")
+    return name or actors[0]
+
+
+def _session(text: str) -> str:
+    if text and not is_id(text):
+        raise typer.BadParameter(
+            "a session is named with letters, digits, `_` and `-`, at most 48", param_hint="--session"
+        )
+    return text
+
+
+async def _message(place: Workplace, text: str) -> Message:
+    if len(json_bytes(text)) <= INLINE_BYTES:
+        return user_message(text)
+    async with open_store(place.settings.store_url, durable=place.settings.durable) as store:
+        content: Content = await to_content(store, text)
+    return Message(role="user", parts=(TextPart(text=content),))

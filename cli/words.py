@@ -1,0 +1,211 @@
+"""Shapes as lines for a terminal. Texts from outside are made visible: no control character reaches the terminal."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from signoff.approvals.visible import one_line
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import Content, text_of
+from signoff.contracts.ids import show_code
+from signoff.contracts.listing import TurnRow, WaitingCard
+from signoff.contracts.message import TextPart
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import CallView, TurnView
+
+TEXT_CHARS: Final = 4_000
+STYLES: Final = {
+    "waiting": "yellow",
+    "suspended": "yellow",
+    "pending": "yellow",
+    "approved": "green",
+    "complete": "green",
+    "ok": "green",
+    "denied": "red",
+    "in_doubt": "bold red",
+    "error": "red",
+}
+_STATES: Final = {"in_doubt": "in doubt: nobody knows whether it happened", "ok": "ran", "timed_out": "timed out"}
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def span(seconds: float) -> str:
+    """A length of time in one unit: `3 min`, `23 h`."""
+    size = abs(seconds)
+    return next((f"{int(size // unit)} {name}" for unit, name in _UNITS if size >= unit), f"{int(size)} s")
+
+
+def clean(text: str, limit: int = TEXT_CHARS) -> str:
+    """Text of several lines, each made visible; the whole cut at about `limit` characters."""
+    lines = text[:limit].splitlines() or [""]
+    return "\n".join(one_line(line, limit).text for line in lines) + ("…" if len(text) > limit else "")
+
+
+def content_text(content: Content) -> str:
+    """What a content says, for reading."""
+    text = text_of(content) if content.blob or isinstance(content.inline, str) else str(content.inline)
+    return clean(text) + ("…" if content.blob else "")
+
+
+def state_text(state: str) -> Text:
+    """A state in words, with its colour."""
+    return Text(_STATES.get(state, state.replace("_", " ")), style=STYLES.get(state, ""))
+
+
+def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType:
+    """What waits, one line a request, in the order given."""
+    table = _table("Code", "What", "For", "Who may decide", "Asked", "Answer by")
+    for card in cards:
+        table.add_row(
+            show_code(card.code),
+            clean(card.effect),
+            clean(card.requester),
+            ", ".join(card.approvers),
+            _ago(card.opened_at, now),
+            _until(card.expires_at, now),
+        )
+    return table
+
+
+def turn_table(rows: Sequence[TurnRow], now: datetime) -> RenderableType:
+    """Turns, one line each, in the order given."""
+    table = _table("Turn", "State", "Actor", "Asked by", "What", "Waiting", "Started")
+    for row in rows:
+        table.add_row(
+            row.turn,
+            state_text(row.state),
+            row.actor,
+            clean(row.requester),
+            clean(row.title),
+            ", ".join(map(show_code, row.codes)),
+            _ago(row.started_at, now),
+        )
+    return table
+
+
+def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
+    """The card of a request: what would happen first, then every argument, who and why, the time, the others."""
+    card = request.card
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column(overflow="fold")
+    for row in card.rows:
+        facts.add_row(row.label or row.name, row.value + (f" ({row.length} characters)" if row.cut else ""))
+    facts.add_row("", "")
+    for name, value in _about(request, now):
+        facts.add_row(name, value)
+    code = show_code(request.code)
+    todo = f"signoff approve {code}    signoff deny {code} --reason ..." if request.state == "pending" else ""
+    return Group(
+        Text(card.effect, style="bold"), Text(""), facts, *([Text(""), Text(todo, style="dim")] if todo else [])
+    )
+
+
+def receipt_line(receipt: Receipt, effect: str = "") -> str:
+    """What became of an answer, in one sentence."""
+    who = receipt.decided_name or receipt.decided_by
+    what = f": {effect}" if effect else ""
+    if receipt.status == "accepted":
+        return f"{receipt.verdict or receipt.state}{what}"
+    if receipt.status == "counted":
+        return f"{receipt.message}{what} ({receipt.votes} of {receipt.needed} approvals)"
+    if receipt.status == "pending":
+        return f"{receipt.message}{what}"
+    by = f" by {clean(who)}" if who else ""
+    when = f" at {_time(receipt.decided_at)}" if receipt.decided_at else ""
+    where = f" ({clean(receipt.channel)})" if receipt.channel else ""
+    return f"{receipt.message}{by}{when}{where}"
+
+
+def turn_lines(view: TurnView) -> list[Text]:
+    """The story of a turn so far, one entry an event; entries are only ever added or, for a call, replaced."""
+    lines = [
+        Text(f"{message.role}: {content_text(part.text)}")
+        for message in view.messages
+        for part in message.parts
+        if isinstance(part, TextPart) and message.role == "user"
+    ]
+    lines += [call_line(call) for call in view.calls]
+    if view.result is not None:
+        lines += [Text(f"{view.actor}: {content_text(part.content)}") for part in view.result.parts]
+        if view.result.error is not None:
+            lines.append(Text(f"error: {clean(view.result.error.message)}", style="red"))
+        lines.append(Text("the turn is ") + state_text(view.state))
+    return lines
+
+
+def call_line(call: CallView) -> Text:
+    """One call with its state: ran by rule, waiting for whom, denied by whom and why, in doubt."""
+    request = call.approval
+    effect = request.card.effect if request is not None else clean(call.tool)
+    line = Text(f"  {effect}: ") + state_text(call.state)
+    if call.state == "waiting" and request is not None:
+        return line + Text(f" for {', '.join(request.approvers)} ({show_code(request.code)})")
+    outcome = call.outcome
+    if outcome is None:
+        return line
+    if outcome.denied is not None:
+        by = clean(request.decided_name or request.decided_by) if request is not None else ""
+        who = f" by {by}" if by else f" by {outcome.denied.source}"
+        return line + Text(f"{who}: {clean(outcome.denied.reason)}")
+    if outcome.code == "ok":
+        return line + Text(f" by rule {call.rule}" if request is None and call.rule else "")
+    return line + Text("" if outcome.code == "in_doubt" else f": {content_text(outcome.value)}")
+
+
+def _about(request: ApprovalRequest, now: datetime) -> list[tuple[str, RenderableType]]:
+    card = request.card
+    who = clean(request.requester.name or request.requester.user)
+    rows: list[tuple[str, RenderableType]] = [("state", state_text(request.state))]
+    if card.note:
+        rows.append(("note", card.note))
+    rows.append(("asked by", f"{request.actor} for {who}, {_ago(request.opened_at, now)}"))
+    rows.append(("because", f"{request.rule}: {clean(request.rule_text)}" if request.rule_text else request.rule))
+    if card.agent_says:
+        rows.append(("the agent says", Text(card.agent_says, style="italic")))
+    if request.state == "pending":
+        rows.append(("answer by", f"{_until(request.expires_at, now)}, otherwise denied"))
+    rows.append(("who may decide", ", ".join(request.approvers)))
+    if request.quorum > 1:
+        approvals = sum(vote.verdict == "approved" for vote in request.votes)
+        rows.append(("approvals", f"{approvals} of {request.quorum}"))
+    if request.decided_by or request.decided_at:
+        by = clean(request.decided_name or request.decided_by) or "nobody"
+        rows.append(("decided", f"by {by} at {_time(request.decided_at)} {clean(request.decided_channel)}".rstrip()))
+    if request.reason:
+        rows.append(("reason", clean(request.reason)))
+    rows.append(("code", f"{show_code(request.code)}, revision {request.revision}, mark {card.mark}"))
+    rows.append(("id", request.id))
+    return rows
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in names:
+        table.add_column(name, no_wrap=name in ("Code", "Turn", "State"), overflow="fold")
+    return table
+
+
+def _ago(moment: datetime | None, now: datetime) -> str:
+    return f"{span((now - moment).total_seconds())} ago" if moment is not None else ""
+
+
+def _until(moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return ""
+    left = (moment - now).total_seconds()
+    return f"{_time(moment)} ({f'in {span(left)}' if left > 0 else 'over'})"
+
+
+def _time(moment: datetime | None) -> str:
+    """In the person's own zone."""
+    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M %Z").rstrip()
+
+
+def utc_now() -> datetime:
+    """The present, in UTC."""
+    return datetime.now(UTC)
