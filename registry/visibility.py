@@ -1,7 +1,7 @@
 """Gates 3 to 6: which tools exist for an actor, one answer for the list a model is shown and for its calls (N02)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from signoff.policy.compiled import CompiledRules, RulesVerdict
@@ -22,11 +22,16 @@ class Sight:
     actor: Actor | None
     actor_name: str
     ctx: Mapping[str, Any]
+    _rulings: dict[str, RulesVerdict] = field(default_factory=dict, repr=False, compare=False)
 
     def ruling(self, tool: Tool) -> RulesVerdict:
-        """What the global rules say of this tool for this actor, now."""
-        tags = list(self.actor.tags) if self.actor is not None else []
-        return self.rules.judge(actor={"name": self.actor_name, "tags": tags}, tool=tool.facts, ctx=dict(self.ctx))
+        """What the global rules say of this tool for this actor in this context; evaluated once."""
+        found = self._rulings.get(tool.name)
+        if found is None:
+            actor = {"name": self.actor_name, "tags": list(self.actor.tags) if self.actor is not None else []}
+            found = self.rules.judge(actor=actor, tool=tool.facts, ctx=dict(self.ctx))
+            self._rulings[tool.name] = found
+        return found
 
     def allows(self, name: str) -> bool:
         """Whether the actor's own list has this name; no list means every tool."""
