@@ -1,0 +1,18 @@
+# Signoff's worker and gateway in one image: `signoff worker`, `signoff gateway`.
+FROM python:3.13-slim AS build
+WORKDIR /src
+COPY . .
+RUN python -m venv /opt/signoff \
+    && /opt/signoff/bin/pip install --no-cache-dir -c constraints.txt '.[openai,anthropic,postgres]'
+
+FROM python:3.13-slim
+RUN useradd --system --create-home --home-dir /var/lib/signoff --uid 10001 signoff
+COPY --from=build /opt/signoff /opt/signoff
+COPY examples /app/examples
+WORKDIR /app
+ENV PATH=/opt/signoff/bin:$PATH PYTHONUNBUFFERED=1
+USER signoff
+VOLUME /var/lib/signoff
+EXPOSE 8300
+ENTRYPOINT ["signoff"]
+CMD ["gateway"]
