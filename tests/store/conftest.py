@@ -1,12 +1,12 @@
 """One suite, every store: tests that take `store_url` or `store` run on SQLite and on a real PostgreSQL server."""
 
-import itertools
 import os
 import pwd
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,8 +14,6 @@ import asyncpg
 import pytest
 
 from signoff.store.store import Store, open_store
-
-_NUMBERS = itertools.count(1)
 
 
 def postgres_programs() -> Path:
@@ -66,12 +64,13 @@ def postgres_server() -> Iterator[str]:
 
 @pytest.fixture
 async def postgres_url(postgres_server: str) -> str:
-    """The URL of an empty PostgreSQL database."""
-    name = f"t{next(_NUMBERS)}"
-    admin = await asyncpg.connect(f"{postgres_server}/postgres")
-    await admin.execute(f"CREATE DATABASE {name}")
+    """The URL of an empty PostgreSQL database; emptying one is far quicker than making one."""
+    url = f"{postgres_server}/postgres"
+    admin = await asyncpg.connect(url)
+    await admin.execute("DROP SCHEMA public CASCADE")
+    await admin.execute("CREATE SCHEMA public")
     await admin.close()
-    return f"{postgres_server}/{name}"
+    return url
 
 
 @pytest.fixture
@@ -92,3 +91,14 @@ async def store(store_url: str) -> AsyncIterator[Store]:
     """An open, empty store, of every kind in turn."""
     async with open_store(store_url) as opened:
         yield opened
+
+
+@pytest.fixture
+def threads_end() -> Iterator[None]:
+    """Every thread that the test starts ends; one that was told to end may still be ending."""
+    before = set(threading.enumerate())
+    yield
+    new = set(threading.enumerate()) - before
+    for thread in new:
+        thread.join(timeout=5)
+    assert not [thread for thread in new if thread.is_alive()]

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import subprocess
 import sys
-import threading
 from collections import Counter
 
 import pytest
@@ -69,13 +68,13 @@ async def test_fifty_concurrent_claimers_get_one_fresh_ticket(store: Store, stor
 
 async def test_claimers_in_several_processes_get_one_fresh_ticket(store_url: str) -> None:
     """Processes that start on an empty database at the same time share one ticket."""
-    processes = [claimer(store_url) for _ in range(4)]
+    processes = [claimer(store_url) for _ in range(3)]
     for process in processes:
         go(process)
     kinds = [heard(process) for process in processes]
     for process in processes:
         process.communicate("\n")
-    assert Counter(kinds) == {"fresh": 1, "open": 3}
+    assert Counter(kinds) == {"fresh": 1, "open": 2}
 
 
 async def test_a_killed_claimer_leaves_its_ticket_open(store: Store, store_url: str) -> None:
@@ -209,15 +208,14 @@ async def test_a_key_is_made_once_however_many_ask_first(store: Store, store_url
     assert other != keys[0]
 
 
+@pytest.mark.usefixtures("threads_end")
 async def test_a_closed_store_answers_nothing(store_url: str) -> None:
     """After closing, every question is refused; no connection or thread comes back."""
-    before = set(threading.enumerate())
     store = await Store.open(store_url)
     await store.check()
     await store.close()
     with pytest.raises(StoreUnavailable, match="is closed"):
         await store.claim(KEY, **WHO)
-    assert set(threading.enumerate()) <= before
 
 
 async def test_a_cancelled_claim_leaves_the_store_usable(store: Store) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 import stat
-import threading
 import traceback
 from pathlib import Path
 
@@ -77,26 +76,24 @@ async def test_lost_connections_are_replaced(postgres_url: str) -> None:
         assert (await store.claim("k", **WHO)).kind == "fresh"
 
 
+@pytest.mark.usefixtures("threads_end")
 async def test_a_file_that_is_no_database_is_an_unavailable_store(tmp_path: Path) -> None:
     """A SQLite URL that names some other file is refused, the file left alone, and no thread stays behind."""
-    before = set(threading.enumerate())
     (tmp_path / "notes.txt").write_text("not a database, " * 100)
     with pytest.raises(StoreUnavailable, match=r"notes\.txt"):
         await Store.open(f"sqlite:///{tmp_path}/notes.txt")
     assert (tmp_path / "notes.txt").read_text().startswith("not a database")
-    assert set(threading.enumerate()) <= before
 
 
+@pytest.mark.usefixtures("threads_end")
 async def test_a_store_that_cannot_make_its_tables_leaves_no_thread(sqlite_url: str) -> None:
     """A file whose tables cannot be made is closed again."""
     with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
         connection.execute("CREATE TABLE taken (a)")
         connection.execute("CREATE INDEX tickets ON taken (a)")
     connection.close()
-    before = set(threading.enumerate())
     with pytest.raises(StoreUnavailable):
         await Store.open(sqlite_url)
-    assert set(threading.enumerate()) <= before
 
 
 async def test_a_folder_as_file_is_an_unavailable_store(tmp_path: Path) -> None:
