@@ -14,7 +14,7 @@ def canonical_json(value: Any) -> bytes:
     """`value` as RFC 8785 bytes; `1` and `1.0` are written alike. Raises `NotCanonical`."""
     try:
         return rfc8785.dumps(value)
-    except (rfc8785.CanonicalizationError, UnicodeEncodeError, TypeError, RecursionError) as error:
+    except (rfc8785.CanonicalizationError, ValueError, TypeError, RecursionError) as error:
         raise NotCanonical(str(error).partition("\n")[0]) from None
 
 
