@@ -22,6 +22,7 @@ CREATE TABLE IF NOT EXISTS bookings (
     booking INTEGER PRIMARY KEY, idempotency_key TEXT NOT NULL UNIQUE, flight TEXT NOT NULL, destination TEXT NOT NULL,
     passenger TEXT NOT NULL, total REAL NOT NULL, currency TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'booked'
 );
+CREATE TABLE IF NOT EXISTS cancellations (entry INTEGER PRIMARY KEY, booking INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS refunds (
     idempotency_key TEXT PRIMARY KEY, booking INTEGER NOT NULL, amount REAL NOT NULL
 );

@@ -45,6 +45,7 @@ def _bookings(text: str) -> list[tuple[str, dict[str, object]]]:
                 "flight": "TP 531" if place == "Lisbon" else "TP 1951" if place == "Porto" else "OS 412",
                 "destination": place,
                 "totalCost": _amount(text, {"Lisbon": 420.0, "Porto": 39.0}.get(place, 180.0)),
+                "currency": "EUR",
                 "passenger": "the traveller",
             },
         )

@@ -11,7 +11,7 @@ from signoff.registry.result import ToolFailure
 from travel_desk.desk import booking_name, booking_number, books
 
 SLEEP_AFTER_WRITE: Final = "TRAVEL_DESK_SLEEP_AFTER_WRITE"
-"""Environment variable: seconds that `book_flight` sleeps after its row is written, to be killed in between."""
+"""Environment variable: seconds that booking and cancelling sleep after the write, to be killed in between."""
 
 Price = Annotated[float, Field(ge=0)]
 
@@ -57,7 +57,7 @@ async def book_flight(
             (ctx.idempotency_key, flight, destination, passenger, total_cost, currency),
         )
         await desk.commit()
-        await asyncio.sleep(float(os.environ.get(SLEEP_AFTER_WRITE) or 0))
+        await _pause()
         rows = list(
             await desk.execute_fetchall("SELECT * FROM bookings WHERE idempotency_key = ?", (ctx.idempotency_key,))
         )
@@ -76,7 +76,10 @@ async def cancel_booking(booking: str) -> dict[str, Any] | ToolFailure:
         cursor = await desk.execute(
             "UPDATE bookings SET state = 'cancelled' WHERE booking = ? AND state = 'booked'", (booking_number(booking),)
         )
+        # Every time it is carried out leaves its mark: this is what must not happen twice.
+        await desk.execute("INSERT INTO cancellations (booking) VALUES (?)", (booking_number(booking),))
         await desk.commit()
+        await _pause()
     if cursor.rowcount == 0:
         return ToolFailure(f"there is no booking {booking} that could be cancelled")
     return {"booking": booking, "state": "cancelled"}
@@ -100,3 +103,7 @@ async def refund(booking: str, amount: Annotated[float, Field(gt=0)], ctx: ToolC
         )
         await desk.commit()
     return {"booking": booking, "refunded": amount}
+
+
+async def _pause() -> None:
+    await asyncio.sleep(float(os.environ.get(SLEEP_AFTER_WRITE) or 0))
