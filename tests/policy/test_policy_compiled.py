@@ -1,5 +1,5 @@
 import threading
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.compiled import compile_policy, compile_rules
+from signoff.policy.compiled import CompiledPolicy, CompiledRules, compile_policy, compile_rules
 from signoff.policy.facts import ToolFacts
 from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.second_engine import second_program
 
 CHEAP = "args.totalCost < 50 && ctx.user.tier == 'trusted'"
 FLAT = {"type": "object", "properties": {name: {} for name in "abc"}, "required": list("abc")}
@@ -254,6 +255,48 @@ def test_data_out_of_bounds_asks_and_denies(args: dict[Any, Any], why: str) -> N
     assert compiled(auto_approve_if="true").judge({}, {"user": args}).verdict == "ask"
 
 
+def disagreeing(rule: str, first: str, second: str, **fields: Any) -> CompiledPolicy:
+    """A policy whose second engine reads another expression than the first, as a wrong engine would."""
+    policy = compiled(ApprovalPolicy.model_validate({rule: first, **fields}))
+    other = replace(policy.expressions[rule], second=second_program(second))
+    return replace(policy, expressions={**policy.expressions, rule: other})
+
+
+@pytest.mark.row("N27")
+@pytest.mark.parametrize("pair", [("true", "false"), ("false", "true"), ("true", "1"), ("true", "1 / 0 == 1")])
+def test_engines_that_disagree_fall_to_the_safe_side(pair: tuple[str, str]) -> None:
+    """One engine alone never skips a person, and never lets a denial, a question or a hidden tool pass."""
+    data = (arguments(), context())
+    assert disagreeing("auto_approve_if", *pair).judge(*data).verdict == "ask"
+    assert disagreeing("deny_if", *pair, auto_approve_if="true").judge(*data).verdict == "deny"
+    assert disagreeing("require_approval_if", *pair, auto_approve_if="true").judge(*data).verdict == "ask"
+    for effect in ("hide", "deny", "require_approval"):
+        rules = rules_of((effect, pair[0]))
+        rule, expression = rules.rules[0]
+        split = replace(rules, rules=((rule, replace(expression, second=second_program(pair[1]))),))
+        assert split.judge(actor={}, tool=TOOL, ctx=context()).effect == effect
+
+
+def test_a_disagreement_is_told() -> None:
+    """The reason says that the engines answered differently, and each answer is kept."""
+    verdict = disagreeing("auto_approve_if", "true", "false").judge(arguments(), context())
+    assert "answered differently by the two engines" in verdict.why
+    assert [each.kind for each in verdict.engines] == ["true", "false"]
+
+
+def test_engines_that_route_to_other_people_ask_the_named_ones() -> None:
+    """A route holds only when both engines give the same people."""
+    policy = disagreeing("route_to", "['user:ana']", "['user:eve']", approvers=["role:finance"])
+    assert policy.judge(arguments(), context()).approvers == ("role:finance",)
+
+
+def test_the_second_engine_never_sees_what_the_first_rejects() -> None:
+    """After an error of the first engine the second is not run."""
+    verdict = compiled(auto_approve_if="args.count / 0 == 1").judge(arguments(), context())
+    assert [each.kind for each in verdict.engines] == ["error", "error"]
+    assert "not run" in verdict.engines[1].note
+
+
 @given(json_values, json_values)
 @settings(max_examples=150, deadline=None)
 def test_judging_never_raises_and_auto_needs_the_exact_truth(cost: Any, tier: Any) -> None:
@@ -378,7 +421,7 @@ compiled_rule = compile_rules([GlobalRule(name="r", rule="ctx.user.tier == 'gues
 HARMLESS = ToolFacts("look", "travel", "local", ("read",))
 
 
-def rules_of(*rules: tuple[str, str]) -> Any:
+def rules_of(*rules: tuple[str, str]) -> CompiledRules:
     """Global rules from pairs of effect and expression, named by their place."""
     return compile_rules(
         [

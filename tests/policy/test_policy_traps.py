@@ -64,6 +64,8 @@ def test_a_boolean_is_not_a_small_number(value: bool) -> None:
 def test_what_celpy_alone_holds_true_never_skips_a_person(text: str, value: Any) -> None:
     """Where CEL has an error or no boolean, a person is asked, and a rule that denies denies."""
     assert open_policy(auto_approve_if=text).judge({"a": value}, context()).verdict == "ask"
+    if "filter" not in text:
+        assert second(text, a=value) != "true"
     if not text.startswith("args.a > 0.0"):
         assert open_policy(deny_if=text).judge({"a": value}, context()).verdict == "deny"
 
@@ -129,7 +131,7 @@ def test_a_closed_string_of_escapes_is_read_in_linear_time(body: str) -> None:
     assert time.process_time() - started < 2
 
 
-@pytest.mark.parametrize("value", ["1" * 28, "1s" * 14 + "!", "9" * 5_000 + "h", "a" * 28])
+@pytest.mark.parametrize("value", ["1" * 28, "1s" * 14 + "!", "9" * 5_000 + "h", "a" * 40 + "!"])
 def test_a_hostile_duration_costs_nothing(value: str) -> None:
     """`duration(args.w)`, which hangs celpy for hours, is refused in both engines, even behind a short circuit."""
     started = time.process_time()
