@@ -15,6 +15,7 @@ from signoff.client import Signoff
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, Driver
 from signoff.contracts.decision import Decision
+from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
@@ -28,6 +29,7 @@ from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.testing.scripted import steps
 from signoff.worker import build_worker
+from signoff.workflows import shown
 
 AMOUNT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -101,15 +103,23 @@ class Bench:
     async def until(self, key: TurnKey, seen: Callable[[TurnView], bool]) -> TurnView:
         """The first view of the turn that satisfies `seen`."""
         while True:
-            view = await self.signoff.view(key)
-            if seen(view):
-                return view
-            assert view.result is None, f"the turn ended before it was seen so: {view.result}"
+            # A busy machine may not answer one query in time; the next one asks the same.
+            with contextlib.suppress(ServerUnavailable):
+                view = await self.signoff.view(key)
+                if seen(view):
+                    return view
+                assert view.result is None, f"the turn ended before it was seen so: {view.result}"
             await asyncio.sleep(_GLANCE_SECONDS)
 
     async def waiting(self, key: TurnKey, count: int = 1) -> TurnView:
         """The turn once `count` requests wait."""
         return await self.until(key, lambda v: sum(_waits(c) for c in v.calls) >= count)
+
+    async def suspended(self, key: TurnKey) -> None:
+        """Wait until the server lists the turn as suspended; asks no worker, so it brings none back into memory."""
+        handle = self.client.get_workflow_handle(key.workflow_id)
+        while (await handle.describe()).typed_search_attributes.get(shown.STATE) != "suspended":
+            await asyncio.sleep(_GLANCE_SECONDS)
 
     async def told(self, key: TurnKey) -> list[ResultPart]:
         """Every result the model was given, in the order it reads them."""

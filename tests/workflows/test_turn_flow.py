@@ -1,6 +1,7 @@
 """The laws of one turn: who waits for whom, what the model reads, which caps end it, what a cancel leaves behind."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ConfigError, Conflict, NotFound
 from signoff.contracts.limits import CALLS_PER_COMPLETION, MAX_CALLS_PER_TOOL, MAX_COMPLETIONS, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import user_message
-from signoff.contracts.turn import TurnInput
+from signoff.contracts.turn import TurnInput, TurnView
 from signoff.policy.model import GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.context import ToolContext
@@ -25,6 +26,10 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 def look_tool(ledger: Ledger, **fields: Any) -> Any:
     """A tool that nobody has to approve."""
     return pay_tool(ledger, False, name="look", effect="", **fields)
+
+
+def _waits_for(count: int, view: TurnView) -> bool:
+    return len(view.calls) == count and view.state == "suspended"
 
 
 async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(
@@ -107,7 +112,7 @@ async def test_three_denials_in_a_row_end_the_turn(client: Client, store: Store,
     async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as desk:
         key = await desk.start()
         for completion in (1, 2, 3):
-            await desk.until(key, lambda view, n=completion: len(view.calls) == n and view.state == "suspended")
+            await desk.until(key, partial(_waits_for, completion))
             await desk.signoff.decide(no(key, f"c{completion}.1"))
         result = await desk.signoff.result(key)
     assert result.state == "error"

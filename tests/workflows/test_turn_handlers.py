@@ -1,0 +1,348 @@
+"""Handlers that cannot wedge a turn, and receipts for everyone who acts, with and without a worker."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
+from temporalio.api.enums.v1 import UpdateWorkflowExecutionLifecycleStage
+from temporalio.api.update.v1 import Input, Meta, Request, WaitPolicy
+from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest, UpdateWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from signoff.client import Signoff
+from signoff.contracts import names
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.message import user_message
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import TurnInput
+from signoff.registry.people import development_directory
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+_COMPLETED = UpdateWorkflowExecutionLifecycleStage.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_COMPLETED
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+SCRIPT = [calls(PAY), respond("done")]
+
+
+def json_payload(text: bytes, encoding: bytes = b"json/plain") -> Payload:
+    """A payload with these very bytes."""
+    return Payload(metadata={"encoding": encoding}, data=text)
+
+
+GARBAGE: dict[str, list[Payload]] = {
+    "no argument": [],
+    "two arguments": [json_payload(b"{}"), json_payload(b"{}")],
+    "null": [json_payload(b"null")],
+    "binary null": [json_payload(b"", b"binary/null")],
+    "a string": [json_payload(b'"approved"')],
+    "a number": [json_payload(b"1")],
+    "a list": [json_payload(b'[{"verdict": "approved"}]')],
+    "an empty object": [json_payload(b"{}")],
+    "no verdict": [json_payload(b'{"approval_id": "main.a.b.c1.1"}')],
+    "an unknown verdict": [json_payload(b'{"approval_id": "main.a.b.c1.1", "verdict": "yes"}')],
+    "a null verdict": [json_payload(b'{"approval_id": "main.a.b.c1.1", "verdict": null}')],
+    "numbers for text": [json_payload(b'{"approval_id": 7, "verdict": ["approved"], "revision": "x"}')],
+    "bytes": [json_payload(b"\x00\xff\xfe", b"binary/plain")],
+    "an unknown encoding": [json_payload(b"{}", b"cipher/aes")],
+    "no encoding": [Payload(data=b"{}")],
+    "broken json": [json_payload(b'{"approval_id": ')],
+    "a lone surrogate": [json_payload(b'{"approval_id": "\\ud800", "verdict": "approved"}')],
+    "nan": [json_payload(b'{"approval_id": NaN, "verdict": "approved"}')],
+    "deep nesting": [json_payload(b'{"x": ' + b"[" * 3000 + b"]" * 3000 + b"}")],
+    "a huge reason": [json_payload(b'{"approval_id": "x", "verdict": "denied", "reason": "' + b"a" * 70_000 + b'"}')],
+}
+
+
+async def raw_signal(client: Client, key: TurnKey, payloads: list[Payload], name: str = "approval_response") -> None:
+    """Send these very payloads as a signal."""
+    await client.workflow_service.signal_workflow_execution(
+        SignalWorkflowExecutionRequest(
+            namespace=client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),
+            signal_name=name,
+            input=Payloads(payloads=payloads),
+        )
+    )
+
+
+async def raw_update(client: Client, key: TurnKey, payloads: list[Payload], name: str) -> str:
+    """Send these very payloads as an update; how it ended: `success`, or the failure's message."""
+    request = UpdateWorkflowExecutionRequest(
+        namespace=client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),
+        wait_policy=WaitPolicy(lifecycle_stage=_COMPLETED),
+        request=Request(meta=Meta(), input=Input(name=name, args=Payloads(payloads=payloads))),
+    )
+    answer = await client.workflow_service.update_workflow_execution(request, timeout=timedelta(seconds=10))
+    return "success" if answer.outcome.HasField("success") else answer.outcome.failure.message
+
+
+@pytest.mark.parametrize("name", [names.DECIDE, names.CANCEL, names.APPROVAL_RESPONSE])
+async def test_no_message_can_wedge_or_fail_a_turn(name: str, client: Client, store: Store, task_queue: str) -> None:
+    """After every kind of garbage the turn still answers queries, waits, and can be approved."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        for what, payloads in GARBAGE.items():
+            if name == names.APPROVAL_RESPONSE:
+                await raw_signal(client, key, payloads)
+            else:
+                with contextlib.suppress(RPCError):
+                    await raw_update(client, key, payloads, name)
+            view = await desk.signoff.view(key)
+            assert view.state == "suspended", what
+        assert len(await desk.signoff.pending(key)) == 1
+        receipt = await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+        events = await desk.events(key)
+    assert receipt.status == "accepted"
+    assert result.state == "complete"
+    assert len(ledger.rows) == 1
+    assert "WORKFLOW_TASK_FAILED" not in events
+
+
+async def test_what_is_no_decision_is_malformed_and_leaves_no_event(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """An update that is not one JSON object of at most 64 KiB is rejected before history; others get a receipt."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        before = len(await desk.events(key))
+        told = [
+            await raw_update(client, key, GARBAGE[what], names.DECIDE) for what in ("null", "a list", "no argument")
+        ]
+        big = await desk.signoff.decide(no(key, reason="é" * 40_000))
+        after = len(await desk.events(key))
+        long = await desk.signoff.decide(no(key, reason="é" * 3_000))
+    assert told == ["a decision is one JSON object"] * 3
+    assert (big.status, big.code) == ("refused", "malformed")
+    assert "65536" in big.message
+    assert after == before
+    assert (long.status, long.code) == ("refused", "malformed")
+
+
+async def test_a_query_with_garbage_harms_nothing(client: Client, store: Store, task_queue: str) -> None:
+    """Queries with wrong arguments fail alone; an unknown approval is answered `unknown`."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        handle = client.get_workflow_handle(key.workflow_id)
+        for args in ([], [None], [[1]], ["nothing"]):
+            with contextlib.suppress(RPCError, Exception):
+                await handle.query(names.RECEIPT, args=args, result_type=Receipt)
+        receipt = await handle.query(names.RECEIPT, "nothing", result_type=Receipt)
+        assert (await desk.signoff.decide(yes(key))).status == "accepted"
+        assert (await desk.signoff.result(key)).state == "complete"
+    assert receipt.code == "unknown"
+
+
+async def test_a_raw_signal_needs_only_the_approval_id_and_the_verdict(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """What Temporal's own UI and command line can send decides, and is recorded as unsigned."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        handle = client.get_workflow_handle(key.workflow_id)
+        await handle.signal(names.APPROVAL_RESPONSE, {"approval_id": yes(key).approval_id, "verdict": "approved"})
+        result = await desk.signoff.result(key)
+        view = await desk.signoff.view(key)
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert view.calls[0].approval is not None
+    assert [vote.unsigned for vote in view.calls[0].approval.votes] == [True]
+    assert result.calls[0].decided_by == "unsigned"
+    assert len(ledger.rows) == 1
+
+
+async def test_a_decision_before_the_request_exists_is_unknown(client: Client, store: Store, task_queue: str) -> None:
+    """An answer to what was not asked yet counts for nothing later."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    ledger = Ledger()
+
+    async def first(args: dict[str, Any], ctx: Any) -> str:
+        begun.set()
+        await go_on.wait()
+        return "seen"
+
+    tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="", handler=first)]
+    script = [calls(("look", {"amount": 1})), *[calls(PAY), calls(PAY)], respond("done")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        key = await desk.start()
+        await begun.wait()
+        early = await desk.signoff.decide(yes(key, "c2.1"))
+        go_on.set()
+        view = await desk.waiting(key)
+        assert view.state == "suspended"
+        await desk.signoff.decide(no(key, "c2.1"))
+        await desk.until(key, lambda v: len(v.calls) == 3 and v.state == "suspended")
+    assert (early.status, early.code) == ("refused", "unknown")
+    assert ledger.rows == []
+
+
+async def test_one_delivery_counts_once_over_both_doors(client: Client, store: Store, task_queue: str) -> None:
+    """The same delivery id by update, update and signal is one vote; the repeat gets the first receipt again."""
+    people = development_directory([Person(id="ana", roles=("approvers",)), Person(id="bo", roles=("approvers",))])
+    tool = pay_tool(Ledger(), ApprovalPolicy(quorum=2))
+    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT, people=people) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        answer = yes(key, subject="ana", delivery_id="d1")
+        first = await desk.signoff.decide(answer)
+        again = await desk.signoff.decide(answer)
+        handle = client.get_workflow_handle(key.workflow_id)
+        await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
+        other = await desk.signoff.decide(yes(key, subject="ana"))
+        pending = await desk.signoff.pending(key)
+        last = await desk.signoff.decide(yes(key, subject="bo"))
+    assert (first.status, first.votes, first.needed) == ("counted", 1, 2)
+    assert again.votes == 1
+    assert again.status == "counted"
+    assert (other.code, other.votes) == ("duplicate", 1)
+    assert [vote.subject for vote in pending[0].votes] == ["ana"]
+    assert (last.status, last.votes) == ("accepted", 2)
+
+
+async def test_a_race_of_fifty_has_one_winner_and_49_receipts_naming_them(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Fifty people decide at once over both doors while the turn is free to end: one effect, everyone is told who."""
+    ledger = Ledger()
+    people = development_directory([Person(id=f"p{n}", roles=("approvers",)) for n in range(50)])
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT, people=people) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        receipts = await asyncio.gather(*(_race(desk, key, number) for number in range(50)))
+        result = await desk.signoff.result(key)
+    winner = result.calls[0].decided_by
+    assert winner in {f"p{n}" for n in range(50)}
+    assert [receipt.decided_by for receipt in receipts] == [winner] * 50
+    # A winner by signal has no receipt of its own; asking afterwards tells everyone the same.
+    by_update = [receipt for number, receipt in enumerate(receipts) if number % 2 == 0]
+    accepted = sum(receipt.status == "accepted" for receipt in by_update)
+    assert accepted == (int(winner.removeprefix("p")) % 2 == 0)
+    assert all(receipt.code == "already_decided" for receipt in receipts if receipt.status != "accepted")
+    assert len(ledger.rows) == 1
+
+
+async def _race(desk: Bench, key: TurnKey, number: int) -> Receipt:
+    answer = yes(key, subject=f"p{number}")
+    if number % 2 == 0:
+        return await desk.signoff.decide(answer)
+    handle = desk.client.get_workflow_handle(key.workflow_id)
+    # The turn may be over before the signal arrives; its receipt can be asked for all the same.
+    with contextlib.suppress(RPCError):
+        await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
+    await desk.signoff.result(key)
+    receipt: Receipt = await handle.query(names.RECEIPT, answer.approval_id, result_type=Receipt)
+    return receipt
+
+
+async def test_a_late_click_is_told_who_decided_also_when_the_turn_has_ended(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """After the end the closed run answers; with no worker its description does."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key))
+        await desk.signoff.result(key)
+        late = await desk.signoff.decide(yes(key, subject="guest"))
+    blind = await Signoff(client, task_queue=task_queue).decide(yes(key))
+    assert (late.status, late.code, late.state, late.decided_by) == ("refused", "already_decided", "denied", "approver")
+    assert (blind.status, blind.code) == ("refused", "already_decided")
+    assert blind.decided_at is not None
+
+
+async def test_a_decision_for_no_turn_at_all_is_unknown(client: Client, task_queue: str) -> None:
+    """An approval id of a turn that never was, or no id at all, gets a receipt as well."""
+    signoff = Signoff(client, task_queue=task_queue)
+    nowhere = await signoff.decide(yes(TurnKey("main", "s", task_queue)))
+    broken = await signoff.decide(yes(TurnKey("main", "s", "t"), approval_id="no id"))
+    assert (nowhere.status, nowhere.code) == ("refused", "unknown")
+    assert (broken.status, broken.code) == ("refused", "malformed")
+
+
+async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The update falls back to a signal with receipt `pending`; the next worker counts it, once."""
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger)])
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+    receipt = await Signoff(client, task_queue=task_queue).decide(yes(key))
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        result = await desk.signoff.result(key)
+        view = await desk.signoff.view(key)
+    assert (receipt.status, receipt.verdict) == ("pending", "approved")
+    assert result.state == "complete"
+    assert view.calls[0].approval is not None
+    assert len(view.calls[0].approval.votes) == 1
+    assert len(ledger.rows) == 1
+
+
+async def test_waiting_turns_survive_eviction_from_the_workers_cache(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A worker that remembers only one turn rebuilds each from history when its answer comes."""
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger)])
+    async with bench(client, store, task_queue, catalog, SCRIPT, max_cached_workflows=1) as desk:
+        keys = [await desk.start() for _ in range(4)]
+        for key in keys:
+            await desk.suspended(key)
+        receipts = [await desk.signoff.decide(yes(key)) for key in reversed(keys)]
+        results = [await desk.signoff.result(key) for key in keys]
+        events = [event for key in keys for event in await desk.events(key)]
+    assert [receipt.status for receipt in receipts] == ["accepted"] * 4
+    assert [result.state for result in results] == ["complete"] * 4
+    assert len(ledger.rows) == 4
+    assert "WORKFLOW_TASK_FAILED" not in events
+
+
+async def test_a_turn_of_a_newer_engine_waits_for_a_worker_that_knows_it(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker with a lower number neither fails nor runs the turn; one that knows the number takes it up."""
+    turn = TurnInput(
+        engine=names.ENGINE + 1,
+        session_id="s",
+        turn_id=task_queue,
+        actor="desk",
+        messages=(user_message("hi"),),
+        principal=GUEST,
+    )
+    async with bench(client, store, task_queue, catalog_of([]), [respond("hello")]) as desk:
+        handle = await client.start_workflow(
+            names.ACTOR_TURN,
+            turn,
+            id=TurnKey("main", "s", task_queue).workflow_id,
+            task_queue=task_queue,
+            task_timeout=timedelta(seconds=1),
+        )
+        async for failure in _task_failures(handle):
+            assert "this turn needs engine 2, this worker has 1" in failure
+            break
+        described = await handle.describe()
+        assert described.status is not None
+        assert described.status.name == "RUNNING"
+        monkeypatch.setattr(names, "ENGINE", names.ENGINE + 1)
+        result = await desk.signoff.result(TurnKey("main", "s", task_queue))
+    assert result.state == "complete"
+
+
+async def _task_failures(handle: Any) -> AsyncIterator[str]:
+    async for event in handle.fetch_history_events(wait_new_event=True):
+        if event.HasField("workflow_task_failed_event_attributes"):
+            yield event.workflow_task_failed_event_attributes.failure.message
