@@ -64,6 +64,8 @@ class Settings(BaseSettings):
     store_url: str = Field(default_factory=_default_store, min_length=1)
     """The database of tickets and blobs, as SQLAlchemy writes it; SQLite in `state_dir` when not given."""
     task_queue: str = Field(default=DEFAULT_TASK_QUEUE, min_length=1, max_length=200)
+    model: str = ""
+    """The model, `provider:name`, that answers where the manifest names a script; the script when not given."""
     host: str = Field(default="127.0.0.1", min_length=1)
     """The address the gateway listens on."""
     port: int = Field(default=8300, ge=1, le=65535)

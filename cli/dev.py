@@ -66,16 +66,21 @@ def dev(
     as_json: AsJson = False,
 ) -> None:
     """Run everything in this terminal, until Ctrl-C; started again, it takes up where it stopped."""
-    settings = {"port": port, "temporal_port": temporal_port, "ui_port": ui_port, "durable": durable or None}
-    run(lambda out: _dev(out, manifest, address, model, settings, not no_ui), as_json=as_json)
+    settings = {
+        "port": port,
+        "temporal_port": temporal_port,
+        "ui_port": ui_port,
+        "durable": durable or None,
+        "model": model or None,
+    }
+    run(lambda out: _dev(out, manifest, address, settings, not no_ui), as_json=as_json)
 
 
 async def _dev(
     out: Output,
     manifest: Path | None,
     address: str | None,
-    model: str,
-    overrides: Mapping[str, int | bool | None],
+    overrides: Mapping[str, int | bool | str | None],
     ui: bool,
 ) -> int:
     place = find_workplace(manifest, **overrides)
@@ -88,15 +93,13 @@ async def _dev(
             server = await stack.enter_async_context(_server(place.settings, address, ui))
             stack.callback(out.say, "stopping: Temporal" if server.handle else "stopping: the server goes on")
             queue = place.settings.task_queue
-            worker = await stack.enter_async_context(
-                running_worker(place, server.client, store, task_queue=queue, model=model)
-            )
+            worker = await stack.enter_async_context(running_worker(place, server.client, store, task_queue=queue))
             stack.callback(out.say, "stopping: worker")
             signoff = Signoff(server.client, task_queue=queue)
             gateway = await stack.enter_async_context(running_gateway(place, signoff, store))
             stack.callback(out.say, "stopping: gateway")
             stack.enter_context(_word_left(place, server))
-            await _greet(out, place, server, model)
+            await _greet(out, place, server)
             async with _watched(server) as ended:
                 await until_stopped(stop, worker, gateway, *ended)
     out.say("stopped; started again, it takes up where it stopped")
@@ -161,7 +164,7 @@ def _word_left(place: Workplace, server: Server) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-async def _greet(out: Output, place: Workplace, server: Server, model: str) -> None:
+async def _greet(out: Output, place: Workplace, server: Server) -> None:
     settings, tenant = place.settings, place.tenant
     waiting = await count_waiting(server.client, tenant=tenant)
     found = {"inbox": settings.public_url, "temporal": server.address, "temporal_ui": server.ui_url, "waiting": waiting}
@@ -170,7 +173,7 @@ async def _greet(out: Output, place: Workplace, server: Server, model: str) -> N
         "",
         f"Inbox     {settings.public_url}",
         f"Temporal  {server.ui_url or 'without its UI'}  (server {server.address})",
-        *(f"Model     {line}" for line in model_lines(place.catalog, model)),
+        *(f"Model     {line}" for line in model_lines(place.catalog, settings.model)),
         f"Files     {settings.state_dir.absolute()}",
         f"Waiting   {waiting} turns wait for people" if waiting else "Waiting   nothing yet",
         'Try       signoff ask "book the 420 euro flight to Lisbon"',
@@ -190,7 +193,7 @@ def model_lines(catalog: Catalog, instead: str = "") -> list[str]:
             lines.append(f"{instead}, in the place of the manifest's script")
         else:
             lines.append(
-                "a script of a few sentences, because no model with a key is configured "
-                f"({model}); add --model PROVIDER:NAME"
+                f"a script of a few sentences ({model}), because no model is set: "
+                "set SIGNOFF_MODEL or add --model, such as openai:gpt-5"
             )
     return lines

@@ -42,14 +42,15 @@ def make_state_dir(settings: Settings) -> None:
 
 @asynccontextmanager
 async def running_worker(
-    place: Workplace, client: Client, store: Store, *, task_queue: str, model: str = ""
+    place: Workplace, client: Client, store: Store, *, task_queue: str
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A worker until the block ends, then shut down; the task ends early only if the worker fails.
 
     Raises `ConfigError` for a model without a driver, or a tool that nobody could ever approve.
     """
     check_deciders(place.catalog, place.people)
-    room = await furnish(place.catalog, store, people=place.people, profile=place.settings.profile, model=model)
+    settings = place.settings
+    room = await furnish(place.catalog, store, people=place.people, profile=settings.profile, model=settings.model)
     worker = build_worker(client, room, task_queue=task_queue)
     task = asyncio.create_task(worker.run())
     try:

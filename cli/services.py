@@ -34,7 +34,7 @@ def gateway(
 
 
 async def _worker(out: Output, manifest: Path | None, address: str | None, model: str) -> int:
-    place = find_workplace(manifest)
+    place = find_workplace(manifest, model=model or None)
     make_state_dir(place.settings)
     log_to(place.settings.state_dir, name="worker.log")
     with stop_signals() as stop:
@@ -43,7 +43,7 @@ async def _worker(out: Output, manifest: Path | None, address: str | None, model
         queue = place.task_queue
         async with (
             working_store(place.settings) as store,
-            running_worker(place, signoff.temporal, store, task_queue=queue, model=model) as task,
+            running_worker(place, signoff.temporal, store, task_queue=queue) as task,
         ):
             found = {"task_queue": queue, "namespace": signoff.temporal.namespace, "catalog": place.catalog.hash}
             out.show(
