@@ -195,23 +195,16 @@ async def start_server(options: ServerOptions) -> ServerHandle:
 
 def server_arguments(options: ServerOptions) -> list[str]:
     """The arguments of the `temporal` program that make it this server."""
-    pragmas = ("journal_mode=WAL", f"synchronous={'FULL' if options.durable else 'NORMAL'}")
-    dynamic = [f"history.transferProcessorMaxPollRPS={POLL_RATE}"]
+    values = {
+        "--sqlite-pragma": ["journal_mode=WAL", f"synchronous={'FULL' if options.durable else 'NORMAL'}"],
+        "--dynamic-config-value": [f"history.transferProcessorMaxPollRPS={POLL_RATE}"],
+    }
     if options.time_skipping:
-        dynamic.append("frontend.WorkflowTimeSkippingEnabled=true")
-    arguments = ["server", "start-dev", "--ip", LOOPBACK, "--port", str(options.port), "--log-level", "warn"]
+        values["--dynamic-config-value"].append("frontend.WorkflowTimeSkippingEnabled=true")
+    ui = ["--headless"] if options.ui_port is None else ["--ui-port", str(options.ui_port), "--ui-disable-news-fetch"]
+    arguments = ["server", "start-dev", "--ip", LOOPBACK, "--port", str(options.port), *ui, "--log-level", "warn"]
     arguments += ["--disable-config-file", "--disable-config-env", "--db-filename", str(options.db_file)]
-    if options.ui_port is None:
-        arguments += ["--headless"]
-    else:
-        arguments += ["--ui-port", str(options.ui_port), "--ui-disable-news-fetch"]
-    for pragma in pragmas:
-        arguments += ["--sqlite-pragma", pragma]
-    for value in dynamic:
-        arguments += ["--dynamic-config-value", value]
-    for name, kind in SEARCH_ATTRIBUTES.items():
-        arguments += ["--search-attribute", f"{name}={kind}"]
-    return arguments
+    return arguments + [word for flag, given in values.items() for value in given for word in (flag, value)]
 
 
 def find_temporal(explicit: Path | str | None = None) -> Path | None:
@@ -335,14 +328,17 @@ async def read_retention(client: Client) -> timedelta:
 
 
 async def _make_ready(server: ServerHandle, process: Process) -> None:
+    """Search attributes are ours alone to create: `--search-attribute` would write the namespace while we do."""
     options = server.options
     try:
         async with asyncio.timeout(START_SECONDS):
-            client = await _first_answer(server, process)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(options.unborn)
-            await set_retention(client, options.retention_days)
-            await ensure_search_attributes(client)
+            while not await _prepare(server):
+                if process.returncode is not None:
+                    raise ServerUnavailable(
+                        f"the embedded server ended while starting (`{_last_line(options.log)}`): see {options.log}, "
+                        "or name another program in SIGNOFF_TEMPORAL_BINARY"
+                    )
+                await asyncio.sleep(0.05)
     except TimeoutError:
         raise ServerUnavailable(
             f"the embedded server did not answer at {options.address} within {START_SECONDS:.0f} seconds: "
@@ -350,19 +346,18 @@ async def _make_ready(server: ServerHandle, process: Process) -> None:
         ) from None
 
 
-async def _first_answer(server: ServerHandle, process: Process) -> Client:
-    while True:
-        if process.returncode is not None:
-            raise ServerUnavailable(
-                f"the embedded server ended while starting (`{_last_line(server.options.log)}`): see "
-                f"{server.options.log}, or name another program in SIGNOFF_TEMPORAL_BINARY"
-            )
-        with contextlib.suppress(ServerUnavailable, RPCError):
-            client = await server.connect()
-            if await client.service_client.check_health():
-                await read_retention(client)
-                return client
-        await asyncio.sleep(0.05)
+async def _prepare(server: ServerHandle) -> bool:
+    try:
+        client = await server.connect()
+        await client.service_client.check_health()
+        await read_retention(client)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(server.options.unborn)
+        await set_retention(client, server.options.retention_days)
+        await ensure_search_attributes(client)
+    except (ServerUnavailable, RPCError):
+        return False
+    return True
 
 
 async def _dial(config: ClientConnectConfig, timeout_seconds: float) -> Client:
