@@ -175,6 +175,14 @@ def test_a_schema_as_pydantic_writes_it_is_understood() -> None:
             compile_policy(ApprovalPolicy(auto_approve_if=text), tool=TOOL, input_schema=schema)
 
 
+def test_a_tool_without_arguments_has_none_to_name() -> None:
+    """A closed object without properties makes every argument a typo."""
+    closed = {"type": "object", "properties": {}, "additionalProperties": False}
+    policy = ApprovalPolicy(auto_approve_if="args.x == 1")
+    with pytest.raises(ConfigError, match=r"no field `args.x`; declared are none"):
+        compile_policy(policy, tool=TOOL, input_schema=closed)
+
+
 def test_the_hash_follows_what_the_policy_says() -> None:
     """Spelling and defaults do not change the hash; a rule or a quorum does."""
     plain = compiled(auto_approve_if=CHEAP)
