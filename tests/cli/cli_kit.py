@@ -1,0 +1,69 @@
+"""The command line as a function, and what the tests of it share."""
+
+import asyncio
+import contextlib
+import io
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json
+
+from signoff.cli.main import invoke
+
+DESK = Path(__file__).parent / "cli_desk"
+MANIFEST = DESK / "signoff.yaml"
+
+
+class Ran(NamedTuple):
+    """What one command line came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        """Its standard output as one JSON value."""
+        return from_json(self.out)
+
+
+Cli = Callable[..., Awaitable[Ran]]
+
+
+def run_here(arguments: tuple[str, ...]) -> Ran:
+    """One command line in this thread, its streams caught."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = invoke(arguments)
+    return Ran(code, out.getvalue(), err.getvalue())
+
+
+async def run_in_thread(*arguments: str) -> Ran:
+    """One command line, in a thread: it has an event loop of its own."""
+    return await asyncio.to_thread(run_here, arguments)
+
+
+async def waiting_request(desk: Cli, text: str) -> dict[str, Any]:
+    """Start a turn whose call asks, and return its card once the inbox lists it."""
+    asked = await desk("ask", text, "--no-wait", "--json")
+    assert asked.code == 0, asked.err
+    turn = asked.data["turn"]
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for card in (await desk("inbox", "--json")).data:
+            if card["turn"] == turn:
+                found: dict[str, Any] = card
+                return found
+    raise AssertionError(f"turn {turn} never reached the inbox")
+
+
+def assert_one_sentence(ran: Ran, code: int = 1) -> str:
+    """Exit code, nothing on standard output, one line without a traceback on standard error; returns that line."""
+    assert (ran.code, ran.out) == (code, ""), ran
+    lines = ran.err.strip().splitlines()
+    assert len(lines) == 1, ran.err
+    assert "Traceback" not in ran.err
+    assert not lines[0].endswith("."), lines[0]
+    return lines[0].removeprefix("signoff: ")

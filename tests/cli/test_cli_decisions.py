@@ -1,0 +1,161 @@
+"""Asking and deciding from a terminal, on a real server with a real worker."""
+
+from cli_kit import Cli, assert_one_sentence, waiting_request
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.ids import show_code
+from signoff.contracts.listing import TurnRow, WaitingCard
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import TurnView
+
+PIN = "4711-very-secret"
+
+
+async def test_ask_watches_an_automatic_call_to_its_end(desk: Cli) -> None:
+    """A call that a rule lets through needs nobody, and the terminal says by which rule it ran."""
+    ran = await desk("ask", "pay 5")
+    assert (ran.code, ran.err) == (0, "")
+    assert "pay: ran by rule auto_approve_if" in ran.out
+    assert "clerk: ok paid 5 to Ana" in ran.out
+    assert "the turn is complete" in ran.out
+
+
+async def test_ask_as_json_is_the_finished_turn(desk: Cli) -> None:
+    """`ask --json` prints one TurnView, with the asker's roles from the directory."""
+    ran = await desk("ask", "look", "--as", "ana", "--json")
+    view = TurnView.model_validate(ran.data)
+    assert (ran.code, view.state, view.requester.roles) == (0, "complete", ("approvers",))
+
+
+async def test_a_request_is_listed_shown_and_approved_by_its_code(desk: Cli) -> None:
+    """Inbox, card and approval from a terminal; the receipt names the person and the channel, the turn finishes."""
+    card = WaitingCard.model_validate(await waiting_request(desk, "pay 500"))
+    code = show_code(card.code)
+    listed = await desk("inbox")
+    assert code in listed.out
+    assert "Pay 500 EUR to Ana" in listed.out
+    shown = await desk("show", code)
+    assert shown.out.startswith("Pay 500 EUR to Ana\n")
+    assert f"signoff approve {code}" in shown.out
+    assert "otherwise denied" in shown.out
+    approved = await desk("approve", code.replace("-", "").lower(), "--json")
+    receipt = Receipt.model_validate(approved.data)
+    assert (approved.code, receipt.status, receipt.decided_by, receipt.channel) == (0, "accepted", "approver", "cli")
+    watched = await desk("watch", card.turn)
+    assert "ok paid 500 to Ana" in watched.out
+    assert watched.code == 0
+
+
+async def test_the_decision_is_bound_to_what_was_shown(desk: Cli) -> None:
+    """Revision, digest, assurance and the time it was received go with the answer."""
+    card = await waiting_request(desk, "pay 600")
+    assert (await desk("approve", card["code"], "--as", "ana", "--reason", "fine")).code == 0
+    request = ApprovalRequest.model_validate((await desk("show", card["id"], "--json")).data)
+    vote = request.votes[0]
+    assert (vote.subject, vote.assurance, vote.reason) == ("ana", "session", "fine")
+    assert vote.decision.revision == 1
+    assert vote.decision.received_at is not None
+
+
+async def test_a_denial_reaches_the_agent_with_its_reason(desk: Cli) -> None:
+    """A denied call does not run; who denied it and why is in the turn."""
+    card = await waiting_request(desk, "pay 700")
+    denied = await desk("deny", card["code"], "--reason", "too expensive")
+    assert (denied.code, denied.out.strip()) == (0, "denied: Pay 700 EUR to Ana")
+    shown = await desk("show", card["turn"])
+    assert "Pay 700 EUR to Ana: denied by Approver: too expensive" in shown.out
+
+
+async def test_the_second_answer_is_told_who_was_first(desk: Cli) -> None:
+    """A decided request stays decided: exit code 1, and the receipt names the first person."""
+    card = await waiting_request(desk, "pay 800")
+    assert (await desk("deny", card["code"], "--reason", "no")).code == 0
+    late = await desk("approve", card["code"], "--as", "ana")
+    assert late.code == 1
+    assert "this was already denied by Approver" in late.out
+
+
+async def test_nobody_approves_their_own_request(desk: Cli) -> None:
+    """An approver who asked is refused; nothing is decided."""
+    asked = await desk("ask", "pay 900", "--as", "ana", "--no-wait", "--json")
+    view = await desk("show", asked.data["turn"], "--json")
+    while not view.data["calls"] or view.data["calls"][0]["approval"] is None:
+        view = await desk("show", asked.data["turn"], "--json")
+    approval = view.data["calls"][0]["approval"]["id"]
+    refused = await desk("approve", approval, "--as", "ana", "--json")
+    assert (refused.code, refused.data["code"]) == (1, "self_approval")
+    assert (await desk("show", approval, "--json")).data["state"] == "pending"
+
+
+async def test_turns_are_listed_newest_first(desk: Cli) -> None:
+    """`turns --json` prints TurnRows; a state narrows them."""
+    first = (await desk("ask", "look", "--json")).data["turn"]
+    second = (await desk("ask", "pay 5", "--json")).data["turn"]
+    rows = [TurnRow.model_validate(row) for row in (await desk("turns", "--limit", "100", "--json")).data]
+    order = [row.turn for row in rows if row.turn in (first, second)]
+    assert order == [second, first]
+    table = await desk("turns", "--state", "complete")
+    assert second in table.out
+
+
+async def test_watch_as_json_is_one_view_a_line(desk: Cli) -> None:
+    """Programs follow a turn line by line; the last line has the result."""
+    turn = (await desk("ask", "pay 5", "--json")).data["turn"]
+    lines = (await desk("watch", turn, "--json")).out.splitlines()
+    assert TurnView.model_validate_json(lines[-1]).result is not None
+
+
+async def test_a_dry_run_asks_nobody(desk: Cli) -> None:
+    """`--dry-run` judges and reports; no request opens and no secret is repeated."""
+    ran = await desk("ask", "pay 500", "--dry-run")
+    assert ran.code == 0
+    assert "[dry-run] pay would be called" in ran.out
+    assert PIN not in ran.out
+
+
+async def test_no_output_ever_shows_a_secret_argument(desk: Cli) -> None:
+    """What a tool declares secret is hidden in cards, turns, lists and every JSON."""
+    card = await waiting_request(desk, "pay 1000")
+    names = (card["code"], card["turn"])
+    outputs = [await desk("show", name, *flags) for name in names for flags in ((), ("--json",))]
+    outputs += [await desk(*each) for each in (("inbox",), ("inbox", "--json"), ("turns", "--json"))]
+    outputs.append(await desk("deny", card["code"], "--reason", "no", "--json"))
+    outputs.append(await desk("watch", card["turn"], "--json"))
+    assert [ran for ran in outputs if PIN in ran.out + ran.err] == []
+    assert "hidden, 16 characters" in outputs[0].out
+    assert outputs[1].data["args"]["inline"] == {"amount": 1000, "to": "Ana", "pin": "hidden, 16 characters"}
+
+
+async def test_a_turn_is_found_by_the_beginning_of_its_id(desk: Cli) -> None:
+    """The first characters are enough where they fit one turn only."""
+    turn = (await desk("ask", "look", "--json")).data["turn"]
+    assert (await desk("show", turn[:-2], "--json")).data["turn"] == turn
+
+
+async def test_who_has_nothing_to_decide_is_told_how_to_begin(desk: Cli) -> None:
+    """An empty inbox says what would fill it; as JSON it is an empty list."""
+    assert "nothing waits for Rui" in (await desk("inbox", "--as", "rui")).out
+    assert (await desk("inbox", "--as", "rui", "--json")).data == []
+
+
+async def test_unknown_names_offer_the_nearest(desk: Cli) -> None:
+    """A person, an actor, a request or a turn that is not there: one sentence with what is near, exit code 1."""
+    card = await waiting_request(desk, "pay 1100")
+    mistyped = card["turn"][:-1] + ("0" if card["turn"][-1] != "0" else "1")
+    said = assert_one_sentence(await desk("inbox", "--as", "aprover"))
+    assert said == "there is no person `aprover`; did you mean `approver`?"
+    said = assert_one_sentence(await desk("ask", "look", "--actor", "clark"))
+    assert said == "there is no actor `clark`; did you mean `clerk`?"
+    said = assert_one_sentence(await desk("watch", mistyped))
+    assert f"did you mean `{card['turn']}`" in said
+    near = show_code(card["code"])[:-1] + ("0" if card["code"][-1] != "0" else "1")
+    assert f"there is no request `{near}`; did you mean" in assert_one_sentence(await desk("approve", near))
+    assert "no request and no turn" in assert_one_sentence(await desk("show", "nonsense"))
+
+
+async def test_a_refused_answer_changes_nothing(desk: Cli) -> None:
+    """A stranger to the request is refused with a receipt, and the request still waits."""
+    card = await waiting_request(desk, "pay 1200")
+    refused = await desk("approve", card["code"], "--as", "rui", "--json")
+    assert (refused.code, refused.data["code"]) == (1, "not_allowed")
+    assert (await desk("show", card["code"], "--json")).data["state"] == "pending"
