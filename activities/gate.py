@@ -4,6 +4,7 @@ from typing import Any
 
 from temporalio import activity
 
+from signoff.activities.permit import doubted
 from signoff.activities.room import Room
 from signoff.approvals.card import render_card
 from signoff.approvals.digest import call_digest, digest_mark
@@ -37,11 +38,13 @@ class GateActivity:
         """One ruling a call, in input order. Never fails for what a model wrote."""
         rulings: list[Ruling] = []
         tally = task.tally
+        sure = self._room.believes(task.ctx)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
         for call in task.calls:
             args = await load(self._room.store, call.args)
             found = judge(self._room.catalog, task.ctx, call, args, tally, dry_run=task.dry_run)
             tally = next_tally(tally, call, args, found)
+            found = found if sure else doubted(found)
             rulings.append(self._ruling(task, call, args, found, budget))
         return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
 

@@ -1,11 +1,13 @@
 """The right to run, derived where the effect happens: pure checks over a permit that nobody trusts."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
 from signoff.contracts.call import Permit
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.names import ACTOR_TURN
+from signoff.contracts.person import Person, Principal
 from signoff.policy.compiled import CompiledPolicy
 from signoff.registry.gates import Judgement
 
@@ -43,6 +45,22 @@ def caller_problem(caller: Caller, permit: Permit, tool: str) -> str:
     return ""
 
 
+def believed(user: Principal, person: Person | None, *, development: bool) -> bool:
+    """Whether the directory bears out who a turn says asked. Whom it does not know, only development believes."""
+    if person is None:
+        return development
+    return person.active and person.tier == user.tier and set(person.roles) == set(user.roles)
+
+
+def doubted(found: Judgement) -> Judgement:
+    """`found` for a requester whom the directory does not bear out: what would run by rule is asked."""
+    if found.kind != "run" or found.verdict is None:
+        return found
+    why = "who asked for this is not, or no longer, who the directory says"
+    verdict = dataclasses.replace(found.verdict, verdict="ask", rule="requester", rule_text="", why=why)
+    return dataclasses.replace(found, kind="ask", verdict=verdict)
+
+
 def standing(permit: Permit, digest: str, found: Judgement, policy: CompiledPolicy) -> Standing:
     """Whether the call may run under the present catalog; `digest` and `found` were computed here and now."""
     if permit.digest != digest:
@@ -63,11 +81,13 @@ def _approved(permit: Permit, digest: str, policy: CompiledPolicy) -> Standing:
         if (decision.digest or digest) != digest or (decision.revision or 1) != permit.revision:
             return Standing("refuse", "a decision in the permit is about other arguments")
         people.add(decision.subject)
-    quorum = max(permit.quorum, 1)
-    if policy.policy is not None and permit.policy_hash == policy.hash:
-        # Only under another policy can a request have asked for fewer people than the present one does.
-        quorum = max(quorum, policy.policy.quorum)
-    return RUN if len(people) >= quorum else Standing("refuse", "too few people have approved this")
+    present = policy.policy.quorum if policy.policy is not None else 1
+    if len(people) >= max(permit.quorum, present):
+        return RUN
+    if len(people) < permit.quorum or permit.policy_hash == policy.hash:
+        return Standing("refuse", "too few people have approved this")
+    # The permit says that another policy asked fewer people; nobody can check that, so the present one asks.
+    return Standing("again", "more people have to approve this now", "policy")
 
 
 def _turn(permit: Permit) -> TurnKey:

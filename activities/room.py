@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from signoff.activities.permit import believed
+from signoff.contracts.call import Pinned
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog
@@ -30,3 +32,8 @@ class Room:
         if driver is None:
             raise ConfigError(f"no driver for the model `{model}`", field="model", value=model)
         return driver
+
+    def believes(self, ctx: Pinned) -> bool:
+        """Whether the directory bears out the requester of `ctx`; if not, no rule lets a call pass without a person."""
+        person = self.people.find(ctx.user.user, ctx.tenant)
+        return believed(ctx.user, person, development=self.profile == "development")

@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import digest_of, settled_outcome
-from signoff.activities.permit import Caller, caller_problem, standing
+from signoff.activities.permit import Caller, caller_problem, doubted, standing
 from signoff.activities.pulse import pulse
 from signoff.activities.room import Room
 from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
@@ -22,12 +23,14 @@ from signoff.registry.context import ToolContext
 from signoff.registry.gates import judge
 from signoff.registry.result import ToolFailure, ToolResult, jsonable, render_value, trim
 from signoff.registry.tool import Tool
-from signoff.store.content import load, to_content
+from signoff.store.content import json_bytes, load, to_content
 from signoff.store.tickets import ticket_key
+
+T = TypeVar("T")
 
 TRANSIENT = (ConnectionError, TimeoutError)
 _TRIES = 3
-_STORE_PAUSE = 2.0
+_STORE_PAUSE = 1.0
 
 
 class ToolActivity:
@@ -58,6 +61,8 @@ class ToolActivity:
         found = judge(self._room.catalog, permit.ctx, call, args, Tally())
         if found.kind == "settled":
             return ToolReply(outcome=settled_outcome(found, call))
+        if not self._room.believes(permit.ctx):
+            found = doubted(found)
         try:
             digest = digest_of(permit.ctx, permit.call, self._tool, args)
         except NotCanonical:
@@ -89,7 +94,7 @@ class ToolActivity:
         if claim.kind == "open" and not tool.idempotent:
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
         outcome = await self._execute(task, args, key)
-        await self._record(key, outcome)
+        await self._patiently(lambda: store.record(key, outcome))
         return ToolReply(outcome=outcome)
 
     async def _earlier_are_void(self, task: ToolTask) -> bool:
@@ -117,7 +122,7 @@ class ToolActivity:
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < _TRIES:
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = f"no answer within {tool.timeout:.0f} s" if limit.expired() else str(error)
-            return _outcome(task, "execution_failed", trim(text or type(error).__name__, task.budget_chars).text)
+            return await self._failed(task, text or type(error).__name__)
         return await self._succeeded(task, value)
 
     async def _shielded(self, args: dict[str, Any], context: ToolContext) -> Any:
@@ -136,33 +141,51 @@ class ToolActivity:
     async def _succeeded(self, task: ToolTask, value: Any) -> CallOutcome:
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
         if isinstance(result, ToolFailure):
-            return _outcome(task, "execution_failed", trim(result.message, task.budget_chars).text)
-        text = render_value(result.value)[:RESULT_BYTES]
-        cut = trim(text, task.budget_chars)
-        structured = None
-        if result.structured is not None:
-            structured = await to_content(self._room.store, jsonable(result.structured))
+            return await self._failed(task, result.message)
+        cut = trim(render_value(result.value), task.budget_chars)
         return CallOutcome(
             call=task.permit.call,
             tool=task.tool,
             code="ok",
             gate="execute",
-            value=await to_content(self._room.store, cut.text),
-            structured=structured,
+            value=await self._content(cut.text),
+            structured=await self._structured(result.structured),
             cost=result.cost,
             truncated=cut.truncated,
             original_chars=cut.original_chars,
         )
 
-    async def _record(self, key: str, outcome: CallOutcome) -> None:
+    async def _patiently(self, keep: Callable[[], Awaitable[T]]) -> T:
         # The effect has happened; giving up here would leave it in doubt, so this waits for the store.
         while True:
             try:
-                await self._room.store.record(key, outcome)
-                return
+                return await keep()
             except StoreUnavailable:
                 activity.logger.warning("the outcome of %s waits for the store", self._tool.name)
                 await asyncio.sleep(_STORE_PAUSE)
+
+    async def _content(self, value: Any) -> Content:
+        return await self._patiently(lambda: to_content(self._room.store, value))
+
+    async def _structured(self, value: Any) -> Content | None:
+        if value is None:
+            return None
+        plain = jsonable(value)
+        if len(json_bytes(plain)) <= RESULT_BYTES:
+            return await self._content(plain)
+        activity.logger.warning("the structured result of %s is over %d bytes: left out", self._tool.name, RESULT_BYTES)
+        return None
+
+    async def _failed(self, task: ToolTask, text: str) -> CallOutcome:
+        cut = trim(render_value(text), task.budget_chars)
+        failure = _outcome(task, "execution_failed", "")
+        return failure.model_copy(
+            update={
+                "value": await self._content(cut.text),
+                "truncated": cut.truncated,
+                "original_chars": cut.original_chars,
+            }
+        )
 
     def _context(self, task: ToolTask, key: str) -> ToolContext:
         permit, ctx = task.permit, task.permit.ctx

@@ -295,19 +295,19 @@ async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(
 async def test_waiting_turns_survive_eviction_from_the_workers_cache(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A worker that remembers only one turn rebuilds each from history when its answer comes."""
+    """A worker that remembers only two turns rebuilds each from history when its answer comes."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
-    async with bench(client, store, task_queue, catalog, SCRIPT, max_cached_workflows=1) as desk:
-        keys = [await desk.start() for _ in range(4)]
+    async with bench(client, store, task_queue, catalog, SCRIPT, max_cached_workflows=2) as desk:
+        keys = [await desk.start() for _ in range(5)]
         for key in keys:
             await desk.suspended(key)
         receipts = [await desk.signoff.decide(yes(key)) for key in reversed(keys)]
         results = [await desk.signoff.result(key) for key in keys]
         events = [event for key in keys for event in await desk.events(key)]
-    assert [receipt.status for receipt in receipts] == ["accepted"] * 4
-    assert [result.state for result in results] == ["complete"] * 4
-    assert len(ledger.rows) == 4
+    assert [receipt.status for receipt in receipts] == ["accepted"] * 5
+    assert [result.state for result in results] == ["complete"] * 5
+    assert len(ledger.rows) == 5
     assert "WORKFLOW_TASK_FAILED" not in events
 
 

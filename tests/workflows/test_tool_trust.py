@@ -1,0 +1,315 @@
+"""The tool activity trusts no caller: whoever schedules it, with whatever permit, nothing runs without a right to."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.common import RetryPolicy
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from signoff.activities.gate import digest_of
+from signoff.contracts import names
+from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.contracts.steps import OutcomeTask, ToolReply, ToolTask
+from signoff.policy.model import RequiresApproval
+from signoff.registry.people import development_directory
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+from signoff.testing.scripted import calls, respond
+
+ARGS: dict[str, Any] = {"amount": 20, "to": "Ana"}
+RULE = ApprovalPolicy(auto_approve_if="args.amount < 10.0 && ctx.user.tier == 'trusted'")
+
+
+async def schedule(activity: str, activity_id: str, queue: str, task: Any) -> Any:
+    """Schedule an activity as any holder of a credential can."""
+    return await workflow.execute_activity(
+        activity,
+        task,
+        activity_id=activity_id,
+        task_queue=queue,
+        start_to_close_timeout=timedelta(seconds=20),
+        retry_policy=RetryPolicy(maximum_attempts=1),
+    )
+
+
+@workflow.defn(name="Intruder")
+class Intruder:
+    """A workflow type that is not ours."""
+
+    @workflow.run
+    async def run(self, activity: str, activity_id: str, queue: str, task: Any) -> Any:
+        """Schedule one activity on somebody else's task queue."""
+        return await schedule(activity, activity_id, queue, task)
+
+
+@workflow.defn(name=names.ACTOR_TURN)
+class Impostor:
+    """A workflow that calls itself by our type's name."""
+
+    @workflow.run
+    async def run(self, activity: str, activity_id: str, queue: str, task: Any) -> Any:
+        """Schedule one activity on somebody else's task queue."""
+        return await schedule(activity, activity_id, queue, task)
+
+
+@dataclass
+class Forge:
+    """A desk with one gated tool, and a worker of an intruder beside it."""
+
+    desk: Bench
+    ledger: Ledger
+    key: TurnKey
+
+    def permit(self, args: dict[str, Any] | None = None, **fields: Any) -> Permit:
+        """A permit that holds for call `c1.1` of the forged turn, as far as an intruder can make one."""
+        tool = self.desk.room.catalog.registry.resolve("pay")
+        assert tool is not None
+        ctx = Pinned(
+            actor="desk", session=self.key.session, turn=self.key.turn, tenant=self.key.tenant, user=GUEST
+        ).model_copy(update=fields.pop("ctx", {}))
+        call = fields.pop("call", "c1.1")
+        digest = digest_of(ctx, call, tool, args or ARGS)
+        policy_hash = self.desk.room.catalog.policy("pay").hash
+        given = {"kind": "approved", "call": call, "digest": digest, "ctx": ctx, "policy_hash": policy_hash} | fields
+        return Permit(**given)
+
+    def decision(self, **fields: Any) -> Decision:
+        """A decision that approves call `c1.1` of the forged turn."""
+        return yes(self.key, **fields)
+
+    async def run(
+        self,
+        permit: Permit,
+        *,
+        workflow_type: str = names.ACTOR_TURN,
+        args: dict[str, Any] | None = None,
+        activity_id: str = "c1.1",
+        **fields: Any,
+    ) -> ToolReply:
+        """The answer of the tool's activity, scheduled by a workflow of that type under the turn's own id."""
+        task = ToolTask(permit=permit, tool="pay", args=Content(inline=args or ARGS), **fields)
+        return ToolReply.model_validate(await self.schedule("pay", task, workflow_type, activity_id))
+
+    async def schedule(self, activity: str, task: Any, workflow_type: str, activity_id: str = "c1.1") -> Any:
+        """The answer of any activity to an intruder."""
+        return await self.desk.client.execute_workflow(
+            workflow_type,
+            args=[activity, activity_id, self.desk.task_queue, task],
+            id=self.key.workflow_id,
+            task_queue=f"{self.desk.task_queue}-intruder",
+        )
+
+
+@contextlib.asynccontextmanager
+async def forging(
+    client: Client, store: Store, task_queue: str, requires_approval: RequiresApproval = True, **fields: Any
+) -> AsyncIterator[Forge]:
+    """A running desk and a running intruder."""
+    ledger = Ledger()
+    people = development_directory([Person(id="ana", roles=("approvers",))])
+    catalog = catalog_of([pay_tool(ledger, requires_approval, **fields)])
+    intruder = Worker(
+        client,
+        task_queue=f"{task_queue}-intruder",
+        workflows=[Intruder, Impostor],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
+    async with bench(client, store, task_queue, catalog, [respond("hi")], people=people) as desk, intruder:
+        yield Forge(desk, ledger, TurnKey("main", "s", task_queue))
+
+
+def refused(reply: ToolReply) -> str:
+    """The words of a refusal."""
+    assert reply.outcome is not None
+    assert reply.outcome.code == "refused", reply
+    return str(reply.outcome.value.inline)
+
+
+async def test_a_permit_that_holds_does_reach_the_handler(client: Client, store: Store, task_queue: str) -> None:
+    """The forger of these tests can reach the tool at all: in development an unsigned decision is believed."""
+    async with forging(client, store, task_queue) as forge:
+        reply = await forge.run(forge.permit(decisions=(forge.decision(),)))
+    assert reply.outcome is not None
+    assert reply.outcome.code == "ok"
+    assert len(forge.ledger.rows) == 1
+
+
+async def test_a_standalone_activity_is_refused(client: Client, store: Store, task_queue: str) -> None:
+    """The server lets anyone start a tool's activity without a workflow; it does not run."""
+    async with forging(client, store, task_queue) as forge:
+        task = ToolTask(permit=forge.permit(decisions=(forge.decision(),)), tool="pay", args=Content(inline=ARGS))
+        reply: ToolReply = await client.execute_activity(
+            "pay",
+            task,
+            id="c1.1",
+            task_queue=task_queue,
+            start_to_close_timeout=timedelta(seconds=20),
+            result_type=ToolReply,
+        )
+    assert "only inside a turn" in refused(reply)
+    assert forge.ledger.rows == []
+
+
+async def test_a_foreign_workflow_type_is_refused(client: Client, store: Store, task_queue: str) -> None:
+    """A workflow of another type, under the turn's own id and with a permit that holds, runs nothing."""
+    async with forging(client, store, task_queue) as forge:
+        reply = await forge.run(forge.permit(decisions=(forge.decision(),)), workflow_type="Intruder")
+    assert "only inside a turn" in refused(reply)
+    assert forge.ledger.rows == []
+
+
+async def test_a_permit_of_another_turn_is_refused(client: Client, store: Store, task_queue: str) -> None:
+    """A permit is worth something in the turn that it names only."""
+    async with forging(client, store, task_queue) as forge:
+        reply = await forge.run(forge.permit(decisions=(forge.decision(),), ctx={"turn": "another"}))
+    assert "another turn" in refused(reply)
+    assert forge.ledger.rows == []
+
+
+async def test_an_activity_that_is_not_the_call_is_refused(client: Client, store: Store, task_queue: str) -> None:
+    """One approval is one activity: its id is the call's."""
+    async with forging(client, store, task_queue) as forge:
+        reply = await forge.run(forge.permit(decisions=(forge.decision(),)), activity_id="c1.2")
+    assert "another call" in refused(reply)
+    assert forge.ledger.rows == []
+
+
+async def test_no_decision_is_no_approval(client: Client, store: Store, task_queue: str) -> None:
+    """A permit that only says it is approved is not."""
+    async with forging(client, store, task_queue) as forge:
+        reply = await forge.run(forge.permit(quorum=0))
+    assert "too few" in refused(reply)
+    assert forge.ledger.rows == []
+
+
+@pytest.mark.parametrize(
+    ("what", "fields"),
+    [
+        ("another call", {"approval_id": "main.s.t.c1.2"}),
+        ("a denial", {"verdict": "denied"}),
+        ("another revision", {"revision": 2}),
+        ("another digest", {"digest": "0" * 64}),
+        ("nobody", {"subject": ""}),
+    ],
+)
+async def test_a_decision_about_something_else_is_refused(
+    what: str, fields: dict[str, Any], client: Client, store: Store, task_queue: str
+) -> None:
+    """A copied decision of another call, a denial, another revision or digest, or one by nobody: nothing runs."""
+    async with forging(client, store, task_queue) as forge:
+        reply = await forge.run(forge.permit(decisions=(forge.decision(**fields),)))
+    assert refused(reply), what
+    assert forge.ledger.rows == []
+
+
+async def test_one_person_twice_is_no_quorum(client: Client, store: Store, task_queue: str) -> None:
+    """Quorum 2 needs two people, whatever quorum or policy the permit claims to have been asked under."""
+    async with forging(client, store, task_queue, ApprovalPolicy(quorum=2)) as forge:
+        twice = (forge.decision(), forge.decision())
+        reply = await forge.run(forge.permit(decisions=twice, quorum=1))
+        other = await forge.run(forge.permit(decisions=twice, quorum=1, policy_hash="another"))
+        assert forge.ledger.rows == []
+        both = (forge.decision(), forge.decision(subject="ana"))
+        allowed = await forge.run(forge.permit(decisions=both, quorum=2))
+    assert "too few" in refused(reply)
+    assert (refused(other) != "", other.again) == (True, "policy")
+    assert allowed.outcome is not None
+    assert allowed.outcome.code == "ok"
+
+
+async def test_arguments_swapped_after_the_approval_are_judged_anew(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """What runs is what was approved: other arguments make another digest, and nothing runs."""
+    async with forging(client, store, task_queue) as forge:
+        reply = await forge.run(forge.permit(decisions=(forge.decision(),)), args={"amount": 9_000, "to": "Eve"})
+    assert (refused(reply) != "", reply.again) == (True, "stale")
+    assert forge.ledger.rows == []
+
+
+async def test_arguments_that_break_the_schema_never_reach_the_handler(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The gates are passed again in the activity, with a digest that matches or not."""
+    async with forging(client, store, task_queue) as forge:
+        args = {"amount": "all of it"}
+        reply = await forge.run(forge.permit(args, decisions=(forge.decision(),)), args=args)
+    assert reply.outcome is not None
+    assert reply.outcome.code == "input_invalid"
+    assert forge.ledger.rows == []
+
+
+async def test_an_automatic_permit_is_judged_by_the_policy_again(client: Client, store: Store, task_queue: str) -> None:
+    """A permit that says `auto` for what the policy would ask is worth nothing."""
+    async with forging(client, store, task_queue) as forge:
+        reply = await forge.run(forge.permit(kind="auto"))
+    assert (refused(reply) != "", reply.again) == (True, "policy")
+    assert forge.ledger.rows == []
+
+
+async def test_a_tier_raised_in_the_context_lets_nothing_pass(client: Client, store: Store, task_queue: str) -> None:
+    """The pinned requester must be whom the directory knows, or a person is asked instead."""
+    small = {"amount": 5}
+    raised = {"user": GUEST.model_copy(update={"tier": "trusted"})}
+    async with forging(client, store, task_queue, RULE) as forge:
+        reply = await forge.run(forge.permit(small, kind="auto", ctx=raised), args=small)
+    assert (refused(reply) != "", reply.again) == (True, "policy")
+    assert forge.ledger.rows == []
+
+
+async def test_a_turn_started_with_a_raised_tier_asks_a_person(client: Client, store: Store, task_queue: str) -> None:
+    """Who starts a turn past the gateway and calls the guest trusted gets a card, which says why."""
+    ledger = Ledger()
+    script = [calls(("pay", {"amount": 5})), respond("done")]
+    trusted = GUEST.model_copy(update={"tier": "trusted"})
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, RULE)]), script) as desk:
+        key = await desk.start(principal=trusted)
+        view = await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+    assert view.calls[0].approval is not None
+    assert view.calls[0].approval.rule == "requester"
+    assert "directory" in view.calls[0].approval.rule_text
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def test_a_second_ticket_needs_the_first_to_be_given_up(client: Client, store: Store, task_queue: str) -> None:
+    """Nobody runs a call twice by asking for ticket 2; after the first is void it may run once."""
+    async with forging(client, store, task_queue) as forge:
+        permit = forge.permit(decisions=(forge.decision(),))
+        early = await forge.run(permit, ticket=2)
+        first = await forge.run(permit)
+        again = await forge.run(permit)
+        late = await forge.run(permit, ticket=2)
+    assert "not given up" in refused(early)
+    assert "not given up" in refused(late)
+    assert first.outcome is not None
+    assert first.outcome.code == "ok"
+    assert again.outcome == first.outcome
+    assert len(forge.ledger.rows) == 1
+
+
+async def test_a_foreign_workflow_cannot_void_a_ticket(client: Client, store: Store, task_queue: str) -> None:
+    """Looking up an outcome gives up an unclaimed ticket, so only the call's own turn may do it."""
+    async with forging(client, store, task_queue) as forge:
+        permit = forge.permit(decisions=(forge.decision(),))
+        task = OutcomeTask(permit=permit, tool="pay")
+        reply = ToolReply.model_validate(await forge.schedule(names.OUTCOME, task, "Intruder", "x"))
+        ticket = await store.look(ticket_key(permit.digest, 1))
+        outcome = await forge.run(permit)
+    assert "only inside a turn" in refused(reply)
+    assert ticket is None
+    assert isinstance(outcome.outcome, CallOutcome)
+    assert outcome.outcome.code == "ok"
