@@ -21,7 +21,7 @@ from signoff.contracts.person import Person
 
 CHANNEL = "cli"
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="ID", help="A short code such as K7Q-2FM, or an approval id.")]
 

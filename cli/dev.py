@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from signoff import __version__
 from signoff.activities.drivers import SCRIPTED
-from signoff.cli.logs import log_to
+from signoff.cli.logs import logged_to
 from signoff.cli.options import Address, AsJson, Manifest, Model
 from signoff.cli.output import Output, run
 from signoff.cli.parts import make_state_dir, running_gateway, running_worker, working_store
@@ -29,7 +29,7 @@ from signoff.settings import Settings
 
 DATABASE_NAME: Final = "temporal.db"
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The inbox's port.", show_default=False)]
 TemporalPort = Annotated[int | None, typer.Option(min=1, max=65535, help="The server's port.", show_default=False)]
@@ -85,8 +85,7 @@ async def _dev(
 ) -> int:
     place = find_workplace(manifest, **overrides)
     make_state_dir(place.settings)
-    log_to(place.settings.state_dir)
-    with stop_signals() as stop:
+    with logged_to(place.settings.state_dir), stop_signals() as stop:
         async with AsyncExitStack() as stack:
             # Entered in this order, so that the gateway stops first, then the worker, then the server.
             store = await stack.enter_async_context(working_store(place.settings))

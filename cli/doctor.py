@@ -22,7 +22,7 @@ from signoff.settings import Settings, load_settings, require_supported_profile
 OLDEST_PYTHON: Final = (3, 11)
 _NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 class Check(Shape):

@@ -3,6 +3,8 @@
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +19,9 @@ class _OneLine(logging.Formatter):
         return f"{record.levelname.lower()}: {first[:300]}"
 
 
-def log_to(state_dir: Path, *, name: str = LOG_NAME) -> Path:
-    """Set up logging for a process that serves; returns the file, of which the previous run's is kept as `.old`."""
+@contextmanager
+def logged_to(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
+    """Logging of a process that serves, for the length of a block; the previous run's file is kept as `.old`."""
     path = state_dir / name
     if path.exists():
         path.replace(path.with_name(f"{name}.old"))
@@ -28,5 +31,14 @@ def log_to(state_dir: Path, *, name: str = LOG_NAME) -> Path:
     terminal = logging.StreamHandler(sys.stderr)
     terminal.setLevel(logging.WARNING)
     terminal.setFormatter(_OneLine())
-    logging.basicConfig(level=logging.INFO, handlers=[file, terminal], force=True)
-    return path
+    root, level = logging.getLogger(), logging.getLogger().level
+    root.setLevel(logging.INFO)
+    root.addHandler(file)
+    root.addHandler(terminal)
+    try:
+        yield path
+    finally:
+        root.removeHandler(terminal)
+        root.removeHandler(file)
+        root.setLevel(level)
+        file.close()

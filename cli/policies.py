@@ -20,7 +20,7 @@ from signoff.registry.pinned import pinned_cel
 from signoff.registry.tool import Tool
 from signoff.registry.yamlfile import read_yaml
 
-app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True)
+app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True, rich_markup_mode=None)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A manifest.")]
 

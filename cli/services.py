@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from signoff.cli.logs import log_to
+from signoff.cli.logs import logged_to
 from signoff.cli.options import Address, AsJson, Manifest, Model
 from signoff.cli.output import Output, run
 from signoff.cli.parts import make_state_dir, running_gateway, running_worker, working_store
@@ -13,7 +13,7 @@ from signoff.cli.stopping import stop_signals, until_stopped
 from signoff.cli.workplace import find_workplace
 from signoff.embedded import check_server
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
@@ -36,8 +36,7 @@ def gateway(
 async def _worker(out: Output, manifest: Path | None, address: str | None, model: str) -> int:
     place = find_workplace(manifest, model=model or None)
     make_state_dir(place.settings)
-    log_to(place.settings.state_dir, name="worker.log")
-    with stop_signals() as stop:
+    with logged_to(place.settings.state_dir, "worker.log"), stop_signals() as stop:
         signoff = await place.reach(address)
         await check_server(signoff.temporal)
         queue = place.task_queue
@@ -59,8 +58,7 @@ async def _worker(out: Output, manifest: Path | None, address: str | None, model
 async def _gateway(out: Output, port: int | None, manifest: Path | None, address: str | None) -> int:
     place = find_workplace(manifest, port=port)
     make_state_dir(place.settings)
-    log_to(place.settings.state_dir, name="gateway.log")
-    with stop_signals() as stop:
+    with logged_to(place.settings.state_dir, "gateway.log"), stop_signals() as stop:
         signoff = await place.reach(address)
         await check_server(signoff.temporal)
         async with working_store(place.settings) as store, running_gateway(place, signoff, store) as task:

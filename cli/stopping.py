@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -15,7 +16,10 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """An event that is set by the first signal; the second ends the process with exit code 1."""
+    """An event that is set by the first signal; a later one ends the process with exit code 1.
+
+    Outside the main thread signals are left to the program that runs us.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     first = 0.0
@@ -29,12 +33,13 @@ def stop_signals() -> Iterator[asyncio.Event]:
             print("signoff: stopped at once", file=sys.stderr, flush=True)
             os._exit(1)
 
-    for each in _SIGNALS:
+    ours = _SIGNALS if threading.current_thread() is threading.main_thread() else ()
+    for each in ours:
         loop.add_signal_handler(each, asked)
     try:
         yield stop
     finally:
-        for each in _SIGNALS:
+        for each in ours:
             loop.remove_signal_handler(each)
 
 

@@ -25,7 +25,9 @@ from signoff.registry.people import principal_of
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 
-app = typer.Typer(help="List, explain and validate the tools of a manifest.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, explain and validate the tools of a manifest.", no_args_is_help=True, rich_markup_mode=None
+)
 
 _NEEDS_STYLE = {"auto": "green", "asks": "yellow"}
 

@@ -27,7 +27,7 @@ from signoff.store.store import open_store
 
 _FAILED = ("error", "cancelled")
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()

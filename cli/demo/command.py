@@ -19,7 +19,7 @@ from signoff.cli.output import Output, run
 from signoff.cli.stopping import stop_signals
 from signoff.contracts.errors import ConfigError, Refused
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 T = TypeVar("T")
 

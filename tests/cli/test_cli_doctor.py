@@ -1,0 +1,62 @@
+"""`doctor` finds what is wrong and says what repairs it."""
+
+from pathlib import Path
+
+import pytest
+from cli_kit import MANIFEST, Cli
+from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
+
+from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
+
+
+async def test_a_sound_installation_has_nothing_to_repair(
+    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle
+) -> None:
+    """Every check passes: exit code 0."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    ran = await cli("doctor", "--address", server.address, "--json")
+    assert [check["name"] for check in ran.data if not check["ok"]] == []
+    assert [check["name"] for check in ran.data] == [
+        "python", "settings", "temporal", "manifest", "store", "server", "search attributes",
+    ]  # fmt: skip
+    assert ran.code == 0
+
+
+async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """One line a check, each with its remedy; exit code 1, no traceback."""
+    clean_env.setenv("SIGNOFF_TEMPORAL_BINARY", "/nowhere/temporal")
+    clean_env.setenv("SIGNOFF_STORE_URL", "sqlite:///missing/folder/x.db")
+    ran = await cli("doctor", "--address", f"127.0.0.1:{free_port()}")
+    wrong = [line for line in ran.out.splitlines() if line.startswith("✗")]
+    assert [line.partition(":")[0] for line in wrong] == [
+        "✗ temporal", "✗ manifest", "✗ store", "✗ server", "✗ search attributes",
+    ]  # fmt: skip
+    remedies = ("SIGNOFF_TEMPORAL_BINARY", "--manifest", "create it", "signoff dev", "signoff dev")
+    assert [remedy in line for remedy, line in zip(remedies, wrong, strict=True)] == [True] * 5
+    assert ran.code == 1
+
+
+async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """Where settings cannot be read nothing else can be checked."""
+    clean_env.setenv("SIGNOFF_PROFILE", "production")
+    checks = (await cli("doctor", "--json")).data
+    assert [(check["name"], check["ok"]) for check in checks] == [("python", True), ("settings", False)]
+
+
+async def test_missing_search_attributes_are_created_with_fix(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without --fix the command that creates them is told; with it they are there afterwards."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    options = ServerOptions(tmp_path / "own" / "temporal.db", port=free_port(), ui_port=None)
+    async with run_server(options) as own:
+        client = await own.connect()
+        removal = RemoveSearchAttributesRequest(namespace=client.namespace, search_attributes=["SignoffCodes"])
+        await client.operator_service.remove_search_attributes(removal)
+        checks = (await cli("doctor", "--address", own.address, "--json")).data
+        assert [check["name"] for check in checks if not check["ok"]] == ["search attributes"]
+        assert "signoff doctor --fix" in checks[-1]["said"]
+        fixed = await cli("doctor", "--address", own.address, "--fix", "--json")
+        assert fixed.code == 0
+        again = await cli("doctor", "--address", own.address)
+        assert again.code == 0

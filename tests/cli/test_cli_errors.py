@@ -1,0 +1,167 @@
+"""What a user sees of an error: one sentence, an exit code, never a traceback."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from cli_kit import MANIFEST, Cli, assert_one_sentence
+
+from signoff.cli import failures
+from signoff.cli.failures import sentence
+from signoff.cli.main import COMMANDS
+from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.embedded import ServerHandle, free_port
+
+MANIFESTS = {
+    "unknown key": ("version: 1\nacters: {}\n", "signoff.yaml:2: unknown key `acters`"),
+    "unknown tool of an actor": (
+        'version: 1\ndefaults: {model: "scripted:x:y"}\nactors:\n  clerk:\n    tools: [pay]\n',
+        "signoff.yaml:5: actor `clerk` lists the unknown tool `pay`",
+    ),
+    "no such handler": (
+        "version: 1\ntools:\n  pay: {handler: 'nowhere:pay', scope: generalist}\n",
+        "signoff.yaml:3: `handler` of tool `pay`: cannot import `nowhere`",
+    ),
+    "not YAML": ("version: [1\n", "signoff.yaml:"),
+    "nobody can approve": (
+        f"version: 1\npath: ['{MANIFEST.parent}']\ntools:\n  pay:\n    handler: cli_desk_tools:pay\n"
+        "    scope: generalist\n    requires_approval: {approvers: ['role:nobody']}\n",
+        "tool `pay` asks `role:nobody`, but no active person is one of them",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+async def test_a_wrong_manifest_is_one_sentence_with_its_line(cli: Cli, tmp_path: Path, case: str) -> None:
+    """File, line and what is wrong; exit code 1."""
+    text, said = MANIFESTS[case]
+    (tmp_path / "signoff.yaml").write_text(text)
+    command = ("tools", "validate") if case != "nobody can approve" else ("doctor",)
+    ran = await cli(*command)
+    if case == "nobody can approve":
+        assert (ran.code, said in ran.out) == (1, True)
+    else:
+        assert said in assert_one_sentence(ran)
+
+
+async def test_without_a_manifest_the_remedy_is_named(cli: Cli) -> None:
+    """Where there is no manifest, the option and the variable that name one are told."""
+    said = assert_one_sentence(await cli("inbox"))
+    assert said == "there is no manifest `signoff.yaml` here: name one with --manifest or SIGNOFF_MANIFEST"
+
+
+@pytest.mark.parametrize("command", [("inbox",), ("turns",), ("ask", "look"), ("approve", "K7Q-2FM"), ("worker",)])
+async def test_without_a_server_the_remedy_is_named(
+    cli: Cli, clean_env: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """No server answers: one sentence that names the address and what starts one."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    port = free_port()
+    said = assert_one_sentence(await cli(*command, "--address", f"127.0.0.1:{port}"))
+    assert said.startswith(f"no Temporal server answers at `127.0.0.1:{port}`: start one with `signoff dev`")
+
+
+async def test_a_taken_port_names_the_setting(cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle) -> None:
+    """The gateway's port and the server's port are taken: each says which, and how to choose another."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        said = assert_one_sentence(await cli("dev", "--temporal-port", port))
+        assert "SIGNOFF_TEMPORAL_PORT" in said
+        assert port in said
+        said = assert_one_sentence(await cli("gateway", "--address", server.address, "--port", port))
+        assert "SIGNOFF_PORT" in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("SIGNOFF_PORT", "many", "`SIGNOFF_PORT` is `many`"),
+        ("SIGNOFF_PROFILE", "production", "`profile` is `production`"),
+        ("SIGNOFF_STORE_URL", "mysql://x/y", "store_url speaks `mysql`"),
+        ("SIGNOFF_MANIFESTT", "x", "did you mean `SIGNOFF_MANIFEST`"),
+        ("SIGNOFF_STATE_DIR", "/proc/nowhere", "SIGNOFF_STATE_DIR"),
+    ],
+)
+async def test_a_wrong_setting_names_its_variable(
+    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, variable: str, value: str, said: str
+) -> None:
+    """What is wrong with a setting, and where it was set."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setenv(variable, value)
+    assert said in assert_one_sentence(await cli("worker", "--address", server.address))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("inbx",),
+        ("deny", "K7Q-2FM"),
+        ("ask",),
+        ("turns", "--limit", "0"),
+        ("policy", "explain", "pay", "--args", "{"),
+        ("policy", "explain", "pay", "--args", "[1]"),
+        ("tools", "explain", "pay", "--args", '{"amount": NaN}'),
+        ("ask", "look", "--session", "not an id"),
+        ("tools", "lst"),
+        ("dev", "--port", "70000"),
+    ],
+)
+async def test_a_bad_invocation_ends_with_2(cli: Cli, clean_env: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+    """Unknown commands, missing arguments and odd values: usage on standard error, exit code 2, nothing done."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    ran = await cli(*command)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Traceback" not in ran.err
+    assert "Error: " in ran.err
+
+
+async def test_a_mistyped_command_offers_the_nearest(cli: Cli) -> None:
+    """`inbx` is near `inbox`."""
+    assert "Did you mean 'inbox'?" in (await cli("inbx")).err
+
+
+async def test_an_unexpected_error_names_the_file_with_its_traceback(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A bug is one sentence too; the traceback is in a file that only its owner reads."""
+    clean_env.setattr("signoff.cli.workplace.load_settings", lambda **given: 1 / 0)
+    said = assert_one_sentence(await cli("inbox"))
+    assert said == "something unexpected went wrong (ZeroDivisionError); the details are in `.signoff/errors.log`"
+    log = tmp_path / ".signoff" / "errors.log"
+    assert "ZeroDivisionError" in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0
+
+
+def test_a_group_of_errors_says_the_one_that_is_ours(clean_env: pytest.MonkeyPatch) -> None:
+    """Errors of parallel work are not hidden in a group."""
+    group = ExceptionGroup("both", [ValueError("x"), ExceptionGroup("inner", [StoreUnavailable("the store is away")])])
+    assert sentence(group) == "the store is away"
+    assert sentence(ConfigError("wrong")) == "wrong"
+
+
+def test_where_the_state_folder_cannot_be_written_the_log_goes_elsewhere(
+    clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Reporting an error never fails itself."""
+    clean_env.setenv("SIGNOFF_STATE_DIR", "/proc/nowhere")
+    clean_env.setattr(failures.tempfile, "gettempdir", lambda: str(tmp_path))
+    said = sentence(KeyError("x"))
+    assert f"`{tmp_path}/signoff-" in said
+    assert [path for path in tmp_path.iterdir() if "KeyError" in path.read_text()]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_every_command_explains_itself(cli: Cli, name: str) -> None:
+    """Each command of the table is there, and has help."""
+    ran = await cli(name, "--help")
+    assert ran.code == 0
+    assert ran.out.startswith(f"Usage: signoff {name} ")
+
+
+async def test_help_lists_every_command(cli: Cli) -> None:
+    """`signoff --help` names each command with what it does."""
+    listed = (await cli("--help")).out
+    assert [
+        name for name, (_, words) in COMMANDS.items() if f"  {name}" not in listed or words[:30] not in listed
+    ] == []

@@ -1,0 +1,61 @@
+"""Standard output belongs to the command."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from cli_kit import MANIFEST, Cli
+
+NOISY = """
+import os, sys
+from signoff.cli.output import run
+
+async def body(out):
+    print("a library talks")
+    os.write(1, b"so does its C part")
+    out.show({"text": "é", "n": 1}, "words for people")
+    out.say("more words")
+    print("and goes on")
+    return int(sys.argv[1])
+
+run(body, as_json=True)
+"""
+
+
+def test_json_is_alone_on_standard_output_whatever_libraries_print() -> None:
+    """What is printed meanwhile, by Python or below it, goes to standard error; the exit code is the body's."""
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import typer\ntry:\n    exec({NOISY!r})\nexcept typer.Exit as e:\n    sys.exit(e.exit_code)",
+            "1",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert json.loads(ran.stdout) == {"text": "é", "n": 1}
+    assert all(words in ran.stderr for words in ("a library talks", "so does its C part", "and goes on"))
+    assert ran.returncode == 1
+
+
+async def test_text_is_printed_as_it_is(cli: Cli, tmp_path: Path) -> None:
+    """Square brackets are no markup: what somebody wrote is what is read."""
+    manifest = tmp_path / "signoff.yaml"
+    text = MANIFEST.read_text().replace('"Look at {place}"', '"Look [bold]at[/bold] {place} :smile:"')
+    manifest.write_text(f"path: ['{MANIFEST.parent}']\n{text}")
+    ran = await cli("tools", "explain", "look")
+    assert "Look [bold]at[/bold] {place} :smile:" in ran.out
+
+
+def test_the_program_ends_with_the_exit_code_of_its_command(tmp_path: Path) -> None:
+    """0, 1 and 2 reach the shell, also through `python -m`."""
+    codes = [
+        subprocess.run(
+            [sys.executable, "-m", "signoff.cli.main", *arguments], cwd=tmp_path, capture_output=True, check=False
+        ).returncode
+        for arguments in (["--version"], ["tools", "list"], ["nonsense"])
+    ]
+    assert codes == [0, 1, 2]

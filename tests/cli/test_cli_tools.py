@@ -1,0 +1,124 @@
+"""Looking at tools and policies: nothing here needs a server."""
+
+from pathlib import Path
+
+import pytest
+from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence
+
+PAY = '{"amount": %d, "to": "Ana", "pin": "4711-very-secret"}'
+
+
+@pytest.fixture
+def tools(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
+    """The command line with the desk's manifest."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    return cli
+
+
+async def test_tools_list_is_the_gate_inventory(tools: Cli) -> None:
+    """Each tool with auto, asks or may be denied, its rules and who decides."""
+    rows = {row["tool"]: row for row in (await tools("tools", "list", "--json")).data}
+    assert {name: row["needs"] for name, row in rows.items()} == {
+        "hurry": "asks",
+        "look": "auto",
+        "pay": "maybe asks, may be denied",
+    }
+    assert rows["pay"]["approvers"] == ["role:approvers"]
+    assert "auto_approve_if: args.amount < 10" in (await tools("tools", "list")).out
+
+
+async def test_tools_explain_says_what_a_tool_is(tools: Cli) -> None:
+    """What it takes, what is secret, what it needs, where it is declared."""
+    shown = await tools("tools", "explain", "pay")
+    assert "string, secret" in shown.out
+    assert "signoff.yaml:" in shown.out
+    data = (await tools("tools", "explain", "pay", "--json")).data
+    assert (data["secrets"], len(data["definition"])) == (["pin"], 64)
+
+
+@pytest.mark.parametrize(
+    ("amount", "kind", "gate"), [(5, "run", "approval"), (500, "ask", "approval"), (9000, "settled", "approval")]
+)
+async def test_tools_explain_judges_given_arguments(tools: Cli, amount: int, kind: str, gate: str) -> None:
+    """With arguments the gates say what would become of the call, without showing a secret."""
+    ran = await tools("tools", "explain", "pay", "--args", PAY % amount, "--json")
+    assert (ran.data["call"]["kind"], ran.data["call"]["gate"]) == (kind, gate)
+    assert "4711" not in ran.out
+
+
+async def test_tools_explain_names_wrong_arguments(tools: Cli) -> None:
+    """A call with wrong arguments ends at the schema gate, which names the field."""
+    ran = await tools("tools", "explain", "pay", "--args", '{"amount": "much"}')
+    assert "input_invalid at gate schema" in ran.out
+    assert "`amount`" in ran.out
+
+
+async def test_tools_validate_counts_what_it_checked(tools: Cli) -> None:
+    """A manifest that is right says so."""
+    ran = await tools("tools", "validate")
+    assert (ran.code, "is right: 1 actors, 3 tools" in ran.out) == (0, True)
+    assert (await tools("tools", "validate", "--json")).data["tools"] == ["hurry", "look", "pay"]
+
+
+async def test_an_unknown_tool_offers_the_nearest(tools: Cli) -> None:
+    """`payy` is near `pay`, for tools and for policies."""
+    for command in (("tools", "explain", "payy"), ("policy", "explain", "payy", "--args", "{}")):
+        assert assert_one_sentence(await tools(*command)) == "there is no tool `payy`; did you mean `pay`?"
+
+
+async def test_policy_check_compiles_every_policy(tools: Cli) -> None:
+    """Exit code 0 and one hash a tool."""
+    ran = await tools("policy", "check", str(MANIFEST), "--json")
+    assert (ran.code, sorted(ran.data["policies"]), ran.data["findings"]) == (0, ["hurry", "look", "pay"], [])
+
+
+async def test_policy_check_points_into_the_expression(tools: Cli, tmp_path: Path) -> None:
+    """A field that is no argument is found before anything runs, with file and line."""
+    wrong = tmp_path / "wrong.yaml"
+    text = MANIFEST.read_text().replace("args.amount < 10", "args.amuont < 10")
+    wrong.write_text(f"path: ['{DESK}']\n{text}")
+    said = assert_one_sentence(await tools("policy", "check", str(wrong)))
+    assert "wrong.yaml:" in said
+    assert "amuont" in said
+
+
+async def test_policy_test_runs_the_cases(tools: Cli) -> None:
+    """All cases as expected: exit code 0."""
+    ran = await tools("policy", "test", str(MANIFEST), str(DESK / "cases.yaml"))
+    assert (ran.code, ran.out.strip()) == (0, "3 of 3 cases are as expected")
+
+
+async def test_policy_test_shows_what_failed_and_why(tools: Cli, tmp_path: Path) -> None:
+    """A case that fails: exit code 1, its sentence, what was expected, what came and why."""
+    cases = tmp_path / "cases.yaml"
+    cases.write_text((DESK / "cases.yaml").read_text().replace("expect: auto", "expect: deny"))
+    ran = await tools("policy", "test", str(MANIFEST), str(cases))
+    assert ran.code == 1
+    assert "failed: small sums are paid by themselves: expected deny, got auto" in ran.out
+    rows = (await tools("policy", "test", str(MANIFEST), str(cases), "--json")).data
+    assert [row["passed"] for row in rows] == [False, True, True]
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "- 5", "- {name: x, tool: payy, expect: ask}", "- {nam: x}"])
+async def test_policy_test_refuses_odd_cases(tools: Cli, tmp_path: Path, text: str) -> None:
+    """Cases that are none are one sentence, exit code 1: nothing passes by being unreadable."""
+    cases = tmp_path / "cases.yaml"
+    cases.write_text(text)
+    assert_one_sentence(await tools("policy", "test", str(MANIFEST), str(cases)))
+
+
+async def test_policy_explain_shows_rule_engines_and_inputs(tools: Cli) -> None:
+    """Verdict, rule, each engine's answer and the context it was judged by; secrets stay hidden."""
+    ran = await tools("policy", "explain", "pay", "--args", PAY % 500, "--ctx", '{"user": {"tier": "gold"}}', "--json")
+    data = ran.data
+    assert (data["verdict"], data["rule"]) == ("ask", "auto_approve_if")
+    assert len({each["engine"] for each in data["engines"]}) == 2
+    assert (data["ctx"]["user"]["tier"], data["ctx"]["user"]["id"]) == ("gold", "guest")
+    assert "4711" not in ran.out
+    assert "ask: " in (await tools("policy", "explain", "pay", "--args", PAY % 500)).out
+
+
+async def test_policy_explain_refuses_arguments_no_policy_would_see(tools: Cli) -> None:
+    """Arguments that do not fit the schema have no verdict."""
+    said = assert_one_sentence(await tools("policy", "explain", "pay", "--args", '{"amount": 5}'))
+    assert "these are no arguments of `pay`" in said
