@@ -1,11 +1,15 @@
 """The activity behind every tool: it trusts no caller, claims a ticket, runs the handler once, records the outcome."""
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
+from pydantic_core import PydanticSerializationError, to_json
 from temporalio import activity
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import digest_of, settled_outcome
@@ -30,15 +34,21 @@ T = TypeVar("T")
 
 TRANSIENT = (ConnectionError, TimeoutError)
 _TRIES = 3
-_STORE_PAUSE = 1.0
+STORE_PAUSE = 1.0
+_WORKERS_TRIED = 6
+_ELSEWHERE = timedelta(seconds=1)
 
 
 class ToolActivity:
-    """One tool as an activity; `run` is registered under the tool's own name."""
+    """One tool as an activity; `run` is registered under the tool's own name.
 
-    def __init__(self, room: Room, tool: Tool) -> None:
+    `pause` is how many seconds it waits before it asks a store again that did not answer.
+    """
+
+    def __init__(self, room: Room, tool: Tool, *, pause: float = STORE_PAUSE) -> None:
         self._room = room
         self._tool = tool
+        self._pause = pause
 
     async def run(self, task: ToolTask) -> ToolReply:
         """Derive the right to run, then run at most once. Refusals are outcomes, not errors."""
@@ -114,18 +124,18 @@ class ToolActivity:
         limit = asyncio.timeout(tool.timeout)
         try:
             async with limit:
-                value = await self._shielded(args, self._context(task, key))
+                value = await self._shielded(args, self._context(task, key), limit)
         except Exception as error:
             repeatable = tool.read_only or tool.idempotent
             if limit.expired() and not repeatable:
                 return _outcome(task, "in_doubt", IN_DOUBT_TEXT)
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < _TRIES:
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
-            text = f"no answer within {tool.timeout:.0f} s" if limit.expired() else str(error)
-            return await self._failed(task, text or type(error).__name__)
+            text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
+            return await self._failed(task, text)
         return await self._succeeded(task, value)
 
-    async def _shielded(self, args: dict[str, Any], context: ToolContext) -> Any:
+    async def _shielded(self, args: dict[str, Any], context: ToolContext, limit: asyncio.Timeout) -> Any:
         """The handler, which a cancelled turn does not tear apart in the middle of its effect."""
         running = asyncio.ensure_future(self._tool.handler(args, context))
         while True:
@@ -134,9 +144,10 @@ class ToolActivity:
             except asyncio.CancelledError:
                 details = activity.cancellation_details()
                 asked = details is not None and details.cancel_requested and not self._tool.read_only
-                if not asked or running.done():
+                if not asked or running.done() or limit.expired():
                     running.cancel()
                     raise
+                _put_off_cancel()
 
     async def _succeeded(self, task: ToolTask, value: Any) -> CallOutcome:
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
@@ -150,7 +161,7 @@ class ToolActivity:
             gate="execute",
             value=await self._content(cut.text),
             structured=await self._structured(result.structured),
-            cost=result.cost,
+            cost=_usd(result.cost),
             truncated=cut.truncated,
             original_chars=cut.original_chars,
         )
@@ -162,7 +173,7 @@ class ToolActivity:
                 return await keep()
             except StoreUnavailable:
                 activity.logger.warning("the outcome of %s waits for the store", self._tool.name)
-                await asyncio.sleep(_STORE_PAUSE)
+                await asyncio.sleep(self._pause)
 
     async def _content(self, value: Any) -> Content:
         return await self._patiently(lambda: to_content(self._room.store, value))
@@ -170,7 +181,7 @@ class ToolActivity:
     async def _structured(self, value: Any) -> Content | None:
         if value is None:
             return None
-        plain = jsonable(value)
+        plain = _plain(value)
         if len(json_bytes(plain)) <= RESULT_BYTES:
             return await self._content(plain)
         activity.logger.warning("the structured result of %s is over %d bytes: left out", self._tool.name, RESULT_BYTES)
@@ -212,8 +223,18 @@ class ToolActivity:
 
 
 def tool_activities(room: Room) -> list[Any]:
-    """One activity a tool of the catalog, each registered under the tool's name."""
-    return [_named(room, tool) for tool in room.catalog.tools()]
+    """One activity a tool of the catalog, each registered under the tool's name, and one for tools it lacks."""
+    return [*(_named(room, tool) for tool in room.catalog.tools()), absent_tool]
+
+
+@activity.defn(dynamic=True)
+async def absent_tool(args: Sequence[RawValue]) -> ToolReply:
+    """A tool this worker does not have: another worker may, so it is tried elsewhere first, then judged anew."""
+    info = activity.info()
+    if info.attempt < _WORKERS_TRIED:
+        text = f"this worker has no tool `{info.activity_type}`"
+        raise ApplicationError(text, type="NotDeployed", next_retry_delay=_ELSEWHERE)
+    return ToolReply(again="stale", note="the tool changed while you were asked")
 
 
 def _named(room: Room, tool: Tool) -> Any:
@@ -225,3 +246,32 @@ def _named(room: Room, tool: Tool) -> Any:
 
 def _outcome(task: ToolTask, code: CallCode, text: str) -> CallOutcome:
     return CallOutcome(call=task.permit.call, tool=task.tool, code=code, gate="execute", value=Content(inline=text))
+
+
+def _put_off_cancel() -> None:
+    # A cancel that still counts would keep the tool's own timeout from being told apart from it.
+    current = asyncio.current_task()
+    if current is not None:
+        current.uncancel()
+
+
+def _words(error: Exception) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON data that a record can hold; what is nested too deeply for one is only named."""
+    plain = jsonable(value)
+    try:
+        to_json(plain)
+    except PydanticSerializationError:
+        return f"<{type(value).__name__}>"
+    return plain
+
+
+def _usd(cost: Any) -> float:
+    # The effect has happened: a cost that is no number must not turn its result into an error.
+    return float(cost) if isinstance(cost, int | float) and math.isfinite(cost) else 0.0

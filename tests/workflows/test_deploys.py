@@ -1,0 +1,193 @@
+"""Deploys under waiting turns: what an approval is still worth when the worker that asked for it is gone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.client import Signoff
+from signoff.contracts.completion import Completion
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.turn import TurnResult, TurnView
+from signoff.registry.actor import Actor
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+SCRIPT: Sequence[Completion] = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
+CHANGED_NOTE = "the tool changed while you were asked"
+WIDER_SCHEMA = AMOUNT_SCHEMA | {"properties": {**AMOUNT_SCHEMA["properties"], "memo": {"type": "string"}}}
+
+
+async def suspended(client: Client, store: Store, task_queue: str, tools: Sequence[Tool]) -> TurnKey:
+    """A turn that waits for an answer, its worker stopped."""
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+    return key
+
+
+async def approve_and_finish(desk: Bench, key: TurnKey) -> TurnResult:
+    """Approve the first revision and wait for the end."""
+    assert (await desk.signoff.decide(yes(key))).status == "accepted"
+    return await desk.signoff.result(key)
+
+
+def _asked_again(view: TurnView) -> bool:
+    request = view.calls[0].approval
+    return request is not None and request.revision == 2 and request.state == "pending"
+
+
+async def test_an_approval_outlives_a_deploy_that_edits_another_tool(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """(a) Another tool's new schema is no business of this call's."""
+    ledger = Ledger()
+    pay, look = pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")
+    key = await suspended(client, store, task_queue, [pay, look])
+    changed = catalog_of([pay, replace(look, input_schema=WIDER_SCHEMA)])
+    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
+        result = await approve_and_finish(desk, key)
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """(b) Description and tags are not what was approved."""
+    ledger = Ledger()
+    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+    changed = catalog_of([pay_tool(ledger, description="Pay somebody, nicely", tags=("money",))])
+    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
+        result = await approve_and_finish(desk, key)
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+@pytest.mark.row("N08")
+async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """(c) A changed definition voids the yes; revision 2 says why; the old yes is stale; the new one runs once."""
+    ledger = Ledger()
+    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+    changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])
+    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
+        first = await desk.signoff.decide(yes(key))
+        view = await desk.until(key, _asked_again)
+        assert ledger.rows == []
+        old = await desk.signoff.decide(yes(key, revision=1))
+        bare = await desk.signoff.decide(yes(key, revision=None))
+        second = await desk.signoff.decide(yes(key, revision=2))
+        result = await desk.signoff.result(key)
+    assert (first.status, second.status) == ("accepted", "accepted")
+    assert view.calls[0].approval is not None
+    assert view.calls[0].approval.card.note == CHANGED_NOTE
+    assert (old.code, bare.code) == ("stale", "stale")
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def test_revision_two_can_be_denied(client: Client, store: Store, task_queue: str) -> None:
+    """Who approved the first revision has not approved the second."""
+    ledger = Ledger()
+    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+    changed = catalog_of([pay_tool(ledger, version="2")])
+    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
+        await desk.signoff.decide(yes(key))
+        await desk.until(key, _asked_again)
+        await desk.signoff.decide(no(key, revision=2))
+        result = await desk.signoff.result(key)
+    assert [outcome.code for outcome in result.calls] == ["denied"]
+    assert ledger.rows == []
+
+
+@pytest.mark.row("N08")
+async def test_a_policy_tightened_to_deny_while_waiting_denies(client: Client, store: Store, task_queue: str) -> None:
+    """(d) A yes does not outlive a rule that says no: the model reads `denied` from the policy, nothing runs."""
+    ledger = Ledger()
+    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+    changed = catalog_of([pay_tool(ledger, ApprovalPolicy(deny_if="args.amount > 1.0"))])
+    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
+        result = await approve_and_finish(desk, key)
+    assert [outcome.code for outcome in result.calls] == ["denied"]
+    assert result.calls[0].denied is not None
+    assert result.calls[0].denied.source == "policy"
+    assert ledger.rows == []
+
+
+@pytest.mark.row("N08")
+async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store: Store, task_queue: str) -> None:
+    """(e) A tool taken from the actor while people were asked does not run."""
+    ledger = Ledger()
+    tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
+    key = await suspended(client, store, task_queue, tools)
+    changed = catalog_of(tools, actors=[Actor(name="desk", model="scripted", tools=("look",))])
+    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
+        result = await approve_and_finish(desk, key)
+    assert [outcome.code for outcome in result.calls] == ["not_available"]
+    assert ledger.rows == []
+
+
+async def test_a_tool_that_no_worker_has_any_more_is_not_available(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """(e) A tool removed altogether is looked for on other workers for some seconds, then the turn goes on without."""
+    ledger = Ledger()
+    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+    changed = catalog_of([pay_tool(ledger, False, name="look", effect="")])
+    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
+        result = await approve_and_finish(desk, key)
+    assert [outcome.code for outcome in result.calls] == ["not_available"]
+    assert result.state == "complete"
+    assert ledger.rows == []
+
+
+async def test_a_policy_loosened_while_waiting_releases_nothing(client: Client, store: Store, task_queue: str) -> None:
+    """The question stays asked until a person answers it."""
+    ledger = Ledger()
+    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+    changed = catalog_of([pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount > 0.0"))])
+    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
+        stranger = await desk.signoff.decide(yes(key, subject="guest"))
+        view = await desk.signoff.view(key)
+        assert ledger.rows == []
+        result = await approve_and_finish(desk, key)
+    assert (stranger.status, view.state) == ("refused", "suspended")
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def test_a_quorum_raised_while_waiting_asks_again(client: Client, store: Store, task_queue: str) -> None:
+    """A yes under the laxer policy is not enough under the stricter one; people are asked anew."""
+    ledger = Ledger()
+    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+    changed = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
+    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
+        await desk.signoff.decide(yes(key))
+        view = await desk.until(key, _asked_again)
+        await desk.signoff.cancel_turn(key)
+        await desk.signoff.result(key)
+    assert view.calls[0].approval is not None
+    assert view.calls[0].approval.quorum == 2
+    assert ledger.rows == []
+
+
+async def test_an_answer_given_between_two_workers_is_used_by_the_next(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Decided while no worker ran, under a tool that the next worker has changed: stale, asked again, run once."""
+    ledger = Ledger()
+    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+    between = await Signoff(client, task_queue=task_queue).decide(yes(key))
+    changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])
+    async with bench(client, store, task_queue, changed, SCRIPT) as desk:
+        await desk.until(key, _asked_again)
+        await desk.signoff.decide(yes(key, revision=2))
+        result = await desk.signoff.result(key)
+    assert between.status == "pending"
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
