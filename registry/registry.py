@@ -63,19 +63,7 @@ def definition_hash(tool: Tool) -> str:
 
     Raises `RegistrationError` or `NotCanonical` for a tool no registry would take.
     """
-    return sha256_hex(
-        {
-            "name": tool.name,
-            "input_schema": tool.schema.schema,
-            "effect": tool.effect,
-            "scope": tool.scope,
-            "routing": tool.routing,
-            "idempotent": tool.idempotent,
-            "read_only": tool.read_only,
-            "secret_arguments": tool.secret_arguments,
-            "version": tool.version,
-        }
-    )
+    return tool.definition
 
 
 def _content(tool: Tool) -> dict[str, object]:

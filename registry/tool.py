@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
+from signoff.contracts.canonical import sha256_hex
 from signoff.policy.facts import ToolFacts
 from signoff.policy.model import ApprovalPolicy, RequiresApproval
 from signoff.registry.context import ToolContext
@@ -73,6 +74,23 @@ class Tool:
     def schema(self) -> CompiledSchema:
         """The input schema, compiled on a copy of its own. Raises `RegistrationError`."""
         return compile_schema(self.input_schema, tool_name=self.name)
+
+    @cached_property
+    def definition(self) -> str:
+        """The definition hash, worked out once; see `definition_hash`. Raises `RegistrationError` or `NotCanonical`."""
+        return sha256_hex(
+            {
+                "name": self.name,
+                "input_schema": self.schema.schema,
+                "effect": self.effect,
+                "scope": self.scope,
+                "routing": self.routing,
+                "idempotent": self.idempotent,
+                "read_only": self.read_only,
+                "secret_arguments": self.secret_arguments,
+                "version": self.version,
+            }
+        )
 
     @property
     def facts(self) -> ToolFacts:

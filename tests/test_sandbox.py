@@ -1,0 +1,30 @@
+"""The sandbox as a lint: workers share `workflows/` among their turns, the replay here does not."""
+
+from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+from signoff.workflows.actor_turn import ActorTurn
+
+SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
+
+
+async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, store: Store, task_queue: str) -> None:
+    """A turn that asked people replays in a sandbox that loads our workflow code itself and watches what it calls."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key))
+        assert (await desk.signoff.result(key)).state == "complete"
+    history = await client.get_workflow_handle(key.workflow_id).fetch_history()
+    light = SandboxRestrictions.default.with_passthrough_modules("signoff.contracts", "signoff.approvals")
+    replayer = Replayer(
+        workflows=[ActorTurn],
+        workflow_runner=SandboxedWorkflowRunner(restrictions=light),
+        data_converter=pydantic_data_converter,
+    )
+    assert (await replayer.replay_workflow(history)).replay_failure is None
