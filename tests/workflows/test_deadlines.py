@@ -1,0 +1,154 @@
+"""Deadlines and lapsed approvals, with each turn's own clock moved forward."""
+
+import asyncio
+from datetime import timedelta
+
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+from temporalio.testing import TimeSkipper
+from temporalio.worker import Worker
+
+from signoff.activities.tool import tool_activities
+from signoff.client import Signoff
+from signoff.contracts import names
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import TurnView
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+SCRIPT = [calls(PAY), respond("done")]
+
+
+async def forward(desk: Bench, key: TurnKey, **span: float) -> None:
+    """Move the turn's own clock."""
+    handle = desk.client.get_workflow_handle(key.workflow_id)
+    await TimeSkipper(desk.client).fast_forward(handle, timedelta(**span))
+
+
+async def test_silence_denies_after_the_deadline(client: Client, store: Store, task_queue: str) -> None:
+    """After 24 hours the call is denied with source `timeout`; whoever answers then is told it has expired."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        view = await desk.waiting(key)
+        await forward(desk, key, hours=24, minutes=1)
+        result = await desk.signoff.result(key)
+        late = await desk.signoff.decide(yes(key))
+    request = view.calls[0].approval
+    assert request is not None
+    assert request.opened_at is not None
+    assert request.expires_at == request.opened_at + timedelta(hours=24)
+    assert [outcome.code for outcome in result.calls] == ["denied"]
+    denied = result.calls[0].denied
+    assert denied is not None
+    assert (denied.source, denied.reason, denied.decided_by) == ("timeout", "Nobody answered in time.", "")
+    assert (late.status, late.code, late.state) == ("refused", "expired", "timed_out")
+    assert ledger.rows == []
+
+
+async def test_a_decision_before_the_deadline_stands_after_it(client: Client, store: Store, task_queue: str) -> None:
+    """Decided first, the deadline changes nothing: 23 hours of waiting count for nothing."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await forward(desk, key, hours=23)
+        assert (await desk.signoff.view(key)).state == "suspended"
+        receipt = await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+    assert (receipt.status, receipt.state) == ("accepted", "approved")
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def test_a_deadline_that_passes_for_one_call_leaves_the_other_waiting(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Every request has its own deadline; the turn goes on when the last is settled."""
+    ledger = Ledger()
+    tools = [
+        pay_tool(ledger, ApprovalPolicy(timeout=60.0)),
+        pay_tool(ledger, ApprovalPolicy(timeout=7_200.0), name="wire"),
+    ]
+    script = [calls(PAY, ("wire", {"amount": 1})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key, 2)
+        await forward(desk, key, minutes=10)
+        view = await desk.until(key, lambda view: _states(view) == ["timed_out", "pending"])
+        await desk.signoff.decide(yes(key, "c1.2"))
+        result = await desk.signoff.result(key)
+    assert view.state == "suspended"
+    assert [outcome.code for outcome in result.calls] == ["denied", "ok"]
+    assert [row[0] for row in ledger.rows] == ["wire"]
+
+
+def _states(view: TurnView) -> list[str]:
+    return [call.approval.state for call in view.calls if call.approval is not None]
+
+
+async def test_a_deadline_that_passes_without_a_worker_is_kept(client: Client, store: Store, task_queue: str) -> None:
+    """An answer that comes after it, with no worker to say so, is no approval when the worker is back."""
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(timeout=1.0))])
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        key = await desk.start()
+        await desk.suspended(key)
+    handle = client.get_workflow_handle(key.workflow_id)
+    async for event in handle.fetch_history_events(wait_new_event=True):
+        if event.HasField("timer_fired_event_attributes"):
+            break
+    late = await Signoff(client, task_queue=task_queue).decide(yes(key))
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        result = await desk.signoff.result(key)
+        receipt = await handle.query(names.RECEIPT, yes(key).approval_id, result_type=Receipt)
+    assert late.status == "pending"
+    assert [outcome.code for outcome in result.calls] == ["denied"]
+    assert receipt.code == "expired"
+    assert ledger.rows == []
+
+
+async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Not begun within `grant_ttl`: revision 2 is asked, a yes to revision 1 is stale, the new one runs once."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, ApprovalPolicy(grant_ttl=1.0), task_queue=f"{task_queue}-tools")
+    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        first = await desk.signoff.decide(yes(key))
+        view = await desk.until(key, _asked_again)
+        assert ledger.rows == []
+        stale = await desk.signoff.decide(yes(key))
+        async with Worker(client, task_queue=tool.task_queue, activities=tool_activities(desk.room)):
+            second = await desk.signoff.decide(yes(key, revision=2))
+            result = await desk.signoff.result(key)
+    assert (first.status, stale.code, second.status) == ("accepted", "stale", "accepted")
+    assert view.calls[0].approval is not None
+    assert view.calls[0].approval.card.note == "the approval was not used in time"
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def test_a_worker_that_comes_too_late_runs_nothing(client: Client, store: Store, task_queue: str) -> None:
+    """After an approval lapsed a worker that appears runs nothing until somebody approves again."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, ApprovalPolicy(grant_ttl=1.0), task_queue=f"{task_queue}-tools")
+    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.until(key, _asked_again)
+        async with Worker(client, task_queue=tool.task_queue, activities=tool_activities(desk.room)):
+            await desk.signoff.withdraw(yes(key).approval_id, subject="guest")
+            result = await asyncio.wait_for(desk.signoff.result(key), 20)
+    assert [outcome.code for outcome in result.calls] == ["denied"]
+    assert ledger.rows == []
+
+
+def _asked_again(view: TurnView) -> bool:
+    request = view.calls[0].approval
+    return request is not None and (request.revision, request.state) == (2, "pending")
