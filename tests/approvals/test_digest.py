@@ -28,6 +28,7 @@ def test_the_digest_is_sha256_of_the_canonical_call() -> None:
     assert call_digest(**PARTS) == hashlib.sha256(canonical).hexdigest()
 
 
+@pytest.mark.row("N07")
 @pytest.mark.parametrize("part", sorted(PARTS))
 def test_every_part_is_bound(part: str) -> None:
     """Changing any one part changes the digest."""
@@ -35,6 +36,7 @@ def test_every_part_is_bound(part: str) -> None:
     assert call_digest(**{**PARTS, part: other}) != call_digest(**PARTS)
 
 
+@pytest.mark.row("N14")
 def test_order_and_number_form_do_not_matter() -> None:
     """Arguments that are the same JSON have one digest: member order, `1` and `1.0`."""
     turned = {"flight": "TP 531", "totalCost": 420.0}

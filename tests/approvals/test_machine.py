@@ -45,6 +45,7 @@ def by(person: str) -> Authority:
     return Authority(allowed=True, subject=person, name=person.title(), assurance="session")
 
 
+@pytest.mark.row("B73")
 def test_one_yes_approves() -> None:
     """With a quorum of one, one approval approves and names who gave it."""
     after, receipt = machine.decided(request(), decision(), by("ana"), LATER)
@@ -58,6 +59,7 @@ def test_a_no_denies_with_its_reason() -> None:
     assert (after.state, after.reason, receipt.status) == ("denied", "too dear", "accepted")
 
 
+@pytest.mark.row("E58")
 def test_the_second_answer_learns_who_was_first() -> None:
     """First decision wins; the later one changes nothing and is told by whom, where and when."""
     first, _ = machine.decided(request(), decision(channel="chat"), by("ana"), NOW)
@@ -94,6 +96,8 @@ def test_an_answer_without_revision_means_the_first_only() -> None:
     assert machine.decided(request(revision=2), bare, by("ana"), LATER)[1].code == "stale"
 
 
+@pytest.mark.row("E56")
+@pytest.mark.row("Q4")
 @pytest.mark.parametrize("code", ["not_allowed", "self_approval", "assurance", "unavailable"])
 def test_who_may_not_decide_changes_nothing(code: ReceiptCode) -> None:
     """A refused author leaves the request open and gets the reason in words."""

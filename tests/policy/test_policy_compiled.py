@@ -41,6 +41,7 @@ def test_needs_person_says_whether_anything_can_pass_alone() -> None:
     assert compiled(require_approval_if="args.flag").needs_person == "always"
 
 
+@pytest.mark.row("Q5")
 @pytest.mark.row("B69")
 def test_a_verdict_explains_itself() -> None:
     """A verdict carries its rule, the rule's text, one sentence, the policy's hash and both engines' answers."""
@@ -439,6 +440,8 @@ def rules_of(*rules: tuple[str, str]) -> CompiledRules:
     )
 
 
+@pytest.mark.row("B13")
+@pytest.mark.row("B78")
 @pytest.mark.row("V01")
 def test_a_rule_over_tags_hides_the_tool() -> None:
     """A rule sees tool, actor and context, and names itself and its reason."""

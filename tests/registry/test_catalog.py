@@ -38,6 +38,7 @@ def test_respond_is_given_to_everybody_and_never_listed() -> None:
         build_catalog(actors=[an_actor(tools=("respond",))])
 
 
+@pytest.mark.row("X13")
 @pytest.mark.row("B47")
 @pytest.mark.row("N01")
 @pytest.mark.parametrize(
@@ -141,6 +142,7 @@ def test_pinned_context_takes_declared_extras_and_nothing_over_the_standard_fiel
     assert "costCentre" not in pinned_cel(pinned(extra=extra))["user"]
 
 
+@pytest.mark.row("V07")
 def test_directory_is_per_tenant() -> None:
     """A person is found by exact id in their own tenant only."""
     directory = Directory([Person(id="ana"), Person(id="ana", tenant="other", tier="trusted")])

@@ -117,6 +117,7 @@ def test_tally_does_not_grow_by_unspeakable_names() -> None:
     assert len(next(iter(tally.per_tool))) == 1
 
 
+@pytest.mark.row("X05")
 @pytest.mark.row("N01")
 @pytest.mark.row("P07")
 @pytest.mark.row("X04")

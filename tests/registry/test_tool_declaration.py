@@ -86,6 +86,16 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
+@pytest.mark.row("B03")
+@pytest.mark.row("B04")
+@pytest.mark.row("B07")
+@pytest.mark.row("B08")
+@pytest.mark.row("B10")
+@pytest.mark.row("B11")
+@pytest.mark.row("B12")
+@pytest.mark.row("B16")
+@pytest.mark.row("B26")
+@pytest.mark.row("B27")
 @pytest.mark.row("B18")
 @pytest.mark.row("B22")
 @pytest.mark.parametrize(
@@ -105,6 +115,8 @@ def test_wrong_declaration_is_refused_naming_tool_field_and_value(
     assert isinstance(error, ConfigError)
 
 
+@pytest.mark.row("B01")
+@pytest.mark.row("X02")
 @pytest.mark.row("B15")
 @pytest.mark.row("P05")
 def test_duplicate_name_is_fatal_and_named() -> None:
@@ -171,6 +183,7 @@ def test_two_characters_are_never_a_reason(text: str) -> None:
     assert is_placeholder(text)
 
 
+@pytest.mark.row("B14")
 @pytest.mark.row("B28")
 def test_peer_exposed_generalist_registers_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """A peer exposed generalist is recorded, and the log says that nothing publishes it."""

@@ -12,6 +12,11 @@ from signoff.policy.model import ApprovalPolicy
 from signoff.registry.registry import ToolRegistry, create_tool_registry, definition_hash
 
 
+@pytest.mark.row("P01")
+@pytest.mark.row("P04")
+@pytest.mark.row("P13")
+@pytest.mark.row("X01")
+@pytest.mark.row("Q1")
 @pytest.mark.row("P02")
 @pytest.mark.row("P03")
 def test_face_is_exactly_resolve_list_size_and_hash() -> None:
@@ -24,6 +29,7 @@ def test_face_is_exactly_resolve_list_size_and_hash() -> None:
         registry.size = 2  # type: ignore[misc]
 
 
+@pytest.mark.row("X05")
 @pytest.mark.row("P06")
 @pytest.mark.row("P07")
 @pytest.mark.row("P08")

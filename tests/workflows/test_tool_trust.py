@@ -145,6 +145,7 @@ async def test_a_permit_that_holds_does_reach_the_handler(client: Client, store:
     assert len(forge.ledger.rows) == 1
 
 
+@pytest.mark.row("N06")
 async def test_a_standalone_activity_is_refused(client: Client, store: Store, task_queue: str) -> None:
     """The server lets anyone start a tool's activity without a workflow; it does not run."""
     async with forging(client, store, task_queue) as forge:
@@ -185,6 +186,8 @@ async def test_an_activity_that_is_not_the_call_is_refused(client: Client, store
     assert forge.ledger.rows == []
 
 
+@pytest.mark.row("B66")
+@pytest.mark.row("V11")
 async def test_no_decision_is_no_approval(client: Client, store: Store, task_queue: str) -> None:
     """A permit that only says it is approved is not."""
     async with forging(client, store, task_queue) as forge:
@@ -228,6 +231,7 @@ async def test_one_person_twice_is_no_quorum(client: Client, store: Store, task_
     assert allowed.outcome.code == "ok"
 
 
+@pytest.mark.row("N07")
 async def test_arguments_swapped_after_the_approval_are_judged_anew(
     client: Client, store: Store, task_queue: str
 ) -> None:

@@ -32,6 +32,8 @@ def _waits_for(count: int, view: TurnView) -> bool:
     return len(view.calls) == count and view.state == "suspended"
 
 
+@pytest.mark.row("N10")
+@pytest.mark.row("X16")
 async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(
     client: Client, store: Store, task_queue: str
 ) -> None:
@@ -55,6 +57,8 @@ async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(
     ]
 
 
+@pytest.mark.row("N09")
+@pytest.mark.row("E25")
 async def test_results_come_in_input_order_whatever_order_they_are_decided_in(
     client: Client, store: Store, task_queue: str
 ) -> None:
@@ -73,7 +77,9 @@ async def test_results_come_in_input_order_whatever_order_they_are_decided_in(
     assert sorted(row[1]["amount"] for row in ledger.rows) == [2, 3]
 
 
-@pytest.mark.row("B26")
+@pytest.mark.row("B74")
+@pytest.mark.row("N32")
+@pytest.mark.row("X12")
 async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: Store, task_queue: str) -> None:
     """`ToolDenied` names source, reason and who decided; nothing runs; the model reacts and the turn completes."""
     ledger = Ledger()
@@ -95,6 +101,7 @@ async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: 
     assert (read["call_id"], read["tool"], read["approval_id"]) == ("c1.1", "pay", receipt.approval_id)
 
 
+@pytest.mark.row("B74")
 async def test_a_denial_without_words_has_the_default_reason(client: Client, store: Store, task_queue: str) -> None:
     """Who gives no reason is quoted with `Denied by user.`."""
     async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("ok")]) as desk:
@@ -106,6 +113,8 @@ async def test_a_denial_without_words_has_the_default_reason(client: Client, sto
     assert result.calls[0].denied.reason == "Denied by user."
 
 
+@pytest.mark.row("E60")
+@pytest.mark.row("N30")
 async def test_three_denials_in_a_row_end_the_turn(client: Client, store: Store, task_queue: str) -> None:
     """A model that does not take no for an answer is stopped after the third."""
     script = [calls(("pay", {"amount": n})) for n in range(1, 9)]
@@ -121,6 +130,7 @@ async def test_three_denials_in_a_row_end_the_turn(client: Client, store: Store,
     assert result.completions == 3
 
 
+@pytest.mark.row("E60")
 async def test_a_success_between_denials_starts_the_count_anew(client: Client, store: Store, task_queue: str) -> None:
     """Two denials, a success, two denials: the turn goes on."""
     deny = GlobalRule(name="small", rule="tool.name == 'never'", effect="deny", reason="not here")
@@ -133,6 +143,9 @@ async def test_a_success_between_denials_starts_the_count_anew(client: Client, s
     assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok", "denied", "denied"]
 
 
+@pytest.mark.row("B52")
+@pytest.mark.row("Q2")
+@pytest.mark.row("N03")
 async def test_respond_ends_the_turn_and_its_siblings_are_skipped(
     client: Client, store: Store, task_queue: str
 ) -> None:
@@ -161,6 +174,7 @@ async def test_the_state_of_respond_is_the_state_of_the_turn(client: Client, sto
     assert (result.state, result.parts[0].content.inline) == ("clarifying", "which one?")
 
 
+@pytest.mark.row("B55")
 async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(
     client: Client, store: Store, task_queue: str
 ) -> None:
@@ -176,6 +190,9 @@ async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(
     assert "`text`" in told[0].value.inline
 
 
+@pytest.mark.row("N03")
+@pytest.mark.row("E28")
+@pytest.mark.row("X13")
 async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(client: Client, store: Store, task_queue: str) -> None:
     """An unknown tool offers the nearest name, bad arguments name their field, broken JSON says so; nobody is asked."""
     ledger = Ledger()
@@ -194,6 +211,8 @@ async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(client: Client, 
     assert ledger.rows == []
 
 
+@pytest.mark.row("B45")
+@pytest.mark.row("N02")
 async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store: Store, task_queue: str) -> None:
     """What was not advertised is not executed, though the tool exists."""
     ledger = Ledger()
@@ -222,6 +241,8 @@ async def test_a_tools_own_failure_is_a_result(client: Client, store: Store, tas
     assert len(ledger.rows) == 1
 
 
+@pytest.mark.row("B49")
+@pytest.mark.row("E48")
 async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(
     client: Client, store: Store, task_queue: str
 ) -> None:
@@ -236,6 +257,8 @@ async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(
     assert [outcome.code for outcome in result.calls] == ["ok"] * 5 + ["too_many_calls"] * 15
 
 
+@pytest.mark.row("E48")
+@pytest.mark.row("N03")
 async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(
     client: Client, store: Store, task_queue: str
 ) -> None:
@@ -255,6 +278,7 @@ async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(
     assert len({part.call for part in told}) == len(told) == 53
 
 
+@pytest.mark.row("E17")
 async def test_a_dry_run_executes_nothing_and_asks_nobody(client: Client, store: Store, task_queue: str) -> None:
     """Gates are passed as ever, then the model reads what would have been called."""
     ledger = Ledger()
@@ -272,6 +296,7 @@ async def test_a_dry_run_executes_nothing_and_asks_nobody(client: Client, store:
     assert ledger.rows == []
 
 
+@pytest.mark.row("N01")
 async def test_an_unknown_actor_fails_the_start_with_the_nearest_name(
     client: Client, store: Store, task_queue: str
 ) -> None:

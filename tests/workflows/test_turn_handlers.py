@@ -164,6 +164,7 @@ async def test_a_raw_signal_needs_only_the_approval_id_and_the_verdict(
     assert len(ledger.rows) == 1
 
 
+@pytest.mark.row("N09")
 async def test_a_decision_before_the_request_exists_is_unknown(client: Client, store: Store, task_queue: str) -> None:
     """An answer to what was not asked yet counts for nothing later."""
     begun, go_on = asyncio.Event(), asyncio.Event()
@@ -212,6 +213,7 @@ async def test_one_delivery_counts_once_over_both_doors(client: Client, store: S
     assert (last.status, last.votes) == ("accepted", 2)
 
 
+@pytest.mark.row("E58")
 async def test_a_race_of_fifty_has_one_winner_and_49_receipts_naming_them(
     client: Client, store: Store, task_queue: str
 ) -> None:
@@ -272,6 +274,9 @@ async def test_a_decision_for_no_turn_at_all_is_unknown(client: Client, task_que
     assert (broken.status, broken.code) == ("refused", "malformed")
 
 
+@pytest.mark.row("B65")
+@pytest.mark.row("E63")
+@pytest.mark.row("V08")
 async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(
     client: Client, store: Store, task_queue: str
 ) -> None:
@@ -292,6 +297,7 @@ async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(
     assert len(ledger.rows) == 1
 
 
+@pytest.mark.row("V08")
 async def test_waiting_turns_survive_eviction_from_the_workers_cache(
     client: Client, store: Store, task_queue: str
 ) -> None:

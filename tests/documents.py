@@ -1,0 +1,95 @@
+"""The documents as data: blocks, tables, links, and the markers that features.md speaks of."""
+
+import ast
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_NAME = re.compile(r"`([^`]+)`")
+_FILE = re.compile(r"# (\S+\.\w+)\n")
+
+
+class Block(NamedTuple):
+    """One fenced block: the page it stands on, its language, its text, and the file that its first line names."""
+
+    page: str
+    language: str
+    text: str
+    file: str
+
+
+def page(name: str) -> str:
+    """The text of a document."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(path: Path, language: str = "") -> list[Block]:
+    """The fenced blocks of a page, of one language if given."""
+    found = [
+        Block(path.name, kind, text, named[1] if (named := _FILE.match(text)) else "")
+        for kind, text in _BLOCK.findall(path.read_text(encoding="utf-8"))
+    ]
+    return [block for block in found if language in ("", block.language)]
+
+
+def shell_lines(path: Path) -> list[str]:
+    """The commands of a page's shell blocks, continued lines joined."""
+    joined = (block.text.replace("\\\n", " ") for block in blocks(path, "sh"))
+    return [line for text in joined for line in text.splitlines() if line.strip()]
+
+
+def links(path: Path) -> list[str]:
+    """The targets of a page's links, outside its blocks."""
+    return _LINK.findall(_BLOCK.sub("", path.read_text(encoding="utf-8")))
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", _BLOCK.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def tables(name: str, heading: str) -> list[list[str]]:
+    """The cells of every table row below a heading of a document, header rows aside."""
+    text = page(name)
+    start = text.index(f"## {heading}\n") + len(heading) + 4
+    section = re.split(r"^## ", text[start:], maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line for line in _BLOCK.sub("", section).splitlines() if line.startswith("|")]
+    ruled = {at for at, line in enumerate(lines) if set(line) <= set("|- :")}
+    kept = [line for at, line in enumerate(lines) if at not in ruled and at + 1 not in ruled]
+    return [[cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")] for line in kept]
+
+
+def names(cell: str) -> list[str]:
+    """What stands between backticks in a cell."""
+    return _NAME.findall(cell)
+
+
+def named(name: str, heading: str) -> list[str]:
+    """The names in the first cells of a document's tables below a heading."""
+    return [each for row in tables(name, heading) for each in names(row[0])]
+
+
+def row_markers() -> dict[str, set[str]]:
+    """Row -> the tests, `path::name`, that carry it."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            for row in filter(None, map(_row, node.decorator_list)):
+                found.setdefault(row, set()).add(f"{path.relative_to(ROOT).as_posix()}::{node.name}")
+    return found
+
+
+def _row(decorator: ast.expr) -> str:
+    if not isinstance(decorator, ast.Call) or ast.unparse(decorator.func) != "pytest.mark.row":
+        return ""
+    [row] = decorator.args
+    assert isinstance(row, ast.Constant)
+    return str(row.value)

@@ -1,0 +1,200 @@
+"""The documents' examples are loaded and run: manifests, Python, and the commands for Temporal's own program."""
+
+import asyncio
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
+from documents import PAGES, ROOT, Block, blocks, shell_lines
+from temporalio.client import Client
+
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.receipt import Receipt
+from signoff.embedded import ServerHandle, find_temporal
+from signoff.policy.cases import run_cases
+from signoff.registry.manifest import load_manifest
+from signoff.registry.yamlfile import read_yaml
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+EXAMPLES = [block for path in PAGES for block in blocks(path) if block.language in ("python", "yaml")]
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[Path]:
+    """A folder for an example's files, whose modules are forgotten afterwards."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if str(tmp_path) in str(vars(sys.modules[name]).get("__file__")):
+            del sys.modules[name]
+
+
+def write_files(folder: Path, page: str) -> None:
+    """The named files of a page, in `folder`."""
+    for block in EXAMPLES:
+        if block.page == page and block.file:
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: f"{block.page}-{block.file or block.language}")
+def test_every_example_loads(block: Block, beside: Path) -> None:
+    """Manifests load by the real loader, cases meet their policies, Python runs."""
+    write_files(beside, block.page)
+    if block.language == "python":
+        exec(compile(block.text, block.file or block.page, "exec"), {"__name__": "example"})
+        return
+    assert block.file, "a YAML block names its file in its first line"
+    if block.file == "signoff.yaml":
+        assert load_manifest(beside / block.file).registry.size > 0
+    else:
+        cases = read_yaml(beside / block.file, block.file).data
+        results = run_cases(cases, load_manifest(beside / "signoff.yaml").policies)
+        assert all(result.passed for result in results)
+        assert len(results) > 1
+
+
+async def test_the_readme_s_tool_runs_and_asks_as_it_says(
+    client: Client, store: Store, task_queue: str, beside: Path
+) -> None:
+    """5 % is given at once; 50 % waits, and the approver's name reaches the handler."""
+    write_files(beside, "README.md")
+    small, large = ({"customer": "Ana", "percent": percent} for percent in (5, 50))
+    script = [calls(("give_discount", small), ("give_discount", large)), respond("done")]
+    async with bench(client, store, task_queue, load_manifest(beside / "signoff.yaml"), script) as desk:
+        key = await desk.start(actor="clerk")
+        view = await desk.until(key, lambda view: [call.state for call in view.calls] == ["running", "waiting"])
+        request = view.calls[1].approval
+        assert request is not None
+        assert request.card.effect == "Give Ana 50 % off the next order"
+        await desk.signoff.decide(yes(key, "c1.2"))
+        result = await desk.signoff.result(key)
+    assert [outcome.value.inline for outcome in result.calls] == [
+        "Ana gets 5 % off, agreed by rule",
+        "Ana gets 50 % off, agreed by approver",
+    ]
+
+
+def test_the_readme_s_tool_has_about_twenty_lines() -> None:
+    """The example stays one that is read in a minute."""
+    own = [block.text.strip().splitlines() for block in EXAMPLES if block.page == "README.md"]
+    assert len(list(itertools.chain(*own))) <= 24
+
+
+class Terminal:
+    """A shell in which the `temporal` program, TURN and APPROVAL are set, for one turn of one server."""
+
+    def __init__(self, server: ServerHandle, key: TurnKey) -> None:
+        program = find_temporal()
+        assert program is not None
+        self._env = os.environ | {
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
+            "TEMPORAL_ADDRESS": server.address,
+            "TURN": key.workflow_id,
+            "APPROVAL": ApprovalKey(key, "c1.1").id,
+        }
+
+    async def run(self, line: str) -> str:
+        """What a command prints; it must succeed."""
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-euc", line, env=self._env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        printed, _ = await process.communicate()
+        assert process.returncode == 0, printed.decode()
+        return printed.decode()
+
+
+def documented(part: str) -> str:
+    """The one command of docs/operations.md that has `part` in it."""
+    [line] = [line for line in shell_lines(ROOT / "docs" / "operations.md") if part in line]
+    return line
+
+
+COMMANDS = {
+    '--query "SignoffState',
+    '--query "SignoffApprovers',
+    "--type pending_approvals",
+    "--type state",
+    "--type receipt",
+    "--name decide",
+    "--name approval_response",
+    "--name cancel",
+    "workflow cancel",
+}
+
+
+def test_every_command_for_temporal_is_run_by_a_test() -> None:
+    """No `temporal` line of the documents goes untested."""
+    lines = [line for path in PAGES for line in shell_lines(path) if line.startswith("temporal ")]
+    assert len(lines) > len(COMMANDS)
+    for line in lines:
+        assert any(part in line for part in COMMANDS), line
+
+
+@pytest.mark.row("B72")
+async def test_what_waits_is_found_read_and_decided_by_temporals_program(
+    client: Client, server: ServerHandle, store: Store, task_queue: str
+) -> None:
+    """List, read, decide by Update, and the receipt: with the commands as they are written."""
+    script = [calls(PAY), respond("done")]
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
+        key = await desk.start()
+        request = (await desk.waiting(key)).calls[0].approval
+        assert request is not None
+        terminal = Terminal(server, key)
+        for part in ('--query "SignoffState', '--query "SignoffApprovers'):
+            while key.workflow_id not in await terminal.run(documented(part)):
+                pass
+        read = await terminal.run(documented("--type pending_approvals"))
+        for told in (request.id, '"tool":"pay"', '"amount":20', '"level":"user"', key.session, key.turn, "opened_at"):
+            assert told in read
+        assert '"state":"suspended"' in await terminal.run(documented("--type state"))
+        assert '"status":"pending"' in await terminal.run(documented("--type receipt"))
+        assert "status:accepted" in await terminal.run(documented("--name decide"))
+        result = await desk.signoff.result(key)
+        assert "already_decided" in await terminal.run(documented("--type receipt"))
+    assert (result.calls[0].code, result.calls[0].decided_by) == ("ok", "approver")
+    assert len(ledger.rows) == 1
+
+
+async def test_a_request_is_denied_or_withdrawn_and_a_turn_stopped_by_temporals_program(
+    client: Client, server: ServerHandle, store: Store, task_queue: str
+) -> None:
+    """A signal denies, `cancel` withdraws one request, Temporal's own cancel stops the turn."""
+    ledger = Ledger()
+    ended: dict[str, Any] = {}
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("oh")]) as desk:
+        for part in ("--name approval_response", "--name cancel", "workflow cancel"):
+            ended[part] = await _ended_by(desk, server, documented(part))
+    assert [(part, state, source) for part, (state, source, _) in ended.items()] == [
+        ("--name approval_response", "complete", "human"),
+        ("--name cancel", "complete", "cancelled"),
+        ("workflow cancel", "cancelled", "cancelled"),
+    ]
+    assert ended["--name approval_response"][2].reason == "too expensive"
+    assert ended["--name approval_response"][2].decided_by == "unsigned"
+    assert ledger.rows == []
+
+
+async def _ended_by(desk: Bench, server: ServerHandle, line: str) -> tuple[str, str, Receipt]:
+    key = await desk.start()
+    await desk.waiting(key)
+    await Terminal(server, key).run(line)
+    result = await desk.signoff.result(key)
+    denied = result.calls[0].denied
+    assert denied is not None
+    return (
+        result.state,
+        denied.source,
+        await desk.client.get_workflow_handle(key.workflow_id).query(
+            "receipt", ApprovalKey(key, "c1.1").id, result_type=Receipt
+        ),
+    )

@@ -1,0 +1,165 @@
+"""The documents say what is so: nothing is left out and nothing is there that is not."""
+
+import dataclasses
+import re
+import shlex
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from documents import PAGES, ROOT, anchors, links, named, names, page, row_markers, shell_lines, tables
+
+from signoff.cli.main import COMMANDS, _loaded
+from signoff.contracts import limits
+from signoff.contracts.person import Person
+from signoff.embedded import SEARCH_ATTRIBUTES
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.gates import GateName
+from signoff.registry.sections import ActorSection, ToolSection, Top
+from signoff.registry.tool import Tool
+from signoff.settings import ENV_PREFIX, load_settings
+
+ROWS = {"B": 84, "P": 19, "F": 58, "E": 63, "N": 32, "X": 25, "V": 18}
+UNITS = {"KiB": limits.KIB, "MiB": limits.MIB}
+CODE_ONLY = {"validate_input", "site"}
+
+
+def _all_rows() -> set[str]:
+    rows = {f"{letter}{number:02}" for letter, count in ROWS.items() for number in range(1, count + 1)}
+    return rows | {f"Q{number}" for number in range(1, 8)}
+
+
+def test_done_rows_are_those_that_tests_carry() -> None:
+    """docs/features.md lists a row as done exactly when a test carries its marker, and names such a test."""
+    carried = row_markers()
+    listed = {row[0]: row[2] for row in tables("docs/features.md", "Done")}
+    assert set(carried) - set(listed) == set(), "tests carry these rows: move them to `Done` in docs/features.md"
+    assert set(listed) - set(carried) == set(), "no test carries these rows any more"
+    for row, proof in listed.items():
+        found = re.fullmatch(r"\[`(\w+)`\]\(\.\./(tests/[\w/]+\.py)\)", proof)
+        assert found, f"{row}: a proof is written [`test_name`](../tests/path.py)"
+        assert f"{found[2]}::{found[1]}" in carried[row], f"{row}: that test does not carry it"
+
+
+def test_every_row_of_the_designs_stands_in_one_place() -> None:
+    """Done, different on purpose, or not yet: none is forgotten, none is said twice, none is made up."""
+    done = [row[0] for row in tables("docs/features.md", "Done")]
+    differs = [row[0] for row in tables("docs/features.md", "Different on purpose")]
+    later = re.findall(r"\b[BPFENXVQ]\d{1,2}\b", page("docs/features.md").partition("## Not yet")[2])
+    every = [*done, *differs, *later]
+    assert sorted(every) == sorted(_all_rows())
+    assert set(row_markers()) <= _all_rows()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_relative_links_resolve(path: Path) -> None:
+    """Every file and heading that a document links to is there."""
+    for target in links(path):
+        if target.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (path.parent / file).resolve() if file else path
+        assert there.exists(), f"{path.name} links to {target}"
+        assert not anchor or anchor in anchors(there), f"{path.name} links to {target}"
+
+
+def _subcommands(name: str) -> dict[str, Any]:
+    return dict(vars(_loaded(name)).get("commands", {}))
+
+
+def test_every_command_is_documented() -> None:
+    """The table of commands has each command and subcommand, and no other."""
+    there = {f"{name} {sub}" if sub else name for name in COMMANDS for sub in (_subcommands(name) or [""])}
+    written = [
+        words.removeprefix("signoff ") for words in named("docs/operations.md", "Commands") if "signoff " in words
+    ]
+    listed = {" ".join(re.findall(r"^[a-z]+|(?<= )[a-z]+(?= |$)", words)) for words in written}
+    assert listed == there
+
+
+def test_commands_in_blocks_can_be_typed() -> None:
+    """Each `signoff` and `make` line of a shell block names a command with options that exist."""
+    targets = set(re.findall(r"^([a-z]+):", page("Makefile"), re.MULTILINE))
+    seen = 0
+    for line in (line for path in PAGES for line in shell_lines(path)):
+        words = shlex.split(line.removeprefix(".venv/bin/"), comments=True)
+        if words[:1] == ["make"]:
+            assert words[1] in targets
+        if words[:1] == ["signoff"]:
+            subs = _subcommands(words[1])
+            command = subs[words[2]] if subs else _loaded(words[1])
+            options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+            assert {word for word in words if word.startswith("-")} <= options, line
+        seen += words[:1] in (["make"], ["signoff"])
+    assert seen > 5
+
+
+def test_every_setting_is_documented_with_its_default(clean_env: pytest.MonkeyPatch) -> None:
+    """The table of settings is the settings: each variable, and the default in force without any."""
+    settings = load_settings()
+    rows = {names(row[0])[0]: names(row[1]) for row in tables("docs/operations.md", "Settings")}
+    assert set(rows) == {ENV_PREFIX + name.upper() for name in type(settings).model_fields}
+    for name, value in settings:
+        plain = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        assert "".join(rows[ENV_PREFIX + name.upper()]) == plain, name
+
+
+def test_every_search_attribute_is_documented_with_its_type() -> None:
+    """Name and type of each search attribute."""
+    listed = {names(row[0])[0]: row[1] for row in tables("docs/operations.md", "Search attributes")}
+    assert listed == dict(SEARCH_ATTRIBUTES)
+
+
+def test_every_limit_is_documented_with_its_value() -> None:
+    """The table of limits is contracts/limits.py."""
+    there = {name: value for name, value in vars(limits).items() if name.isupper() and name not in ("KIB", "MIB")}
+    listed = {names(row[0])[0]: _number(row[1]) for row in tables("docs/operations.md", "Limits")}
+    assert listed == there
+
+
+def _number(text: str) -> float:
+    amount, _, unit = text.replace(",", "").partition(" ")
+    return float(amount) * UNITS.get(unit, 1)
+
+
+def test_every_gate_is_documented_in_its_order() -> None:
+    """The table of gates has those that exist, in the order in which they judge."""
+    listed = [names(row[1])[0] for row in tables("docs/concepts.md", "The gates, in order")]
+    assert listed == list(get_args(GateName))
+
+
+@pytest.mark.parametrize(
+    ("heading", "fields"),
+    [
+        ("Sections", set(Top.model_fields)),
+        ("Actors", set(ActorSection.model_fields)),
+        ("Tools", set(ToolSection.model_fields)),
+        ("Policies", set(ApprovalPolicy.model_fields)),
+        ("Global rules", set(GlobalRule.model_fields)),
+        ("People", set(Person.model_fields)),
+    ],
+)
+def test_every_key_of_the_manifest_is_documented(heading: str, fields: set[str]) -> None:
+    """Each section's table has its keys and no other."""
+    listed = named("docs/manifest.md", heading)
+    assert sorted(listed) == sorted(fields)
+
+
+def test_every_tool_field_is_documented() -> None:
+    """What a `Tool` has in code stands in the table, or in the sentence about code."""
+    fields = {field.name for field in dataclasses.fields(Tool)}
+    assert fields - CODE_ONLY == set(named("docs/manifest.md", "Tools"))
+    assert fields >= CODE_ONLY
+    assert all(f"`{name}`" in page("docs/manifest.md") for name in CODE_ONLY)
+
+
+def test_each_concept_is_explained_once() -> None:
+    """No word is defined twice."""
+    words = re.findall(r"^\| \*\*(.+?)\*\*", page("docs/concepts.md"), re.MULTILINE)
+    assert len(words) == len(set(words)) > 40
+
+
+def test_pictures_are_small() -> None:
+    """A picture in the documents is below 200 kB."""
+    for picture in (ROOT / "docs" / "images").glob("*.png"):
+        assert picture.stat().st_size < 200_000

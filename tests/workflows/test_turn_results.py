@@ -1,0 +1,94 @@
+"""What handlers are told, and how their answers reach the model."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolResult
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+
+
+@pytest.mark.row("B75")
+@pytest.mark.row("B76")
+@pytest.mark.row("B77")
+@pytest.mark.row("N21")
+async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, store: Store, task_queue: str) -> None:
+    """Identity, tenant, decision and reason; without a person asked there is no decision."""
+    told: dict[str, ToolContext] = {}
+
+    def note(args: dict[str, Any], ctx: ToolContext) -> str:
+        told[ctx.call_id] = ctx
+        return "paid"
+
+    handler = Ledger().handler("pay", note)
+    tools = [pay_tool(Ledger(), handler=handler), pay_tool(Ledger(), False, name="look", effect="", handler=handler)]
+    script = [calls(PAY, ("look", {"amount": 1})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, reason="agreed by phone"))
+        await desk.signoff.result(key)
+    asked, free = told["c1.1"], told["c1.2"]
+    assert (asked.approval_decision, asked.approval_reason, asked.decided_by) == (
+        "approved",
+        "agreed by phone",
+        "approver",
+    )
+    assert (free.approval_decision, free.approval_reason, free.decided_by) == (None, "", "")
+    for ctx in (asked, free):
+        assert (ctx.actor_name, ctx.session_id, ctx.turn_id) == ("desk", key.session, key.turn)
+        assert (ctx.user_id, ctx.person_id, ctx.tenant_id) == ("guest", "guest", "main")
+
+
+@pytest.mark.row("B54")
+@pytest.mark.row("E20")
+@pytest.mark.row("P12")
+async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The exception's words are the call's result, `execution_failed`; it ran once."""
+    ledger = Ledger()
+
+    def fail(args: dict[str, Any], ctx: ToolContext) -> str:
+        raise ValueError("no such account")
+
+    tool = pay_tool(ledger, False, handler=ledger.handler("pay", fail))
+    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("sorry")]) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert result.state == "complete"
+    assert [(each.code, each.value.inline) for each in result.calls] == [("execution_failed", "no such account")]
+    assert len(ledger.rows) == 1
+
+
+@pytest.mark.row("E10")
+@pytest.mark.row("E18")
+@pytest.mark.row("N11")
+async def test_calls_of_one_completion_share_what_the_model_reads(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Two calls have half of 80,000 characters each; what is cut says so, and keeps its data and its cost."""
+    budgets: list[int] = []
+
+    def long(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        budgets.append(ctx.result_budget_chars)
+        return ToolResult("é" * 60_000, structured={"rows": 3}, cost=0.5)
+
+    handler = Ledger().handler("look", long)
+    tool = pay_tool(Ledger(), ApprovalPolicy(auto_approve_if="true"), handler=handler)
+    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY, PAY), respond("done")]) as desk:
+        result = await desk.signoff.result(await desk.start())
+    half = RESULT_CHARS_PER_BATCH // 2
+    assert budgets == [half, half]
+    for outcome in result.calls:
+        assert (outcome.truncated, outcome.original_chars, outcome.cost) == (True, 60_000, 0.5)
+        assert outcome.structured is not None
+        assert outcome.structured.inline == {"rows": 3}
+        assert outcome.value.blob is not None
+        assert outcome.value.blob.size < (half + 100) * 2
