@@ -1,0 +1,245 @@
+"""At most one side effect a call: over resets, lost workers, failures, timeouts and a store that is away."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client
+
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import BlobRef
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.turn import TurnView
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolResult
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+from signoff.testing.scripted import calls, respond
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+SCRIPT = [calls(PAY), respond("done")]
+IN_DOUBT = "It is not known whether this happened; do not repeat it."
+FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
+
+
+async def reset(desk: Bench, key: TurnKey, before: EventType.ValueType) -> None:
+    """Reset the turn to the last workflow task completed before the first event of that type."""
+    handle = desk.client.get_workflow_handle(key.workflow_id)
+    point = 0
+    for event in (await handle.fetch_history()).events:
+        if event.event_type == before:
+            break
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            point = event.event_id
+    await desk.client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=desk.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),
+            reason="test",
+            workflow_task_finish_event_id=point,
+            request_id=uuid.uuid4().hex,
+        )
+    )
+
+
+async def test_a_reset_of_an_automatic_turn_pays_once(client: Client, store: Store, task_queue: str) -> None:
+    """Everything is done again, except the side effect, whose outcome is the first one's."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, FREE)]), SCRIPT) as desk:
+        key = await desk.start()
+        first = await desk.signoff.result(key)
+        await reset(desk, key, EventType.EVENT_TYPE_MARKER_RECORDED)
+        second = await desk.signoff.result(key)
+    assert second.calls == first.calls
+    assert len(ledger.rows) == 1
+
+
+async def test_a_reset_to_before_the_request_asks_the_same_and_pays_once(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The same ids are computed again, so a second approval of the same call returns the first one's outcome."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        asked = await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.signoff.result(key)
+        await reset(desk, key, EventType.EVENT_TYPE_MARKER_RECORDED)
+        await desk.until(key, lambda view: bool(view.calls) and view.calls[0].approval is not None)
+        # The server may apply the old answer to the new run by itself; either way there is one.
+        await desk.signoff.decide(yes(key))
+        again = await desk.signoff.result(key)
+        view = await desk.signoff.view(key)
+    assert view.calls[0].approval is not None
+    assert asked.calls[0].approval is not None
+    assert view.calls[0].approval.digest == asked.calls[0].approval.digest
+    assert [outcome.code for outcome in again.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def test_a_reset_to_before_the_decision_pays_once(client: Client, store: Store, task_queue: str) -> None:
+    """A decision taken twice is still one side effect."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.signoff.result(key)
+        await reset(desk, key, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
+        await desk.until(key, lambda view: bool(view.calls) and view.calls[0].approval is not None)
+        await desk.signoff.decide(yes(key))
+        again = await desk.signoff.result(key)
+    assert [outcome.code for outcome in again.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def claimed_elsewhere(desk: Bench, key: TurnKey, view: TurnView) -> str:
+    """Claim the waiting call's ticket as a worker does that is then lost; its key."""
+    request = view.calls[0].approval
+    assert request is not None
+    ticket = ticket_key(request.digest, 1)
+    assert (await desk.store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")).kind == "fresh"
+    return ticket
+
+
+async def test_a_claimed_ticket_without_an_outcome_is_in_doubt(client: Client, store: Store, task_queue: str) -> None:
+    """A worker was lost in the middle: nobody knows, nothing runs again, the model is told so."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        await claimed_elsewhere(desk, key, await desk.waiting(key))
+        await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+        told = await desk.told(key)
+    assert [outcome.code for outcome in result.calls] == ["in_doubt"]
+    assert told[0].value.inline == IN_DOUBT
+    assert ledger.rows == []
+
+
+async def test_an_idempotent_tool_runs_again_under_the_same_key(client: Client, store: Store, task_queue: str) -> None:
+    """It may be repeated, with the key that its first try had."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, idempotent=True)]), SCRIPT) as desk:
+        key = await desk.start()
+        ticket = await claimed_elsewhere(desk, key, await desk.waiting(key))
+        await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert [row[2] for row in ledger.rows] == [ticket]
+
+
+def failing(ledger: Ledger, error: Exception, times: int = 100) -> Any:
+    """A handler that writes its row and then fails, that many times."""
+
+    async def run(args: dict[str, Any], ctx: ToolContext) -> str:
+        ledger.rows.append(("pay", args, ctx.idempotency_key))
+        if len(ledger.rows) <= times:
+            raise error
+        return "paid"
+
+    return run
+
+
+async def test_an_exception_of_the_handler_is_a_result_and_is_not_retried(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """`execution_failed` with its words; a transient one too, where repeating is not allowed."""
+    ledger = Ledger()
+    tools = [
+        pay_tool(ledger, FREE, handler=failing(ledger, ValueError("no such account"))),
+        pay_tool(ledger, FREE, name="wire", handler=failing(ledger, ConnectionError("cut"))),
+    ]
+    script = [calls(PAY, ("wire", {"amount": 1})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        result = await desk.signoff.result(await desk.start())
+        codes = [(outcome.code, outcome.value.inline) for outcome in result.calls]
+    assert codes == [("execution_failed", "no such account"), ("execution_failed", "cut")]
+    assert len(ledger.rows) == 2
+
+
+@pytest.mark.parametrize(("times", "code"), [(2, "ok"), (9, "execution_failed")])
+async def test_a_transient_exception_of_an_idempotent_tool_is_retried_twice_at_most(
+    times: int, code: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """Three tries in all, under one key; the last one's failure is the result."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, FREE, idempotent=True, handler=failing(ledger, ConnectionError("cut"), times))
+    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert [outcome.code for outcome in result.calls] == [code]
+    assert len(ledger.rows) == 3
+    assert len({row[2] for row in ledger.rows}) == 1
+
+
+@pytest.mark.parametrize(("read_only", "code"), [(False, "in_doubt"), (True, "execution_failed")])
+async def test_a_tool_that_takes_too_long(
+    read_only: bool, code: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """Nobody knows what became of a side effect that timed out; of a look nothing did."""
+    ledger = Ledger()
+
+    async def endless(args: dict[str, Any], ctx: ToolContext) -> str:
+        ledger.rows.append(("pay", args, ctx.idempotency_key))
+        await asyncio.Event().wait()
+        return "never"
+
+    tool = pay_tool(ledger, FREE, handler=endless, timeout=0.1, read_only=read_only)
+    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        told = await desk.told(key)
+    assert [outcome.code for outcome in result.calls] == [code]
+    assert (told[0].value.inline == IN_DOUBT) == (not read_only)
+    assert len(ledger.rows) == (3 if read_only else 1)
+
+
+class _Flaky(Store):
+    """A store that is away for the first calls of each kind."""
+
+    refuse_record = 1
+    refuse_blobs = 0
+
+    async def record(self, key: str, outcome: CallOutcome) -> CallOutcome:
+        """Fail as often as told, then record."""
+        if self.refuse_record > 0:
+            self.refuse_record -= 1
+            raise StoreUnavailable("the store is away")
+        return await super().record(key, outcome)
+
+    async def put_blob(self, body: bytes) -> BlobRef:
+        """Fail as often as told, then keep."""
+        if self.refuse_blobs > 0:
+            self.refuse_blobs -= 1
+            raise StoreUnavailable("the store is away")
+        return await super().put_blob(body)
+
+
+async def test_an_outcome_waits_for_the_store(client: Client, tmp_path: Any, task_queue: str) -> None:
+    """The effect has happened, so its big result and its outcome wait for the store instead of giving up."""
+    ledger = Ledger()
+    store = await _Flaky.open(f"sqlite:///{tmp_path}/flaky.db")
+    assert isinstance(store, _Flaky)
+
+    async def paid(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        ledger.rows.append(("pay", args, ctx.idempotency_key))
+        store.refuse_blobs = 1
+        return ToolResult("€" * 20_000)
+
+    tool = pay_tool(ledger, FREE, handler=paid)
+    try:
+        async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
+            result = await desk.signoff.result(await desk.start())
+            ticket = await store.look(ledger.rows[0][2])
+    finally:
+        await store.close()
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert (store.refuse_record, store.refuse_blobs) == (0, 0)
+    assert len(ledger.rows) == 1
+    assert ticket is not None
+    assert ticket.state == "done"
