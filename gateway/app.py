@@ -1,11 +1,10 @@
 """The gateway: the HTTP API, and the inbox."""
 
-from typing import Any
-
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
 
 import signoff
 from signoff.contracts.errors import SignoffError
@@ -14,8 +13,14 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Ambiguous, BadRequest, Fault, fault_of, sentence, status_of
 from signoff.gateway.guard import Guard
 from signoff.gateway.live import Live
+from signoff.gateway.render import STATIC, Pages
 from signoff.gateway.service_api import ServiceApi
+from signoff.gateway.site_pages import SitePages
+from signoff.gateway.talk_pages import TalkPages
+from signoff.gateway.tool_pages import ToolPages
 from signoff.gateway.turns_api import TurnsApi
+from signoff.gateway.visitor import Visitors
+from signoff.gateway.waiting_pages import WaitingPages
 from signoff.settings import require_supported_profile
 
 _DESCRIPTION = (
@@ -30,34 +35,65 @@ def build_app(desk: GatewayDeps) -> FastAPI:
     app = FastAPI(title="Signoff", version=signoff.__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None)
     live = Live()
     app.state.live = live
-    for router in (TurnsApi(desk, live).router(), ApprovalsApi(desk).router(), ServiceApi(desk).router()):
-        app.include_router(router)
-    _answer_errors(app)
+    visitors = Visitors(desk)
+    pages = Pages(desk, visitors)
+    rooms = (
+        TurnsApi(desk, live),
+        ApprovalsApi(desk),
+        ServiceApi(desk),
+        WaitingPages(desk, visitors, pages, live),
+        TalkPages(desk, visitors, pages, live),
+        ToolPages(desk, visitors, pages),
+        SitePages(desk, visitors, pages),
+    )
+    for room in rooms:
+        app.include_router(room.router())
+    app.mount("/static", StaticFiles(directory=STATIC))
+    _answer_errors(app, visitors, pages)
     app.add_middleware(Guard, settings=desk.settings)
     return app
 
 
-def _answer_errors(app: FastAPI) -> None:
+def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages) -> None:
+    async def answer(request: Request, fault: Fault, status: int, approvals: tuple[str, ...] = ()) -> Response:
+        if _wants_json(request.url.path):
+            more = {"approvals": list(approvals)} if approvals else {}
+            return JSONResponse({**fault.model_dump(), **more}, status_code=status)
+        return await _error_page(request, fault, status, approvals, visitors, pages)
+
     @app.exception_handler(SignoffError)
     async def ours(request: Request, error: SignoffError) -> Response:
-        body: dict[str, Any] = fault_of(error).model_dump()
-        if isinstance(error, Ambiguous):
-            body["approvals"] = list(error.approval_ids)
-        return JSONResponse(body, status_code=status_of(error))
+        choices = error.approval_ids if isinstance(error, Ambiguous) else ()
+        return await answer(request, fault_of(error), status_of(error), choices)
 
     @app.exception_handler(RequestValidationError)
     async def unreadable(request: Request, error: RequestValidationError) -> Response:
-        return _fault(BadRequest(sentence(error.errors())))
+        return await answer(request, fault_of(BadRequest(sentence(error.errors()))), 422)
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:
         code, message = _PLAIN.get(error.status_code, ("refused", "the request was refused"))
-        body = Fault(code=code, message=message).model_dump()
-        return JSONResponse(body, status_code=error.status_code, headers=error.headers)
+        response = await answer(request, Fault(code=code, message=message), error.status_code)
+        response.headers.update(error.headers or {})
+        return response
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
-        return JSONResponse(Fault(code="internal", message=_BROKEN).model_dump(), status_code=500)
+        return await answer(request, Fault(code="internal", message=_BROKEN), 500)
+
+
+async def _error_page(
+    request: Request, fault: Fault, status: int, approvals: tuple[str, ...], visitors: Visitors, pages: Pages
+) -> Response:
+    try:
+        visitor = await visitors.visitor(request)
+    except SignoffError:
+        visitor = None
+    return pages.page("error.html", visitor, status=status, fault=fault, status_code=status, approvals=approvals)
+
+
+def _wants_json(path: str) -> bool:
+    return path.startswith(("/v1/", "/healthz", "/readyz", "/openapi.json", "/live/", "/static/"))
 
 
 _BROKEN = "something went wrong here; the gateway's log has it"
@@ -65,7 +101,3 @@ _PLAIN = {
     404: ("unknown", "there is nothing at this address"),
     405: ("method", "this address does not take that method"),
 }
-
-
-def _fault(error: SignoffError) -> Response:
-    return JSONResponse(fault_of(error).model_dump(), status_code=status_of(error))

@@ -1,0 +1,159 @@
+"""One call as a line: what it is, and what became of it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from signoff.approvals.card import effect_sentence
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.contracts.turn import CallView
+from signoff.gateway.identity import display_name
+from signoff.gateway.texts import text
+from signoff.registry.catalog import Catalog
+from signoff.registry.people import Directory
+
+RESULT_CHARS: Final = 4_000
+_DENIALS: Final = {
+    "policy": "call.denied_policy",
+    "timeout": "call.denied_timeout",
+    "cancelled": "call.denied_cancelled",
+    "repeat": "call.denied_repeat",
+}
+_TONES: Final = {
+    "ok": "good",
+    "denied": "bad",
+    "execution_failed": "bad",
+    "input_invalid": "bad",
+    "not_available": "bad",
+    "refused": "bad",
+    "too_many_calls": "bad",
+    "in_doubt": "doubt",
+    "waiting": "wait",
+    "running": "live",
+    "proposed": "live",
+}
+_ENDED: Final = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
+
+
+@dataclass(frozen=True)
+class CallLine:
+    """`what` would happen or happened; `state` for machines; `told` for people; `tone` its colour.
+
+    `detail` is why (a reason, an error, a rule); `result` what the tool gave; `approval` a request's id.
+    """
+
+    call: str
+    what: str
+    state: str
+    tone: str
+    told: str
+    detail: str = ""
+    result: str = ""
+    approval: str = ""
+    doubt: bool = False
+
+
+def call_line(view: CallView, part: CallPart | None, catalog: Catalog, people: Directory, language: str) -> CallLine:
+    """The line of one call. `part` is the proposal in the conversation, from which its sentence is made."""
+    state, told, detail = _became(view, catalog, people, language)
+    outcome = view.outcome
+    tone = "quiet" if outcome is not None and outcome.gate == "dry_run" else _TONES.get(state, "quiet")
+    return CallLine(
+        call=view.call,
+        what=_what(view, part, catalog),
+        state=state,
+        tone=tone,
+        told=told,
+        detail=detail,
+        result=_words(outcome.value) if outcome is not None and outcome.code == "ok" else "",
+        approval=view.approval.id if view.approval is not None else "",
+        doubt=state == "in_doubt",
+    )
+
+
+def _became(view: CallView, catalog: Catalog, people: Directory, language: str) -> tuple[str, str, str]:
+    """State, words, and the detail beside them."""
+    if view.outcome is not None:
+        return _settled(view.outcome, view, catalog, language)
+    request = view.approval
+    if request is not None and request.state == "pending":
+        return "waiting", text("call.waiting", language, who=_whom(request.approvers, people, request.tenant)), ""
+    if request is not None and request.state in _ENDED:
+        who = request.decided_name or request.decided_by
+        told, detail = _denied_words(_ENDED[request.state], who, request.reason, language)
+        return "denied", told, detail
+    if request is not None and request.state == "approved":
+        who = request.decided_name or request.decided_by
+        return "running", text("call.running_by", language, who=who), ""
+    known = view.state if view.state in ("running", "proposed") else "proposed"
+    return known, text(f"call.{known}", language), ""
+
+
+def _settled(outcome: CallOutcome, view: CallView, catalog: Catalog, language: str) -> tuple[str, str, str]:
+    if outcome.code == "ok":
+        told, detail = _ran(outcome, view, catalog, language)
+        return "ok", told, detail
+    if outcome.denied is not None:
+        denied = outcome.denied
+        who = (view.approval.decided_name if view.approval is not None else "") or denied.decided_by
+        told, detail = _denied_words(denied.source, who, denied.reason, language)
+        return "denied", told, detail
+    note = text("call.in_doubt_note", language) if outcome.code == "in_doubt" else _words(outcome.value)
+    return outcome.code, text(f"call.{outcome.code}", language), note
+
+
+def _ran(outcome: CallOutcome, view: CallView, catalog: Catalog, language: str) -> tuple[str, str]:
+    if outcome.gate == "dry_run":
+        return text("call.dry_run", language), ""
+    if view.approval is not None:
+        who = view.approval.decided_name or view.approval.decided_by or outcome.decided_by
+        return text("call.ok_by", language, who=who), ""
+    rule = outcome.rule or view.rule
+    if rule in ("", "requires_approval"):
+        return text("call.ok_never", language), ""
+    return text("call.ok_rule", language), _expression(view.tool, rule, catalog) or rule
+
+
+def _denied_words(source: str, who: str, reason: str, language: str) -> tuple[str, str]:
+    if source == "human":
+        quoted = text("call.quoted", language, reason=reason) if reason else ""
+        return text("call.denied_by", language, who=who or "?"), quoted
+    return text(_DENIALS.get(source, "call.refused"), language), "" if source == "timeout" else reason
+
+
+def _expression(tool: str, rule: str, catalog: Catalog) -> str:
+    compiled = catalog.policies.get(tool)
+    policy = compiled.policy if compiled is not None else None
+    if policy is None or rule != "auto_approve_if":
+        return ""
+    return policy.auto_approve_if or ""
+
+
+def _whom(approvers: tuple[str, ...], people: Directory, tenant: str) -> str:
+    told = [
+        name if kind == "role" else display_name(people, name, tenant)
+        for kind, _, name in (approver.partition(":") for approver in approvers)
+    ]
+    return ", ".join(told) or "?"
+
+
+def _what(view: CallView, part: CallPart | None, catalog: Catalog) -> str:
+    if view.approval is not None:
+        return view.approval.card.effect
+    tool = catalog.registry.resolve(view.tool)
+    args: Any = part.args.inline if part is not None else None
+    if tool is None or not isinstance(args, dict):
+        return (tool.title if tool is not None else "") or view.tool[:80]
+    return effect_sentence(
+        tool.effect, title=tool.title, tool=tool.name, args=args, secrets=frozenset(tool.masked_arguments)
+    )
+
+
+def _words(content: Content) -> str:
+    if content.blob is not None:
+        return content.blob.preview + "…"
+    value = content.inline
+    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return written if len(written) <= RESULT_CHARS else written[:RESULT_CHARS] + "…"

@@ -1,0 +1,63 @@
+"""Pages from templates. Everything is escaped; words come from the catalog of texts."""
+
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+
+from signoff.contracts.ids import show_code
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.identity import active_people, display_name
+from signoff.gateway.texts import DEFAULT_LANGUAGE, has_text, text
+from signoff.gateway.visitor import Visitor, Visitors
+
+_HERE: Final = Path(__file__).parent
+STATIC: Final = _HERE / "static"
+
+
+class Pages:
+    """Renders templates for visitors."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._jinja = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._jinja.globals.update(has_text=has_text, show_code=show_code)
+        self._jinja.filters["path"] = lambda value: quote(str(value), safe="")
+
+    def page(
+        self,
+        template: str,
+        visitor: Visitor | None,
+        *,
+        status: int = 200,
+        nav: str = "",
+        count: int = 0,
+        **context: Any,
+    ) -> HTMLResponse:
+        """A whole page, or a fragment of one. Without a visitor (an error too early to know) it greets nobody."""
+        language = visitor.reader.language if visitor is not None else DEFAULT_LANGUAGE
+        response = HTMLResponse(
+            self._jinja.get_template(template).render(
+                t=lambda key, **values: text(key, language, **values),
+                name_of=lambda subject: display_name(self._deps.people, subject),
+                visitor=visitor,
+                people=active_people(self._deps.people),
+                language=language,
+                nav=nav,
+                count=count,
+                **context,
+            ),
+            status_code=status,
+        )
+        if visitor is not None:
+            self._visitors.remember(visitor, response)
+        return response

@@ -1,0 +1,192 @@
+// Live updates, keys and local times. Nothing here is needed to decide.
+"use strict";
+
+const one = (selector, within = document) => within.querySelector(selector);
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+// Times in the reader's own zone; the server learns it for the next page.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone) document.cookie = `signoff_zone=${zone};path=/;max-age=31536000;samesite=lax`;
+
+function localTimes(within) {
+  if (!zone || document.body.dataset.zone === zone) return;
+  for (const time of all("time[datetime]", within)) {
+    const at = new Date(time.dateTime);
+    time.title = at.toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "long" });
+    if (!("clock" in time.dataset)) continue;
+    const clock = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+    const day = at.toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short" });
+    time.textContent = at.toDateString() === new Date().toDateString() ? clock : `${day}, ${clock}`;
+  }
+}
+
+async function fetched(url, selector) {
+  const answer = await fetch(url, { headers: { accept: "text/html" } });
+  if (!answer.ok) return null;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const found = one(selector, page);
+  if (found) localTimes(found);
+  return found;
+}
+
+// Entries are matched by key, so that what is read, opened or focused stays where it is.
+function merge(list, fresh) {
+  const old = new Map(all(":scope > [data-key]", list).map((entry) => [entry.dataset.key, entry]));
+  let before = null;
+  for (const entry of all(":scope > [data-key]", fresh)) {
+    let stays = old.get(entry.dataset.key);
+    if (!stays) {
+      stays = document.importNode(entry, true);
+      stays.classList.add("arrived");
+    } else if (stays.innerHTML !== entry.innerHTML && !stays.contains(document.activeElement)) {
+      const open = all("details", stays).map((each) => each.open);
+      stays.innerHTML = entry.innerHTML;
+      all("details", stays).forEach((each, at) => { each.open = Boolean(open[at]); });
+    }
+    old.delete(entry.dataset.key);
+    const place = before ? before.nextElementSibling : list.firstElementChild;
+    if (stays !== place) list.insertBefore(stays, place);
+    before = stays;
+  }
+  for (const gone of old.values()) gone.remove();
+}
+
+function say(count) {
+  const badge = one("#count");
+  badge.textContent = count;
+  badge.hidden = !count;
+  document.title = (count ? `(${count}) ` : "") + document.title.replace(/^\(\d+\) /, "");
+  one("link[rel=icon]").href = `/icon.svg?n=${count}`;
+}
+
+async function freshList() {
+  const url = new URL("/", location.href);
+  url.search = location.pathname === "/" ? location.search : "";
+  url.searchParams.set("part", "list");
+  const fresh = await fetched(url, "#list");
+  const list = one("#list");
+  if (!fresh || !list) return;
+  const selected = one("#card");
+  const rows = one(".rows", list);
+  const freshRows = one(".rows", fresh);
+  if (selected && freshRows) {
+    const link = all(".row", freshRows).find((row) => row.getAttribute("href").endsWith(encodeURIComponent(selected.dataset.approval)));
+    if (link) link.setAttribute("aria-current", "true");
+  }
+  if (rows && freshRows) merge(rows, freshRows);
+  else list.replaceChildren(...document.importNode(fresh, true).childNodes);
+  document.body.classList.toggle("nothing", !freshRows && Boolean(one(".home")));
+  if (list.dataset.version !== fresh.dataset.version) {
+    one("#announce").textContent = document.body.dataset.changed.replace("{n}", fresh.dataset.count);
+  }
+  list.dataset.version = fresh.dataset.version;
+  say(Number(fresh.dataset.count));
+}
+
+async function freshCard() {
+  const card = one("#card");
+  const fresh = await fetched(`${location.pathname.replace(/\/(decide|withdraw)$/, "")}?part=card`, "#card");
+  if (!fresh || fresh.dataset.version === card.dataset.version) return;
+  const reason = one("#reason");
+  const words = reason ? reason.value : "";
+  const had = card.contains(document.activeElement) && document.activeElement.id;
+  const there = document.importNode(fresh, true);
+  card.replaceWith(there);
+  const field = one("#reason");
+  if (field) field.value = words;
+  if (had && one(`#${had}`)) one(`#${had}`).focus();
+  one("#announce").textContent = (one(".receipt-who", there) || one(".card-kicker", there)).textContent.trim();
+  confirmations();
+}
+
+async function freshThread() {
+  const thread = one("#thread");
+  const fresh = await fetched(`${location.pathname.replace(/\/cancel$/, "")}?part=thread`, "#thread");
+  if (!fresh || fresh.dataset.version === thread.dataset.version) return;
+  thread.dataset.version = fresh.dataset.version;
+  const old = one(".thread-state", thread);
+  if (old.textContent !== one(".thread-state", fresh).textContent) {
+    old.innerHTML = one(".thread-state", fresh).innerHTML;
+    one("#announce").textContent = one(".badge", old).textContent;
+  }
+  merge(one(".said", thread), one(".said", fresh));
+  const error = one(":scope > .note", fresh);
+  if (error && !one(":scope > .note", thread)) thread.append(document.importNode(error, true));
+}
+
+function follow(url, name, changed) {
+  const source = new EventSource(url);
+  source.addEventListener(name, async (message) => {
+    const body = JSON.parse(message.data);
+    if (body.over) source.close();
+    await changed(body);
+  });
+  window.addEventListener("pagehide", () => source.close());
+}
+
+// Keys: a letter never acts while somebody types, and never decides without a confirmation.
+function move(step) {
+  const rows = all(".rows .row");
+  if (!rows.length) return;
+  const at = rows.indexOf(document.activeElement);
+  const from = at >= 0 ? at : rows.findIndex((row) => row.hasAttribute("aria-current"));
+  const next = from < 0 ? (step > 0 ? 0 : rows.length - 1) : from + step;
+  rows[Math.min(Math.max(next, 0), rows.length - 1)].focus();
+}
+
+function ask(verdict) {
+  const dialog = one("#sure");
+  const form = one("#decide");
+  if (!dialog || !form || dialog.open) return;
+  const yes = one("[value=yes]", dialog);
+  dialog.dataset.verdict = verdict;
+  one("#sure-title").textContent = document.body.dataset[verdict === "approved" ? "sureApproved" : "sureDenied"];
+  yes.textContent = verdict === "approved" ? yes.dataset.approve : yes.dataset.deny;
+  dialog.returnValue = "no";
+  dialog.showModal();
+}
+
+function confirmations() {
+  const dialog = one("#sure");
+  const form = one("#decide");
+  if (!dialog || !form) return;
+  dialog.addEventListener("close", () => {
+    if (dialog.returnValue === "yes") form.requestSubmit(one(`[value=${dialog.dataset.verdict}]`, form));
+  });
+  let sent = false;
+  form.addEventListener("submit", (event) => {
+    if (sent) event.preventDefault();
+    sent = true;
+  });
+  window.addEventListener("pageshow", () => { sent = false; });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
+  if (event.target.closest("input, select, textarea")) return;
+  const keys = {
+    j: () => move(1),
+    k: () => move(-1),
+    a: () => ask("approved"),
+    d: () => ask("denied"),
+    "?": () => one("#keys").showModal(),
+  };
+  if (!keys[event.key]) return;
+  event.preventDefault();
+  keys[event.key]();
+});
+
+localTimes(document);
+confirmations();
+if (one("[data-live]")) {
+  follow(one("[data-live]").dataset.live, "waiting", freshList);
+  setInterval(freshList, 60000);
+}
+const card = one("[data-live-card]");
+if (card && !/receipt/.test(document.body.className)) follow(card.dataset.liveCard, "turn", freshCard);
+if (one("[data-live-talk]")) {
+  follow(one("[data-live-talk]").dataset.liveTalk, "turn", async (body) => {
+    await freshThread();
+    if (body.over) all(".while-live").forEach((form) => form.remove());
+  });
+}

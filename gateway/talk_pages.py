@@ -1,0 +1,204 @@
+"""Pages of conversations: ask an agent, follow a turn live, find an earlier one."""
+
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from typing import Final
+
+from fastapi import APIRouter
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from signoff.contracts.errors import SignoffError
+from signoff.contracts.ids import TurnKey, is_id
+from signoff.contracts.listing import TurnRow
+from signoff.gateway.bodies import TurnBody
+from signoff.gateway.deps import GatewayDeps, turn_name
+from signoff.gateway.faults import sentence, status_of
+from signoff.gateway.identity import DEFAULT_ASKER, display_name
+from signoff.gateway.live import Live, event
+from signoff.gateway.render import Pages
+from signoff.gateway.starting import read_turn, start
+from signoff.gateway.talk_view import talk_of
+from signoff.gateway.texts import text
+from signoff.gateway.visitor import Visitor, Visitors
+from signoff.listing import turns
+
+LISTED: Final = 50
+STATES: Final = ("running", "suspended", "complete", "clarifying", "awaiting", "error", "cancelled")
+SINCE: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
+
+
+class TalkPages:
+    """Handlers of `/new`, `/turns` and `/turns/...`."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages, live: Live) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._pages = pages
+        self._live = live
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(include_in_schema=False)
+        router.add_api_route("/new", self.new, methods=["GET", "HEAD"])
+        router.add_api_route("/turns", self.index, methods=["GET", "HEAD"])
+        router.add_api_route("/turns", self.start, methods=["POST"])
+        router.add_api_route("/turns/{turn}", self.talk, methods=["GET", "HEAD"])
+        router.add_api_route("/turns/{turn}/cancel", self.cancel, methods=["POST"])
+        router.add_api_route("/live/turns/{turn}", self.changes, methods=["GET"])
+        return router
+
+    async def new(self, request: Request) -> Response:
+        """The form to say something to an actor."""
+        return self._form(await self._visitors.visitor(request))
+
+    async def start(self, request: Request) -> Response:
+        """Start a turn from the form, then show it."""
+        visitor = await self._visitors.visitor(request)
+        form = {name: str(value) for name, value in (await request.form()).items()}
+        language = visitor.reader.language
+        if not visitor.opened(form.get("token", ""), "new"):
+            return self._form(visitor, form, note=text("new.out_of_date", language), status=403)
+        words = form.get("text", "")
+        if not words.strip():
+            return self._form(visitor, form, note=text("new.empty", language), status=422)
+        try:
+            body = TurnBody(
+                text=words.replace("\r\n", "\n"),
+                actor=form.get("actor") or None,
+                user=form.get("user") or DEFAULT_ASKER,
+                tenant=visitor.person.tenant,
+            )
+            key = await start(self._deps, body, channel="inbox")
+        except ValidationError as error:
+            return self._form(visitor, form, note=sentence(error.errors()), status=422)
+        except SignoffError as error:
+            return self._form(visitor, form, note=error.message, status=status_of(error))
+        return RedirectResponse(f"/turns/{turn_name(key)}", status_code=303)
+
+    async def talk(self, request: Request, turn: str) -> Response:
+        """One conversation as it stands."""
+        visitor = await self._visitors.visitor(request)
+        return await self._talk(visitor, read_turn(turn), part=request.query_params.get("part") == "thread")
+
+    async def cancel(self, request: Request, turn: str) -> Response:
+        """Stop a turn."""
+        visitor = await self._visitors.visitor(request)
+        key = read_turn(turn)
+        form = await request.form()
+        if not visitor.opened(str(form.get("token", "")), f"cancel {turn_name(key)}"):
+            note = text("receipt.out_of_date", visitor.reader.language)
+            return await self._talk(visitor, key, note=note, status=403)
+        await self._deps.desk.cancel_turn(key)
+        return RedirectResponse(f"/turns/{turn_name(key)}", status_code=303)
+
+    async def changes(self, turn: str) -> Response:
+        """Events `turn` whenever what the page shows has changed; the last one says that the turn is over."""
+        key = read_turn(turn)
+        stream = self._live.follow(f"page {key.workflow_id}", lambda: self._versions(key))
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    async def index(self, request: Request) -> Response:
+        """Earlier turns, by state, actor, person and time."""
+        visitor = await self._visitors.visitor(request)
+        given = request.query_params
+        chosen = {name: given.get(name, "") for name in ("state", "actor", "person", "since")}
+        reader = visitor.reader
+        age = SINCE.get(chosen["since"])
+        found = await turns(
+            self._deps.desk.temporal,
+            tenant=visitor.person.tenant,
+            state=chosen["state"] if chosen["state"] in STATES else "",
+            actor=chosen["actor"] if is_id(chosen["actor"]) else "",
+            since=reader.now - age if age is not None else None,
+            limit=LISTED,
+        )
+        shown = [row for row in found if chosen["person"] in ("", row.requester)]
+        rows = [
+            {
+                "row": row,
+                "name": turn_name(_key(row)),
+                "requester": display_name(self._deps.people, row.requester, row.tenant),
+                "started": reader.moment(row.started_at) if row.started_at else None,
+                "ago": reader.ago(row.started_at) if row.started_at else "",
+            }
+            for row in shown
+        ]
+        return self._pages.page(
+            "turns.html",
+            visitor,
+            nav="turns",
+            rows=rows,
+            chosen=chosen,
+            filtered=any(chosen.values()),
+            states=STATES,
+            spans=tuple(SINCE),
+            actors=sorted(self._deps.catalog.actors),
+            limit=LISTED,
+        )
+
+    def _form(
+        self, visitor: Visitor, form: dict[str, str] | None = None, *, note: str = "", status: int = 200
+    ) -> Response:
+        given = form or {}
+        return self._pages.page(
+            "new.html",
+            visitor,
+            status=status,
+            nav="new",
+            note=note,
+            token=visitor.token("new"),
+            actors=tuple(self._deps.catalog.actors.values()),
+            words=given.get("text", ""),
+            actor=given.get("actor", ""),
+            user=given.get("user", "") or self._asker(visitor),
+        )
+
+    async def _talk(
+        self, visitor: Visitor, key: TurnKey, *, part: bool = False, note: str = "", status: int = 200
+    ) -> Response:
+        view = await self._deps.desk.view(key)
+        talk = await talk_of(self._deps, view, visitor.reader.language)
+        first = next((said.words for said in talk.entries if said.who == "person"), "")
+        started = visitor.reader.moment(view.started_at) if view.started_at else None
+        return self._pages.page(
+            "_thread.html" if part else "talk.html",
+            visitor,
+            status=status,
+            nav="turns",
+            talk=talk,
+            title=" ".join(first.split())[:80] or text("talk.title", visitor.reader.language),
+            view=view,
+            turn=turn_name(key),
+            requester=view.requester.name or view.requester.user,
+            started=started,
+            temporal=self._deps.temporal_link(key),
+            token=visitor.token(f"cancel {turn_name(key)}"),
+            note=note,
+        )
+
+    def _asker(self, visitor: Visitor) -> str:
+        """On whose behalf a turn is offered: not the visitor's, who could not approve what it asks for."""
+        others = [each.id for each in self._deps.people.all(visitor.person.tenant) if each.active]
+        if DEFAULT_ASKER in others:
+            return DEFAULT_ASKER
+        return next((each for each in others if each != visitor.person.id), visitor.person.id)
+
+    async def _versions(self, key: TurnKey) -> AsyncGenerator[str, None]:
+        try:
+            async for view in self._deps.desk.watch(key):
+                calls = {
+                    call.approval.id: f"{call.approval.revision}-{call.approval.state}-{len(call.approval.votes)}"
+                    f"-{call.outcome.code if call.outcome is not None else call.state}"
+                    for call in view.calls
+                    if call.approval is not None
+                }
+                yield event("turn", {"state": view.state, "calls": calls, "over": view.result is not None})
+        except SignoffError:
+            # The reader comes back by itself, and then finds what there is.
+            return
+
+
+def _key(row: TurnRow) -> TurnKey:
+    return TurnKey(row.tenant, row.session, row.turn)

@@ -1,0 +1,102 @@
+"""A conversation as its page shows it: what was said, and each call as a line where it was made."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart, Message, TextPart
+from signoff.contracts.names import RESPOND
+from signoff.contracts.turn import CallView, TurnView
+from signoff.gateway.call_view import CallLine, call_line
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.texts import text
+from signoff.store.content import load
+
+TEXT_CHARS: Final = 20_000
+_LIVE: Final = ("running", "suspended")
+
+
+@dataclass(frozen=True)
+class Said:
+    """One entry of a conversation: words of somebody, or one call. `key` stays the same while a turn goes on."""
+
+    key: str
+    who: str
+    words: str = ""
+    line: CallLine | None = None
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A whole conversation. `live` while more may come; `error` why it failed."""
+
+    entries: tuple[Said, ...]
+    state: str
+    live: bool
+    error: str
+    version: str
+
+
+async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Talk:
+    """The conversation of a turn; long words are fetched from the store. Raises `StoreUnavailable`."""
+    entries: list[Said] = []
+    lines = call_lines(deps, view, language)
+    for number, message in enumerate(view.messages):
+        entries += await _entries(deps, number, message, lines)
+    entries += await _answer(deps, view, entries)
+    live = view.result is None
+    error = view.result.error.message if view.result is not None and view.result.error is not None else ""
+    state = view.state if not live or view.state in _LIVE else "running"
+    version = hashlib.sha256(repr((entries, state, error)).encode()).hexdigest()[:16]
+    return Talk(tuple(entries), state, live, error, version)
+
+
+def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, CallLine]:
+    """The line of each call, by call id."""
+    parts = {part.call: part for message in view.messages for part in message.parts if isinstance(part, CallPart)}
+    return {
+        call.call: call_line(call, parts.get(call.call), deps.catalog, deps.people, language) for call in view.calls
+    }
+
+
+def request_in(view: TurnView, approval_id: str) -> tuple[ApprovalRequest, CallView] | None:
+    """The request of that id and its call."""
+    for call in view.calls:
+        if call.approval is not None and call.approval.id == approval_id:
+            return call.approval, call
+    return None
+
+
+async def _entries(deps: GatewayDeps, number: int, message: Message, lines: dict[str, CallLine]) -> list[Said]:
+    if message.role == "tool":
+        return []
+    who = "person" if message.role == "user" else "agent"
+    found: list[Said] = []
+    for index, part in enumerate(message.parts):
+        key = f"m{number}-{index}"
+        if isinstance(part, TextPart):
+            words = await _words(deps, part.text)
+            found += [Said(key, who, words)] if words.strip() else []
+        elif isinstance(part, CallPart) and part.tool != RESPOND and part.call in lines:
+            found.append(Said(key, "call", line=lines[part.call]))
+    return found
+
+
+async def _answer(deps: GatewayDeps, view: TurnView, before: list[Said]) -> list[Said]:
+    if view.result is None:
+        return []
+    found: list[Said] = []
+    for index, part in enumerate(view.result.parts):
+        words = await _words(deps, part.content)
+        # A model that answered in plain text said these words already.
+        if words.strip() and not (before and before[-1].who == "agent" and before[-1].words == words):
+            found.append(Said(f"r{index}", "agent", words))
+    return found
+
+
+async def _words(deps: GatewayDeps, content: Content) -> str:
+    value = await load(deps.store, content)
+    words = value if isinstance(value, str) else text("turns.untitled")
+    return words if len(words) <= TEXT_CHARS else words[:TEXT_CHARS] + "…"

@@ -1,0 +1,272 @@
+"""The approver's pages: what waits, the card, and the decision."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
+from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.listing import WaitingCard
+from signoff.contracts.receipt import Receipt
+from signoff.gateway.card_view import CardPage, card_page, typed_right, typed_words
+from signoff.gateway.deciding import Answer, decide, find_approval, withdraw
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.faults import receipt_status
+from signoff.gateway.identity import display_name
+from signoff.gateway.live import Live, event
+from signoff.gateway.render import Pages
+from signoff.gateway.talk_view import call_lines, request_in
+from signoff.gateway.texts import text
+from signoff.gateway.visitor import Visitor, Visitors
+from signoff.gateway.words import Moment
+from signoff.listing import rights, waiting
+from signoff.store.content import load
+
+LISTED: Final = 200
+LOOK_SECONDS: Final = 2.0
+"""How often visibility is asked while somebody looks on; all of them share one asker."""
+
+
+@dataclass(frozen=True)
+class WaitingRow:
+    """One request of the list."""
+
+    card: WaitingCard
+    requester: str
+    due: Moment | None
+    due_in: str
+    soon: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The filters in force; an empty one lets everything through."""
+
+    actor: str = ""
+    tool: str = ""
+    team: str = ""
+
+    @property
+    def any(self) -> bool:
+        """Whether something is filtered out."""
+        return bool(self.actor or self.tool or self.team)
+
+
+class WaitingPages:
+    """Handlers of `/`, `/approvals/...` and their live updates."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages, live: Live) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._pages = pages
+        self._live = live
+
+    def router(self) -> APIRouter:
+        """The routes; none of those that read decides anything."""
+        router = APIRouter(include_in_schema=False)
+        router.add_api_route("/", self.home, methods=["GET", "HEAD"])
+        router.add_api_route("/approvals/{approval}", self.card, methods=["GET", "HEAD"])
+        router.add_api_route("/approvals/{approval}/decide", self.decide, methods=["POST"])
+        router.add_api_route("/approvals/{approval}/withdraw", self.withdraw, methods=["POST"])
+        router.add_api_route("/live/waiting", self.changes, methods=["GET"])
+        return router
+
+    async def home(self, request: Request) -> Response:
+        """The list alone."""
+        visitor = await self._visitors.visitor(request)
+        choice = _choice(request)
+        rows = await self._rows(visitor)
+        template = "_list.html" if request.query_params.get("part") == "list" else "waiting.html"
+        return self._pages.page(template, visitor, nav="waiting", **self._list(rows, visitor, choice, ""))
+
+    async def card(self, request: Request, approval: str) -> Response:
+        """One request, beside the list where there is room."""
+        visitor = await self._visitors.visitor(request)
+        approval_id = await find_approval(self._deps, approval)
+        if approval_id != approval:
+            return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
+        if request.query_params.get("part") == "card":
+            card = await self._card(approval_id, visitor)
+            return self._pages.page("_card.html", visitor, **self._card_context(card, visitor))
+        return await self._card_page(visitor, approval_id, _choice(request))
+
+    async def decide(self, request: Request, approval: str) -> Response:
+        """The form of a card. Only a page that this visitor opened, of this request, can decide it."""
+        visitor = await self._visitors.visitor(request)
+        form = {name: str(value) for name, value in (await request.form()).items()}
+        language = visitor.reader.language
+        token, verdict = form.get("token", ""), form.get("verdict", "")
+        plain, careful = (visitor.opened(token, f"{purpose} {approval}") for purpose in ("decide", "decide-typed"))
+        if not (plain or careful):
+            return await self._card_page(visitor, approval, note=text("receipt.out_of_date", language), status=403)
+        if verdict not in ("approved", "denied"):
+            return await self._card_page(visitor, approval, note=text("receipt.no_verdict", language), status=422)
+        if careful and verdict == "approved":
+            words = typed_words(await self._deps.desk.request(approval), visitor)
+            if words and not typed_right(form.get("typed", ""), words):
+                note = text("card.typed_wrong", language, what=words[0])
+                return await self._card_page(visitor, approval, note=note, status=422)
+        answer = Answer(
+            verdict="approved" if verdict == "approved" else "denied",
+            person=visitor.person,
+            channel="inbox",
+            reason=form.get("reason", "").strip()[:2_000],
+            revision=int(form["revision"]) if form.get("revision", "").isdecimal() else None,
+            shown_digest=form.get("mark", ""),
+            delivery=form.get("delivery", "")[:64],
+        )
+        return await self._answered(visitor, approval, await decide(self._deps, approval, answer))
+
+    async def withdraw(self, request: Request, approval: str) -> Response:
+        """Who asked takes the request back."""
+        visitor = await self._visitors.visitor(request)
+        form = await request.form()
+        if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
+            note = text("receipt.out_of_date", visitor.reader.language)
+            return await self._card_page(visitor, approval, note=note, status=403)
+        return await self._answered(visitor, approval, await withdraw(self._deps, approval, visitor.person, ""))
+
+    async def changes(self, request: Request) -> Response:
+        """Events `waiting` with how many requests wait for this person, whenever the list changed."""
+        visitor = await self._visitors.visitor(request)
+        entries, tenant = rights(visitor.person), visitor.person.tenant
+        stream = self._live.follow(f"waiting {tenant} {entries}", lambda: self._looks(tenant, entries))
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    async def _looks(self, tenant: str, approvers: Sequence[str]) -> AsyncGenerator[str, None]:
+        last: list[str] | None = None
+        while True:
+            try:
+                found = await waiting(self._deps.desk.temporal, tenant=tenant, approvers=approvers, limit=LISTED)
+            except SignoffError:
+                return
+            now = [f"{card.id}/{card.revision}" for card in found]
+            if now != last:
+                yield event("waiting", {"count": len(found), "version": _version(found)})
+                last = now
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _answered(self, visitor: Visitor, approval: str, receipt: Receipt) -> Response:
+        if receipt.status in ("accepted", "counted"):
+            response = RedirectResponse(f"/approvals/{approval}", status_code=303)
+            self._visitors.remember(visitor, response)
+            return response
+        status = receipt_status(receipt)
+        note = _note(receipt, visitor.reader.language)
+        try:
+            return await self._card_page(
+                visitor, approval, note=note, status=status, refused=receipt.status != "pending"
+            )
+        except (ServerUnavailable, NotFound):
+            return self._pages.page("receipt.html", visitor, status=status, nav="waiting", note=note, receipt=receipt)
+
+    async def _card_page(
+        self,
+        visitor: Visitor,
+        approval: str,
+        choice: Choice | None = None,
+        *,
+        note: str = "",
+        status: int = 200,
+        refused: bool = True,
+    ) -> Response:
+        rows, card = await asyncio.gather(self._rows(visitor), self._card(approval, visitor))
+        context = {
+            **self._list(rows, visitor, choice or Choice(), approval),
+            **self._card_context(card, visitor),
+            "note": note,
+            "refused": refused,
+        }
+        return self._pages.page("approval.html", visitor, status=status, nav="waiting", **context)
+
+    async def _card(self, approval: str, visitor: Visitor) -> CardPage:
+        key = parse_approval_id(approval)
+        if key is None:
+            raise NotFound(f"`{approval[:80]}` is no approval id")
+        view = await self._deps.desk.view(key.turn)
+        found = request_in(view, approval)
+        if found is None:
+            raise NotFound(f"there is no request `{approval}`")
+        request, call = found
+        args = await load(self._deps.store, request.args)
+        line = call_lines(self._deps, view, visitor.reader.language)[call.call]
+        return card_page(request, args, line, visitor, self._deps.people)
+
+    def _card_context(self, card: CardPage, visitor: Visitor) -> dict[str, Any]:
+        request = card.request
+        key = parse_approval_id(request.id)
+        purpose = "decide-typed" if card.typed else "decide"
+        return {
+            "card": card,
+            "note": "",
+            "refused": True,
+            "token": visitor.token(f"{purpose} {request.id}"),
+            "withdraw_token": visitor.token(f"withdraw {request.id}"),
+            # Sent twice by one page, an answer is one answer.
+            "delivery": secrets.token_hex(16),
+            "talk": ".".join(key.turn) if key is not None else "",
+        }
+
+    async def _rows(self, visitor: Visitor) -> list[WaitingRow]:
+        person, reader = visitor.person, visitor.reader
+        found = await waiting(self._deps.desk.temporal, tenant=person.tenant, approvers=rights(person), limit=LISTED)
+        return [
+            WaitingRow(
+                card=card,
+                requester=display_name(self._deps.people, card.requester, person.tenant),
+                due=reader.moment(card.expires_at) if card.expires_at else None,
+                due_in=reader.until(card.expires_at) if card.expires_at else "",
+                soon=reader.soon(card.expires_at) if card.expires_at else False,
+            )
+            for card in found
+        ]
+
+    def _list(self, rows: list[WaitingRow], visitor: Visitor, choice: Choice, selected: str) -> dict[str, Any]:
+        shown = [row for row in rows if _passes(row.card, choice)]
+        return {
+            "rows": shown,
+            "count": len(rows),
+            "limit": LISTED,
+            "choice": choice,
+            "selected": selected,
+            "version": _version([row.card for row in rows]),
+            "actors": sorted(self._deps.catalog.actors),
+            "tools": [(tool.name, tool.title or tool.name) for tool in self._deps.catalog.tools()],
+            "teams": visitor.person.roles,
+        }
+
+
+def _choice(request: Request) -> Choice:
+    given = request.query_params
+    return Choice(given.get("actor", ""), given.get("tool", ""), given.get("team", ""))
+
+
+def _passes(card: WaitingCard, choice: Choice) -> bool:
+    return (
+        choice.actor in ("", card.actor)
+        and choice.tool in ("", card.tool)
+        and (not choice.team or f"role:{choice.team}" in card.approvers)
+    )
+
+
+def _version(cards: Sequence[WaitingCard]) -> str:
+    return "-".join(f"{card.code}{card.revision}" for card in cards)
+
+
+def _note(receipt: Receipt, language: str) -> str:
+    match receipt.code:
+        case "" if receipt.status == "pending":
+            return text("receipt.pending", language)
+        case "already_decided" | "expired" | "cancelled":
+            return text("receipt.first", language)
+        case "stale":
+            return text("receipt.stale", language)
+        case "duplicate":
+            return text("receipt.counted", language)
+    return text("receipt.refused", language, why=receipt.message or receipt.code)
