@@ -1,0 +1,214 @@
+"""Records the histories that every later version has to replay, one file a scenario, under `tests/histories/<engine>/`.
+
+Run by hand, and only when a new engine number or a new scenario needs it:
+
+    PYTHONPATH=tests .venv/bin/python tests/histories/record.py [SCENARIO ...]
+
+A recorded file is never changed afterwards: turns that were started years ago look like it.
+"""
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from signoff.contracts import names
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.turn import TurnView
+from signoff.embedded import ServerOptions, free_port, run_server
+from signoff.registry.tool import Tool
+from signoff.store.store import Store, open_store
+from signoff.store.tickets import ticket_key
+from signoff.testing.scripted import calls, respond
+
+FOLDER = Path(__file__).parent / str(names.ENGINE)
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+SCRIPT = [calls(PAY), respond("done")]
+BATCH = [calls(PAY, ("look", {"amount": 1}), ("pay", {"amount": "?"}), ("pay", {"amount": 3})), respond("done")]
+FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
+UNKEPT = ("stackTrace", "binaryChecksum")
+"""Fields that name places on the recording machine and that no replay reads."""
+
+Scenario = Callable[[Client, Store], Awaitable[TurnKey]]
+
+
+async def _turn(client: Client, store: Store, tool: Tool, act: Callable[[Bench, TurnKey], Awaitable[None]]) -> TurnKey:
+    async with bench(client, store, "recording", catalog_of([tool]), SCRIPT) as desk:
+        key = await desk.start()
+        await act(desk, key)
+    return key
+
+
+async def waiting(client: Client, store: Store) -> TurnKey:
+    """A turn that waits for an answer."""
+
+    async def act(desk: Bench, key: TurnKey) -> None:
+        await desk.waiting(key)
+
+    return await _turn(client, store, pay_tool(Ledger()), act)
+
+
+async def approved_by_update(client: Client, store: Store) -> TurnKey:
+    """Approved through the update."""
+
+    async def act(desk: Bench, key: TurnKey) -> None:
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.signoff.result(key)
+
+    return await _turn(client, store, pay_tool(Ledger()), act)
+
+
+async def approved_by_signal(client: Client, store: Store) -> TurnKey:
+    """Approved through the signal, after one that was no decision."""
+
+    async def act(desk: Bench, key: TurnKey) -> None:
+        await desk.waiting(key)
+        handle = desk.client.get_workflow_handle(key.workflow_id)
+        await handle.signal(names.APPROVAL_RESPONSE, "approved")
+        await handle.signal(names.APPROVAL_RESPONSE, {"approval_id": yes(key).approval_id, "verdict": "approved"})
+        await desk.signoff.result(key)
+
+    return await _turn(client, store, pay_tool(Ledger()), act)
+
+
+async def denied(client: Client, store: Store) -> TurnKey:
+    """Denied by a person, with a second answer too late."""
+
+    async def act(desk: Bench, key: TurnKey) -> None:
+        await desk.waiting(key)
+        await asyncio.gather(desk.signoff.decide(no(key)), desk.signoff.decide(yes(key)))
+        await desk.signoff.result(key)
+
+    return await _turn(client, store, pay_tool(Ledger()), act)
+
+
+async def timed_out(client: Client, store: Store) -> TurnKey:
+    """Nobody answers."""
+
+    async def act(desk: Bench, key: TurnKey) -> None:
+        await desk.signoff.result(key)
+
+    return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(timeout=1.0)), act)
+
+
+async def cancelled(client: Client, store: Store) -> TurnKey:
+    """Stopped while people are asked."""
+
+    async def act(desk: Bench, key: TurnKey) -> None:
+        await desk.waiting(key)
+        await desk.signoff.cancel_turn(key)
+        await desk.signoff.result(key)
+
+    return await _turn(client, store, pay_tool(Ledger()), act)
+
+
+async def auto(client: Client, store: Store) -> TurnKey:
+    """Approved by rule."""
+
+    async def act(desk: Bench, key: TurnKey) -> None:
+        await desk.signoff.result(key)
+
+    return await _turn(client, store, pay_tool(Ledger(), FREE), act)
+
+
+async def asked_again(client: Client, store: Store) -> TurnKey:
+    """The tool changed while people were asked: revision 2 is approved."""
+    tool = pay_tool(Ledger())
+    key = await waiting(client, store)
+    async with bench(client, store, "recording", catalog_of([replace(tool, version="2")]), SCRIPT) as desk:
+        await desk.signoff.decide(yes(key))
+        await desk.until(key, _second_revision)
+        await desk.signoff.decide(yes(key, revision=2))
+        await desk.signoff.result(key)
+    return key
+
+
+def _second_revision(view: TurnView) -> bool:
+    request = view.calls[0].approval
+    return request is not None and (request.revision, request.state) == (2, "pending")
+
+
+async def lapsed(client: Client, store: Store) -> TurnKey:
+    """An approval that no worker used in time; revision 2 is withdrawn."""
+
+    async def act(desk: Bench, key: TurnKey) -> None:
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.until(key, _second_revision)
+        await desk.signoff.withdraw(yes(key).approval_id, subject="guest", reason="too late")
+        await desk.signoff.result(key)
+
+    return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(grant_ttl=1.0), task_queue="nobody"), act)
+
+
+async def in_doubt(client: Client, store: Store) -> TurnKey:
+    """A worker was lost in the middle of the side effect."""
+
+    async def act(desk: Bench, key: TurnKey) -> None:
+        view = await desk.waiting(key)
+        request = view.calls[0].approval
+        if request is not None:
+            await store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+        await desk.signoff.decide(yes(key))
+        await desk.signoff.result(key)
+
+    return await _turn(client, store, pay_tool(Ledger()), act)
+
+
+async def parallel(client: Client, store: Store) -> TurnKey:
+    """A batch of which one is free, one is wrong and two are asked."""
+    ledger = Ledger()
+    tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
+    async with bench(client, store, "recording", catalog_of(tools), BATCH) as desk:
+        key = await desk.start()
+        await desk.waiting(key, 2)
+        await desk.signoff.decide(no(key, "c1.4"))
+        await desk.signoff.decide(yes(key))
+        await desk.signoff.result(key)
+    return key
+
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.__name__: scenario
+    for scenario in (
+        waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
+        in_doubt, parallel,
+    )
+}  # fmt: skip
+
+
+def scrubbed(value: Any) -> Any:
+    """A history's JSON without what names the machine."""
+    if isinstance(value, dict):
+        return {name: scrubbed(each) for name, each in value.items() if name not in UNKEPT}
+    return [scrubbed(each) for each in value] if isinstance(value, list) else value
+
+
+async def record(chosen: list[str]) -> None:
+    """Play the scenarios on a server of their own and write their histories."""
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None)
+        async with run_server(options) as server:
+            client = await Client.connect(
+                server.options.address, identity="recorder", data_converter=pydantic_data_converter
+            )
+            for name in chosen:
+                async with open_store(f"sqlite:///{folder}/{name}.db") as store:
+                    key = await SCENARIOS[name](client, store)
+                history = await client.get_workflow_handle(key.workflow_id).fetch_history()
+                text = json.dumps(scrubbed(history.to_json_dict()), indent=1, sort_keys=True)
+                (FOLDER / f"{name}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(record(sys.argv[1:] or list(SCENARIOS)))

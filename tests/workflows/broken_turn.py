@@ -1,0 +1,25 @@
+"""A turn with a deliberate mistake: it waits a second before it begins, which no recorded history knows of."""
+
+import asyncio
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from signoff.contracts import names
+    from signoff.contracts.turn import TurnInput, TurnResult
+    from signoff.workflows.actor_turn import ActorTurn
+
+
+@workflow.defn(name=names.ACTOR_TURN)
+class Hesitant(ActorTurn):
+    """`ActorTurn` with one more command at its start."""
+
+    @workflow.init
+    def __init__(self, turn: TurnInput) -> None:
+        super().__init__(turn)
+
+    @workflow.run
+    async def run(self, turn: TurnInput) -> TurnResult:
+        """Wait, then run the turn."""
+        await asyncio.sleep(1)
+        return await super().run(turn)
