@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
@@ -48,6 +49,7 @@ async def test_silence_denies_after_the_deadline(client: Client, store: Store, t
     assert ledger.rows == []
 
 
+@pytest.mark.row("N18")
 async def test_a_decision_before_the_deadline_stands_after_it(client: Client, store: Store, task_queue: str) -> None:
     """Decided first, the deadline changes nothing: 23 hours of waiting count for nothing."""
     ledger = Ledger()

@@ -122,6 +122,7 @@ async def test_a_claimed_ticket_without_an_outcome_is_in_doubt(client: Client, s
     assert ledger.rows == []
 
 
+@pytest.mark.row("N19")
 async def test_an_idempotent_tool_runs_again_under_the_same_key(client: Client, store: Store, task_queue: str) -> None:
     """It may be repeated, with the key that its first try had."""
     ledger = Ledger()
@@ -146,6 +147,7 @@ def failing(ledger: Ledger, error: Exception, times: int = 100) -> Any:
     return run
 
 
+@pytest.mark.row("N19")
 async def test_an_exception_of_the_handler_is_a_result_and_is_not_retried(
     client: Client, store: Store, task_queue: str
 ) -> None:
