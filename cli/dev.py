@@ -13,6 +13,7 @@ from temporalio.client import Client
 
 from signoff import __version__
 from signoff.activities.drivers import SCRIPTED
+from signoff.approvals.arguments import plural
 from signoff.cli.logs import logged_to
 from signoff.cli.options import Address, AsJson, Manifest, Model
 from signoff.cli.output import Output, run
@@ -174,7 +175,7 @@ async def _greet(out: Output, place: Workplace, server: Server) -> None:
         f"Temporal  {server.ui_url or 'without its UI'}  (server {server.address})",
         *(f"Model     {line}" for line in model_lines(place.catalog, settings.model)),
         f"Files     {settings.state_dir.absolute()}",
-        f"Waiting   {waiting} turns wait for people" if waiting else "Waiting   nothing yet",
+        f"Waiting   {plural(waiting, 'turn')} for people, see `signoff inbox`" if waiting else "Waiting   nothing yet",
         'Try       signoff ask "book the 420 euro flight to Lisbon"',
         "",
     ]

@@ -13,6 +13,7 @@ from signoff.activities.drivers import build_drivers
 from signoff.cli.options import Address, AsJson, Manifest
 from signoff.cli.output import Output, run
 from signoff.cli.parts import check_deciders, working_store
+from signoff.cli.tools import counted
 from signoff.cli.workplace import find_workplace, reach_server, read_running
 from signoff.contracts.base import Shape
 from signoff.contracts.errors import ConfigError, SignoffError
@@ -104,7 +105,7 @@ async def _manifest(manifest: Path | None) -> str:
     place = find_workplace(manifest)
     build_drivers(place.catalog)
     check_deciders(place.catalog, place.people)
-    return f"{place.settings.manifest}: {len(place.catalog.actors)} actors, {place.catalog.registry.size} tools"
+    return f"{place.settings.manifest}: {counted(place.catalog)}"
 
 
 async def _store(settings: Settings) -> str:

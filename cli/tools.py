@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.activities.drivers import build_drivers
+from signoff.approvals.arguments import plural
 from signoff.cli.inputs import read_object
 from signoff.cli.options import AsJson, Asker, Manifest
 from signoff.cli.output import Output, run
@@ -86,10 +87,7 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
             "hash": catalog.hash,
             "findings": notes,
         }
-        counted = (
-            f"{len(catalog.actors)} actors, {catalog.registry.size} tools, {len(catalog.rules.rules)} global rules"
-        )
-        out.show(data, f"{place.settings.manifest} is right: {counted}", *(f"note: {note}" for note in notes))
+        out.show(data, f"{place.settings.manifest} is right: {counted(catalog)}", *(f"note: {note}" for note in notes))
         return 0
 
     run(body, as_json=as_json)
@@ -101,6 +99,16 @@ def find_tool(catalog: Catalog, name: str) -> Tool:
     if found is None:
         raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, catalog.registry.list())}")
     return found
+
+
+def counted(catalog: Catalog) -> str:
+    """How much a catalog holds, in words."""
+    counts = (
+        (len(catalog.actors), "actor"),
+        (catalog.registry.size, "tool"),
+        (len(catalog.rules.rules), "global rule"),
+    )
+    return ", ".join(plural(number, what) for number, what in counts)
 
 
 def findings(catalog: Catalog) -> list[str]:

@@ -12,7 +12,7 @@ from signoff.cli.words import card_lines, turn_lines, turn_table, utc_now
 from signoff.cli.workplace import Workplace, find_workplace
 from signoff.client import Signoff
 from signoff.contracts.content import Content
-from signoff.contracts.errors import ConfigError, NotFound
+from signoff.contracts.errors import ConfigError, NotFound, ServerUnavailable
 from signoff.contracts.ids import TurnKey, is_id
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import Message, TextPart, user_message
@@ -64,7 +64,10 @@ def ask(
         key = await signoff.start_turn(turn)
         if wait:
             out.say(f"turn {key.turn} ({turn.actor}, as {principal.user})")
-            return await _follow(out, place, signoff, key, every=False)
+            try:
+                return await _follow(out, place, signoff, key, every=False)
+            except ServerUnavailable as error:
+                raise ServerUnavailable(f"turn `{key.turn}` is accepted and safe, but {error.message}") from None
         found = {**key._asdict(), "workflow_id": key.workflow_id}
         out.show(found, f"turn {key.turn} is accepted: signoff watch {key.turn}")
         return 0

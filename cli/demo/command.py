@@ -36,7 +36,7 @@ def demo(
 async def _demo(out: Output, stay: bool) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="signoff-demo-") as folder, stop_signals() as stop:
-        async with open_stage(Path(folder), _manifest()) as stage:
+        async with open_stage(Path(folder), demo_manifest()) as stage:
             out.say(f"a server, a worker and a gateway of its own in {folder}", "")
             seen = await _unless(stop.wait(), _play(out, stage))
             out.say("", f"all of it was seen, in {time.monotonic() - began:.0f} s", "", "in Temporal UI:")
@@ -99,7 +99,8 @@ def _unique(seen: Sequence[Scene]) -> list[Scene]:
     return list({scene.turn: scene for scene in seen}.values())
 
 
-def _manifest() -> Path:
+def demo_manifest() -> Path:
+    """The travel desk of the repository. Raises `ConfigError` where there is none."""
     path = Path(signoff.__file__).resolve().parents[2] / "examples" / "travel_desk" / "signoff.yaml"
     if not path.exists():
         raise ConfigError("the demo plays on the travel desk of Signoff's repository: run it in a clone of it")

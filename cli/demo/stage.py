@@ -99,6 +99,11 @@ class Stage:
             expect("how the killed worker ended", -signal.SIGKILL, await self.worker.kill())
             self.worker = None
 
+    async def stop_worker(self) -> None:
+        """The end of the story, however it came."""
+        if self.worker is not None:
+            await self.worker.stop()
+
     async def ask(self, text: str, user: str = "guest") -> TurnKey:
         """Start a turn over HTTP."""
         reply = await self.http.post("/v1/turns", json={"text": text, "user": user})
@@ -173,7 +178,7 @@ async def open_stage(folder: Path, manifest: Path) -> AsyncIterator[Stage]:
         http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
         await stack.enter_async_context(http)
         stage = Stage(folder, manifest, server, Signoff(client), http, env)
-        stack.push_async_callback(stage.kill_worker)
+        stack.push_async_callback(stage.stop_worker)
         await stage.start_worker()
         yield stage
 

@@ -1,12 +1,14 @@
 """Asking and deciding from a terminal, on a real server with a real worker."""
 
-from cli_kit import Cli, assert_one_sentence, waiting_request
+import pytest
+from cli_kit import MANIFEST, Cli, assert_one_sentence, waiting_request
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
 from signoff.contracts.listing import TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnView
+from signoff.embedded import ServerHandle
 
 PIN = "4711-very-secret"
 
@@ -159,3 +161,17 @@ async def test_a_refused_answer_changes_nothing(desk: Cli) -> None:
     refused = await desk("approve", card["code"], "--as", "rui", "--json")
     assert (refused.code, refused.data["code"]) == (1, "not_allowed")
     assert (await desk("show", card["code"], "--json")).data["state"] == "pending"
+
+
+async def test_without_a_worker_nothing_that_was_accepted_is_lost(
+    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str
+) -> None:
+    """The turn's id is told although nobody answers yet, and an answer is stored for the worker to come."""
+    for name, value in (("MANIFEST", str(MANIFEST)), ("TASK_QUEUE", task_queue)):
+        clean_env.setenv(f"SIGNOFF_{name}", value)
+    clean_env.setenv("TEMPORAL_ADDRESS", server.address)
+    said = assert_one_sentence(await cli("ask", "pay 500", "--json"))
+    assert "is accepted and safe, but no worker answered in time" in said
+    turn = said.split("`")[1]
+    stored = await cli("approve", f"main.{turn}.{turn}.c1.1", "--json")
+    assert (stored.code, stored.data["status"]) == (0, "pending")

@@ -56,7 +56,7 @@ async def test_tools_explain_names_wrong_arguments(tools: Cli) -> None:
 async def test_tools_validate_counts_what_it_checked(tools: Cli) -> None:
     """A manifest that is right says so."""
     ran = await tools("tools", "validate")
-    assert (ran.code, "is right: 1 actors, 3 tools" in ran.out) == (0, True)
+    assert (ran.code, "is right: 1 actor, 3 tools, 0 global rules" in ran.out) == (0, True)
     assert (await tools("tools", "validate", "--json")).data["tools"] == ["hurry", "look", "pay"]
 
 

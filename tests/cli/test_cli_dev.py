@@ -1,0 +1,163 @@
+"""`signoff dev` as its own process: it starts, stops in order, and takes up where it stopped, also after kill -9."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from cli_kit import MANIFEST, Cli, Ran, assert_one_sentence, waiting_request
+from pydantic_core import from_json
+
+from signoff.embedded import ServerHandle, free_port
+
+READY = "Ctrl-C stops everything"
+START_SECONDS = 60
+STOP_SECONDS = 15
+
+
+@dataclass
+class Dev:
+    """One installation in a folder of its own; `start` runs `signoff dev` in it."""
+
+    folder: Path
+    ports: tuple[int, int] = field(default_factory=lambda: (free_port(), free_port()))
+    process: asyncio.subprocess.Process | None = None
+    said: list[str] = field(default_factory=list)
+
+    async def start(self, *arguments: str) -> None:
+        """Start it and return when it is ready."""
+        ports = ("--port", str(self.ports[0]), "--temporal-port", str(self.ports[1]), "--no-ui")
+        self.said = []
+        self.process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "signoff.cli.main", "dev", "--manifest", str(MANIFEST), *ports, *arguments),
+            cwd=self.folder,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        async with asyncio.timeout(START_SECONDS):
+            while not self.said or (READY not in self.said[-1] and not self.said[-1].startswith("{")):
+                line = await self._line()
+                assert line, f"dev ended: {''.join(self.said)}"
+
+    async def end(self, number: int) -> int:
+        """Send a signal and return the exit code once it is gone."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        async with asyncio.timeout(STOP_SECONDS):
+            while await self._line():
+                pass
+            return await self.process.wait()
+
+    async def _line(self) -> str:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        self.said.append((await self.process.stdout.readline()).decode())
+        return self.said[-1]
+
+
+@pytest.fixture
+async def dev(cli: Cli, tmp_path: Path) -> AsyncIterator[Dev]:
+    """An installation in the test's folder, gone at the end."""
+    installation = Dev(tmp_path)
+    yield installation
+    if installation.process is not None and installation.process.returncode is None:
+        await installation.end(signal.SIGKILL)
+
+
+async def until(look: Callable[[], Any], seconds: float = 30) -> Any:
+    """What `look` gives once it gives something."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = await look()
+        if found:
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+async def test_dev_takes_up_where_it_stopped(dev: Dev, cli: Cli, number: signal.Signals) -> None:
+    """Stopped by Ctrl-C or by kill -9: what waited is approvable, what expired timed out, what finished is there."""
+    await dev.start()
+    done = (await cli("ask", "pay 5", "--json")).data["turn"]
+    stays = await waiting_request(cli, "pay 500")
+    expires = await waiting_request(cli, "hurry")
+    before = await cli("show", expires["id"], "--json")
+    assert before.data["state"] == "pending"
+    code = await dev.end(number)
+    if number == signal.SIGINT:
+        assert code == 0
+        stopped = [line.strip() for line in dev.said if line.startswith("stop")]
+        assert stopped == [
+            "stopping: gateway",
+            "stopping: worker",
+            "stopping: Temporal",
+            "stopped; started again, it takes up where it stopped",
+        ]
+    await until(
+        lambda: asyncio.to_thread(lambda: datetime.now(UTC) > datetime.fromisoformat(before.data["expires_at"]))
+    )
+
+    await dev.start()
+    assert [card["id"] for card in (await cli("inbox", "--json")).data if card["id"] == stays["id"]] == [stays["id"]]
+    timed_out = await until(lambda: _in_state(cli, expires["id"], "timed_out"))
+    assert timed_out["decided_by"] == ""
+    late = await cli("approve", expires["id"])
+    assert (late.code, "nobody answered in time" in late.out) == (1, True)
+    assert (await cli("approve", stays["code"])).code == 0
+    assert "ok paid 500 to Ana" in (await cli("watch", stays["turn"])).out
+    states = {row["turn"]: row["state"] for row in (await cli("turns", "--json")).data}
+    assert states[done] == "complete"
+    assert await dev.end(signal.SIGTERM) == 0
+
+
+async def test_dev_says_what_runs_and_answers(dev: Dev, cli: Cli) -> None:
+    """Addresses, the model and why, the gates; the inbox's door answers; nothing is left behind after Ctrl-C."""
+    await dev.start()
+    assert dev.process is not None
+    children = psutil.Process(dev.process.pid).children(recursive=True)
+    said = "".join(dev.said)
+    assert f"Inbox     http://127.0.0.1:{dev.ports[0]}" in said
+    assert "because no model is set" in said
+    assert "auto_approve_if: args.amount < 10" in said
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{dev.ports[0]}", trust_env=False) as http:
+        assert (await http.get("/readyz")).status_code == 200
+        turn = (await http.post("/v1/turns", json={"text": "pay 5", "user": "guest"})).json()["turn"]
+    assert "ok paid 5 to Ana" in (await cli("watch", turn)).out
+    taken = assert_one_sentence(await _second_dev(cli, dev))
+    assert "another embedded server already works on" in taken
+    assert await dev.end(signal.SIGINT) == 0
+    assert [child for child in children if child.is_running()] == []
+    assert "running.json" not in os.listdir(dev.folder / ".signoff")
+
+
+async def test_dev_uses_a_running_server(dev: Dev, cli: Cli, server: ServerHandle) -> None:
+    """With --address no server is started; the one that runs goes on when dev stops."""
+    await dev.start("--address", server.address, "--json")
+    assert dev.process is not None
+    assert psutil.Process(dev.process.pid).children(recursive=True) == []
+    found = from_json(dev.said[-1])
+    assert (found["temporal"], found["inbox"]) == (server.address, f"http://127.0.0.1:{dev.ports[0]}")
+    assert "ok paid 5 to Ana" in (await cli("ask", "pay 5")).out
+    assert await dev.end(signal.SIGINT) == 0
+    assert await (await server.connect()).service_client.check_health()
+
+
+async def _second_dev(cli: Cli, dev: Dev) -> Ran:
+    ports = ("--port", str(free_port()), "--temporal-port", str(free_port()), "--no-ui")
+    return await cli("dev", "--manifest", str(MANIFEST), *ports)
+
+
+async def _in_state(cli: Cli, approval: str, state: str) -> dict[str, Any] | None:
+    ran = await cli("show", approval, "--json")
+    found: dict[str, Any] | None = ran.data if ran.code == 0 else None
+    return found if found is not None and found["state"] == state else None
