@@ -22,7 +22,9 @@ from signoff.contracts.limits import (
 )
 from signoff.contracts.message import CallPart, Message, Part, TextPart, content_of
 from signoff.contracts.steps import ModelReply, ModelTask, Response
+from signoff.policy.bounds import out_of_bounds
 from signoff.registry.respond import parse_respond
+from signoff.registry.result import render_value
 from signoff.store.content import load, to_content
 
 _NAME_CHARS = 200
@@ -65,7 +67,7 @@ class ModelActivity:
         kept = completion.calls[:CALLS_KEPT_PER_COMPLETION]
         parts: list[Part] = []
         if completion.text:
-            parts.append(TextPart(text=await to_content(room.store, completion.text)))
+            parts.append(TextPart(text=await self._text(completion.text)))
         budget = CALLS_BYTES_PER_COMPLETION
         for index, proposed in enumerate(kept, 1):
             part, used = await self._call(call_id(task.completion, index), proposed, index, budget)
@@ -92,8 +94,8 @@ class ModelActivity:
         content = await to_content(self._room.store, {} if surplus else args)
         part = CallPart(
             call=call,
-            provider_call=proposed.provider_call[:_NAME_CHARS],
-            tool=proposed.tool[:_NAME_CHARS],
+            provider_call=render_value(proposed.provider_call[:_NAME_CHARS]),
+            tool=render_value(proposed.tool[:_NAME_CHARS]),
             args=content,
             malformed="" if surplus else malformed,
             surplus=surplus,
@@ -111,13 +113,16 @@ class ModelActivity:
                 parsed = malformed or parse_respond(args)
                 if isinstance(parsed, str):
                     raw = proposed.args if isinstance(proposed.args, str) else _dumps(proposed.args)
-                    return Response(text=await to_content(self._room.store, completion.text or raw)), call, parsed
+                    return Response(text=await self._text(completion.text or raw)), call, parsed
                 state, text = parsed
-                content = await to_content(self._room.store, text)
-                return Response.model_validate({"state": state, "text": content}), call, ""
+                return Response(state=state, text=await self._text(text)), call, ""
         if kept:
             return None, "", ""
-        return Response(text=await to_content(self._room.store, completion.text)), "", ""
+        return Response(text=await self._text(completion.text)), "", ""
+
+    async def _text(self, text: str) -> Content:
+        # A model may write half of a character, which no record can hold.
+        return await to_content(self._room.store, render_value(text))
 
     async def _inline(self, message: Message) -> Message:
         parts: list[Part] = []
@@ -148,10 +153,10 @@ def _arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
         raw = {}
     if not isinstance(raw, dict):
         return {}, "the arguments are not a JSON object", 0
-    try:
-        size = len(json.dumps(raw, ensure_ascii=False).encode("utf-8"))
-    except (TypeError, ValueError, RecursionError):
-        return {}, "the arguments cannot be written as JSON text", 0
+    why = out_of_bounds(raw)
+    if why:
+        return {}, f"the arguments hold {why}; send it as a string or leave it out", 0
+    size = len(json.dumps(raw, ensure_ascii=False).encode())
     if size > ARGUMENTS_BYTES:
         return {}, f"the arguments are {size} bytes, at most {ARGUMENTS_BYTES} are taken", 0
     return raw, "", size

@@ -1,0 +1,142 @@
+"""One tool activity at a time, without a server: a room on a real store, a permit, and the info a server would give."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
+from temporalio.testing import ActivityEnvironment
+
+from signoff.activities.gate import digest_of
+from signoff.activities.room import Room
+from signoff.activities.tool import ToolActivity
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.names import ACTOR_TURN
+from signoff.contracts.steps import ToolReply, ToolTask
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+
+TURN = TurnKey("main", "s", "t")
+ARGS = {"amount": 20, "to": "Ana"}
+MARK_KEY = b"k" * 32
+
+
+class MoodyStore(Store):
+    """A real store whose next `refusals` writes of outcomes and blobs do not answer."""
+
+    refusals = 0
+
+    async def record(self, key: str, outcome: CallOutcome) -> CallOutcome:
+        """Fail while it is in the mood, then write."""
+        self._sulk()
+        return await super().record(key, outcome)
+
+    async def put_blob(self, body: bytes) -> Any:
+        """Fail while it is in the mood, then write."""
+        self._sulk()
+        return await super().put_blob(body)
+
+    def _sulk(self) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreUnavailable("the store did not answer")
+
+
+def pinned(**fields: Any) -> Pinned:
+    """The pinned context of the one turn."""
+    return Pinned(
+        **{"actor": "desk", "session": TURN.session, "turn": TURN.turn, "tenant": TURN.tenant, "user": GUEST} | fields
+    )
+
+
+def room_of(store: Store, *tools: Tool, **fields: Any) -> Room:
+    """A room whose catalog holds `tools`; `policies`, `people` and the like go to the catalog."""
+    profile = fields.pop("profile", "development")
+    drivers = fields.pop("drivers", {})
+    catalog = catalog_of(tools, **fields)
+    return Room(
+        catalog=catalog, store=store, people=catalog.people, drivers=drivers, mark_key=MARK_KEY, profile=profile
+    )
+
+
+def decision(**fields: Any) -> Decision:
+    """An approval of the one call by the approver."""
+    given: dict[str, Any] = {
+        "approval_id": ApprovalKey(TURN, "c1.1").id,
+        "revision": 1,
+        "verdict": "approved",
+        "subject": "approver",
+        "reason": "go on",
+    }
+    return Decision(**given | fields)
+
+
+def permit_for(tool: Tool, args: Any = None, **fields: Any) -> Permit:
+    """A permit bound to `tool` and `args` as they are now: `auto`, or `approved` by the approver."""
+    kind = fields.pop("kind", "auto")
+    ctx = fields.pop("ctx", pinned())
+    given: dict[str, Any] = {
+        "kind": kind,
+        "call": "c1.1",
+        "digest": digest_of(ctx, "c1.1", tool, ARGS if args is None else args),
+        "ctx": ctx,
+        "decisions": (decision(),) if kind == "approved" else (),
+    }
+    return Permit(**given | fields)
+
+
+def environment(tool: str = "pay", **fields: Any) -> ActivityEnvironment:
+    """What a server tells the activity of the one turn's first call."""
+    env = ActivityEnvironment()
+    given: dict[str, Any] = {
+        "workflow_type": ACTOR_TURN,
+        "workflow_id": TURN.workflow_id,
+        "activity_id": "c1.1",
+        "activity_type": tool,
+    }
+    env.info = dataclasses.replace(env.info, **given | fields)
+    return env
+
+
+def task_for(tool: Tool, permit: Permit | None = None, args: Any = None, **fields: Any) -> ToolTask:
+    """The task of the one call."""
+    given: dict[str, Any] = {
+        "permit": permit or permit_for(tool, args),
+        "tool": tool.name,
+        "args": Content(inline=ARGS if args is None else args),
+    }
+    return ToolTask(**given | fields)
+
+
+async def run(room: Room, tool: Tool, task: ToolTask, env: ActivityEnvironment | None = None) -> ToolReply:
+    """The activity's reply, as the worker would send it: it has gone through JSON."""
+    reply = await (env or environment(tool.name)).run(ToolActivity(room, tool, pause=0.0).run, task)
+    return ToolReply.model_validate_json(reply.model_dump_json())
+
+
+def told(reply: ToolReply) -> tuple[str, Any]:
+    """Code and text of a reply's outcome."""
+    assert reply.outcome is not None
+    assert (reply.again, reply.note) == ("", "")
+    return reply.outcome.code, reply.outcome.value.inline
+
+
+def free(ledger: Ledger, **fields: Any) -> Tool:
+    """A tool that nobody has to approve."""
+    return pay_tool(ledger, False, **fields)
+
+
+def request_of(found: ApprovalRequest | None) -> ApprovalRequest:
+    """The request that has to be there."""
+    assert found is not None
+    return found
+
+
+def codes(replies: Sequence[ToolReply]) -> list[str]:
+    """The outcome codes of replies."""
+    return [reply.outcome.code if reply.outcome else reply.again for reply in replies]

@@ -1,0 +1,271 @@
+"""`signoff.gate`: one ruling a call, in order, with everything that the turn and the card need."""
+
+import json
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, MARK_KEY, TURN, environment, free, permit_for, pinned, request_of, room_of
+from desk_fixtures import GUEST, Ledger, pay_tool
+
+from signoff.activities.gate import GateActivity
+from signoff.activities.room import Room
+from signoff.approvals.digest import digest_mark
+from signoff.contracts.call import ToolDenied
+from signoff.contracts.content import Content
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import short_code
+from signoff.contracts.limits import MAX_CALLS, RESULT_CHARS_PER_BATCH
+from signoff.contracts.message import CallPart
+from signoff.contracts.person import Person
+from signoff.contracts.steps import GateReply, GateTask, RunOptions, Tally
+from signoff.policy.model import ApprovalPolicy, GlobalRule, Show
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import BypassRouting, Tool
+from signoff.store.content import to_content
+from signoff.store.store import Store
+
+LEDGER = Ledger()
+
+
+def proposed(tool: str = "pay", args: Any = ARGS, call: str = "c1.1") -> CallPart:
+    """One call of a batch."""
+    return CallPart(call=call, tool=tool, args=Content(inline=args))
+
+
+async def gate(room: Room, *calls: CallPart, **fields: Any) -> GateReply:
+    """The rulings over `calls`, after a journey through JSON."""
+    task = GateTask(ctx=fields.pop("ctx", pinned()), calls=calls or (proposed(),), **fields)
+    reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
+    return GateReply.model_validate_json(reply.model_dump_json())
+
+
+async def test_a_batch_is_ruled_in_order(store: Store) -> None:
+    """Run, ask and settled side by side; each ruling names its call, the tally counts them all."""
+    room = room_of(store, pay_tool(LEDGER), free(LEDGER, name="look"))
+    reply = await gate(room, proposed("look", call="c1.1"), proposed(call="c1.2"), proposed("fly", call="c1.3"))
+    assert [(each.call, each.verdict) for each in reply.rulings] == [
+        ("c1.1", "run"),
+        ("c1.2", "ask"),
+        ("c1.3", "settled"),
+    ]
+    assert reply.tally.calls == 3
+    assert reply.tally.per_tool == {"look": 1, "pay": 1, "fly": 1}
+    assert reply.catalog == room.catalog.hash
+
+
+async def test_a_free_call_may_run(store: Store) -> None:
+    """Its digest is the one the tool activity will compute; there is no request and no outcome."""
+    tool = free(LEDGER)
+    room = room_of(store, tool)
+    ruling = (await gate(room)).rulings[0]
+    assert ruling.digest == permit_for(tool).digest
+    assert (ruling.request, ruling.outcome) == (None, None)
+    assert ruling.policy_hash == room.catalog.policy("pay").hash
+    assert ruling.rule == "requires_approval"
+    assert ruling.engines == room.catalog.policy("pay").evaluators
+    assert ruling.engines
+
+
+async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
+    """The request says what, for whom, by which rule, for how long, and shows the arguments that will run."""
+    policy = ApprovalPolicy(
+        require_approval_if="args.amount > 10.0",
+        auto_approve_if="true",
+        approvers=("role:finance", "user:ana"),
+        quorum=2,
+        veto=False,
+        allow_self_approval=True,
+        timeout=600,
+        grant_ttl=60,
+        min_assurance="session",
+        accept_unsigned=True,
+        confirm="type",
+        level="admin",
+        show=Show(secret=("to",)),
+    )
+    tool = pay_tool(LEDGER, policy, title="Payment", effect="Pay {amount}")
+    room = room_of(store, tool)
+    ruling = (await gate(room, revision=3, note="the tool changed", agent_says="as you asked")).rulings[0]
+    request = request_of(ruling.request)
+    digest = permit_for(tool).digest
+    assert (request.id, request.code) == ("main.s.t.c1.1", short_code("main.s.t.c1.1"))
+    assert (request.revision, request.digest, ruling.digest) == (3, digest, digest)
+    assert request.definition == definition_hash(tool)
+    assert (request.tenant, request.session, request.turn) == tuple(TURN)
+    assert (request.actor, request.call, request.tool) == ("desk", "c1.1", "pay")
+    assert (request.args.inline, request.secrets) == (ARGS, ("to",))
+    assert (request.rule, request.rule_text) == ("require_approval_if", "args.amount > 10.0")
+    assert request.rule == ruling.rule
+    assert request.policy_hash == ruling.policy_hash == room.catalog.policy("pay").hash
+    assert request.approvers == ("role:finance", "user:ana")
+    assert (request.quorum, request.veto, request.allow_self, request.allow_edit) == (2, False, True, False)
+    assert (request.confirm, request.min_assurance, request.accept_unsigned) == ("type", "session", True)
+    assert (request.level, request.requester, request.state) == ("admin", GUEST, "pending")
+    assert (request.timeout, request.grant_ttl) == (600.0, 60.0)
+    card = request.card
+    assert (card.effect, card.tool_title) == ("Pay 20", "Payment")
+    assert (card.note, card.agent_says) == ("the tool changed", "as you asked")
+    assert card.mark == digest_mark(digest, MARK_KEY)
+    assert [(row.name, row.value, row.secret, row.format) for row in card.rows] == [
+        ("amount", "20", False, "number"),
+        ("to", "hidden, 3 characters", True, "string"),
+    ]
+
+
+async def test_a_card_shows_only_what_the_policy_lets_it(store: Store) -> None:
+    """`show.only` keeps the rest off the card and counts it."""
+    tool = pay_tool(LEDGER, ApprovalPolicy(show=Show(only=("amount",))))
+    card = request_of((await gate(room_of(store, tool))).rulings[0].request).card
+    assert [row.name for row in card.rows] == ["amount", ""]
+
+
+async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
+    """`requires_approval: true` asks the default approvers, one of them, within a day; why is told."""
+    room = room_of(store, pay_tool(LEDGER), default_approvers=("role:boss",))
+    ruling = (await gate(room)).rulings[0]
+    request = request_of(ruling.request)
+    assert (request.approvers, request.quorum, request.veto) == (("role:boss",), 1, True)
+    assert (request.timeout, request.grant_ttl, request.revision) == (86_400.0, 900.0, 1)
+    assert (request.allow_self, request.min_assurance, request.accept_unsigned) == (False, "channel", False)
+    assert request.rule_text
+    assert request.card.tool_title == "pay"
+    assert (request.card.note, request.card.agent_says) == ("", "")
+
+
+async def test_route_to_chooses_who_is_asked(store: Store) -> None:
+    """The verdict's own approvers go before those the policy names."""
+    tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("role:finance",), route_to="['user:ana']"))
+    request = request_of((await gate(room_of(store, tool))).rulings[0].request)
+    assert request.approvers == ("user:ana",)
+
+
+async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store: Store) -> None:
+    """What a rule would let run is asked when the requester is not who the directory says."""
+    tool = free(LEDGER)
+    ruling = (await gate(room_of(store, tool, people=[Person(id="guest", tier="trusted")]))).rulings[0]
+    assert (ruling.verdict, ruling.rule) == ("ask", "requester")
+    assert request_of(ruling.request).rule_text == "who asked for this is not, or no longer, who the directory says"
+
+
+OPTIONS = RunOptions(
+    start_to_close=315.0, grant_ttl=900.0, summary="pay", budget_chars=RESULT_CHARS_PER_BATCH, local=False
+)
+BYPASS: dict[str, Any] = {
+    "scope": "specialist",
+    "routing": "bypass",
+    "bypass_routing": BypassRouting(reason="only ever reads the price list"),
+    "justification": "the price desk alone looks prices up",
+}
+
+
+@pytest.mark.parametrize(
+    ("tool", "expected"),
+    [
+        (free(LEDGER), {}),
+        (free(LEDGER, timeout=7), {"start_to_close": 22.0}),
+        (free(LEDGER, idempotent=True), {"idempotent": True}),
+        (free(LEDGER, read_only=True), {"read_only": True}),
+        (free(LEDGER, title="Payment"), {"summary": "Payment"}),
+        (free(LEDGER, task_queue="gpu"), {"task_queue": "gpu"}),
+        (free(LEDGER, max_result_chars=99), {"budget_chars": 99}),
+        (free(LEDGER, max_result_chars=RESULT_CHARS_PER_BATCH + 1), {}),
+        (pay_tool(LEDGER, ApprovalPolicy(grant_ttl=60)), {"grant_ttl": 60.0}),
+        (free(LEDGER, **BYPASS), {}),
+        (free(LEDGER, read_only=True, **BYPASS), {"read_only": True, "local": True}),
+        (pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"), read_only=True, **BYPASS), {"read_only": True}),
+        (pay_tool(LEDGER, read_only=True, **BYPASS), {"read_only": True}),
+    ],
+)
+async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[str, Any]) -> None:
+    """Times, retries and budget come from the declaration; local is only what is bypass, read-only and never asks."""
+    ruling = (await gate(room_of(store, tool))).rulings[0]
+    assert ruling.options == OPTIONS.model_copy(update=expected)
+
+
+async def test_a_doubted_read_is_no_local_activity(store: Store) -> None:
+    """A bypass call that has to be asked after all goes the ordinary way."""
+    room = room_of(store, free(LEDGER, read_only=True, **BYPASS), people=[Person(id="guest", tier="trusted")])
+    ruling = (await gate(room)).rulings[0]
+    assert (ruling.verdict, ruling.options.local) == ("ask", False)
+
+
+async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
+    """Three calls get a third each."""
+    room = room_of(store, free(LEDGER))
+    reply = await gate(room, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in (1, 2, 3)))
+    assert {each.options.budget_chars for each in reply.rulings} == {RESULT_CHARS_PER_BATCH // 3}
+
+
+async def test_caps_count_through_a_batch(store: Store) -> None:
+    """The tally of the turn comes in, is counted on within the batch, and goes out."""
+    room = room_of(store, free(LEDGER))
+    calls = (proposed(), proposed(call="c1.2", args={"amount": 2}))
+    reply = await gate(room, *calls, tally=Tally(calls=MAX_CALLS - 1))
+    assert [each.verdict for each in reply.rulings] == ["run", "settled"]
+    outcome = reply.rulings[1].outcome
+    assert (outcome.call, outcome.tool, outcome.code, outcome.gate) == ("c1.2", "pay", "too_many_calls", "caps")
+    assert "1000 calls" in outcome.value.inline
+    assert reply.tally.calls == MAX_CALLS + 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "policies", "rule", "reason"),
+    [
+        (free(LEDGER), [GlobalRule(name="r", rule="true", effect="deny", reason="frozen")], "", "frozen"),
+        (
+            pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount > 10.0")),
+            [],
+            "deny_if",
+            "`deny_if` is true, so the call is denied",
+        ),
+    ],
+)
+async def test_a_denied_call_tells_the_model_so(
+    store: Store, tool: Tool, policies: Any, rule: str, reason: str
+) -> None:
+    """The outcome holds a `ToolDenied` of the policy, as value and as field."""
+    ruling = (await gate(room_of(store, tool, policies=policies))).rulings[0]
+    outcome = ruling.outcome
+    assert (ruling.verdict, outcome.code, outcome.rule) == ("settled", "denied", rule)
+    assert outcome.denied == ToolDenied(source="policy", tool="pay", call_id="c1.1", reason=outcome.denied.reason)
+    assert outcome.value.inline == json.loads(outcome.denied.model_dump_json())
+    assert (outcome.denied.reason == reason) or reason.split(",")[0] in outcome.denied.reason
+    assert ruling.request is None
+
+
+async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
+    """A settled call has no digest, no request and its reason as text."""
+    ruling = (await gate(room_of(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))).rulings[0]
+    assert (ruling.verdict, ruling.outcome.code, ruling.outcome.gate) == ("settled", "input_invalid", "schema")
+    assert "`amount`" in ruling.outcome.value.inline
+    assert (ruling.outcome.denied, ruling.outcome.rule, ruling.digest) == (None, "", "")
+
+
+async def test_a_dry_run_asks_nobody(store: Store) -> None:
+    """Each call is settled with what would have been called."""
+    reply = await gate(room_of(store, pay_tool(LEDGER)), dry_run=True)
+    outcome = reply.rulings[0].outcome
+    assert (outcome.code, outcome.gate) == ("ok", "dry_run")
+    assert outcome.value.inline.startswith("[dry-run] pay would be called")
+
+
+async def test_arguments_in_the_store_are_judged_whole(store: Store) -> None:
+    """Bulky arguments are loaded; the request goes on pointing to them."""
+    tool = pay_tool(LEDGER)
+    args = {"amount": 1, "to": "é" * 10_000}
+    content = await to_content(store, args)
+    assert content.blob is not None
+    ruling = (await gate(room_of(store, tool), CallPart(call="c1.1", tool="pay", args=content))).rulings[0]
+    assert ruling.digest == permit_for(tool, args).digest
+    assert request_of(ruling.request).args == content
+
+
+async def test_a_lost_blob_is_the_worlds_failure(store: Store, tmp_path: Any) -> None:
+    """Arguments that cannot be loaded are tried again, never judged as empty."""
+    content = await to_content(store, {"amount": 1, "to": "x" * 10_000})
+    other = await Store.open(f"sqlite:///{tmp_path}/other.db")
+    try:
+        with pytest.raises(StoreUnavailable, match="is not in this store"):
+            await gate(room_of(other, pay_tool(LEDGER)), CallPart(call="c1.1", tool="pay", args=content))
+    finally:
+        await other.close()

@@ -1,0 +1,292 @@
+"""`signoff.model`: whatever a model writes becomes one message of ours, numbered, bounded and recordable."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from activity_kit import environment, free, pinned, room_of
+from desk_fixtures import Ledger, pay_tool
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import ApplicationError
+
+from signoff.activities.model import ModelActivity, _arguments
+from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
+from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
+from signoff.contracts.limits import (
+    ARGUMENTS_BYTES,
+    CALLS_BYTES_PER_COMPLETION,
+    CALLS_KEPT_PER_COMPLETION,
+    CALLS_PER_COMPLETION,
+    INLINE_BYTES,
+)
+from signoff.contracts.message import CallPart, Message, TextPart, user_message
+from signoff.contracts.steps import ModelReply, ModelTask, TurnLimits
+from signoff.contracts.turn import Usage
+from signoff.registry.actor import Actor
+from signoff.store.content import load, to_content
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, respond, say
+
+LEDGER = Ledger()
+
+
+async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
+    """The reply made of what the model answers; it has gone through the converter a worker uses."""
+
+    def react(request: CompletionRequest) -> Completion:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(request) if callable(answer) else answer
+
+    actors = [
+        Actor(
+            name="desk",
+            model="scripted",
+            instructions="Be brief.",
+            limits=TurnLimits(calls=9),
+            model_settings={"temperature": 0},
+        )
+    ]
+    room = room_of(
+        store, pay_tool(LEDGER), actors=actors, drivers=fields.pop("drivers", {"scripted": ScriptedModel(react)})
+    )
+    task = ModelTask(**{"ctx": pinned(), "completion": 2, "messages": (user_message("go"),)} | fields)
+    reply = await environment("signoff.model").run(ModelActivity(room).model, task)
+    converter = pydantic_data_converter.payload_converter
+    assert reply.catalog == room.catalog.hash
+    return converter.from_payloads(converter.to_payloads([reply]), [ModelReply])[0]
+
+
+def parts(reply: ModelReply) -> list[CallPart]:
+    """The calls of the reply's message."""
+    return [part for part in reply.message.parts if isinstance(part, CallPart)]
+
+
+async def test_calls_are_numbered_by_us(store: Store) -> None:
+    """`c<completion>.<index>` from 1; the provider's own id stays beside it; words and usage come along."""
+    reply = await asked(store, calls(("pay", {"amount": 1}), ("look", {}), text="a moment"))
+    assert [(part.call, part.provider_call, part.tool) for part in parts(reply)] == [
+        ("c2.1", "p0", "pay"),
+        ("c2.2", "p1", "look"),
+    ]
+    assert parts(reply)[0].args.inline == {"amount": 1}
+    assert reply.message.parts[0] == TextPart(text=Content(inline="a moment"))
+    assert (reply.message.role, reply.message.provider) == ("assistant", None)
+    assert reply.usage == Usage(input_tokens=10, output_tokens=5)
+    assert (reply.response, reply.respond_call, reply.respond_error, reply.dropped) == (None, "", "", 0)
+    assert reply.limits == TurnLimits(calls=9)
+
+
+async def test_the_driver_is_asked_with_everything_inline(store: Store) -> None:
+    """Model, instructions, settings, tools; stored contents and the provider's own messages are loaded."""
+    text = "é" * INLINE_BYTES
+    stored = await to_content(store, text)
+    provider = await store.put_blob(b'{"opaque":1}')
+    history = (
+        Message(role="user", parts=(TextPart(text=stored),)),
+        Message(role="assistant", parts=(TextPart(text=Content(inline="hm")),), provider=provider),
+    )
+    seen: list[CompletionRequest] = []
+
+    def react(request: CompletionRequest) -> Completion:
+        seen.append(request)
+        return say("ok")
+
+    await asked(store, react, messages=history)
+    request = seen[0]
+    assert (request.model, request.instructions, request.settings) == ("scripted", "Be brief.", {"temperature": 0})
+    assert request.messages[0].parts[0].text == Content(inline=text)
+    assert request.messages[1].parts == history[1].parts
+    assert request.provider == (None, b'{"opaque":1}')
+    assert [tool.name for tool in request.tools] == ["pay", "respond"]
+
+
+async def test_plain_text_is_a_response(store: Store) -> None:
+    """A completion without calls ends the turn with its words."""
+    reply = await asked(store, say("hello"))
+    assert (reply.response.state, reply.response.text.inline, reply.respond_call) == ("complete", "hello", "")
+    empty = await asked(store, Completion())
+    assert (empty.response.text.inline, empty.message.parts) == ("", ())
+
+
+@pytest.mark.parametrize("state", ["complete", "clarifying", "awaiting"])
+async def test_respond_ends_the_turn(store: Store, state: Any) -> None:
+    """Its state and text are the response, its call is named; calls beside it do not hide it."""
+    reply = await asked(store, respond("done", state))
+    assert (reply.response.state, reply.response.text.inline) == (state, "done")
+    assert (reply.respond_call, reply.respond_error) == ("c2.1", "")
+    beside = await asked(store, calls(("pay", {"amount": 1}), ("respond", {"text": "x"})))
+    assert (beside.respond_call, beside.response.text.inline) == ("c2.2", "x")
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ({"text": 5}, '{"text": 5}'),
+        ({"text": "x", "state": "over"}, '{"text": "x", "state": "over"}'),
+        ("not json", "not json"),
+        ({}, "{}"),
+        (["x"], '["x"]'),
+        ({"text": "é", "n": float("nan")}, '{"text": "\\u00e9", "n": NaN}'),
+    ],
+)
+async def test_a_bad_respond_is_told_and_kept_as_text(store: Store, args: Any, text: str) -> None:
+    """What was wrong goes back once; its raw text is there for the second time; words beside it go first."""
+    reply = await asked(store, calls(("respond", args)))
+    assert reply.respond_error
+    assert (reply.respond_call, reply.response.state, reply.response.text.inline) == ("c2.1", "complete", text)
+    worded = await asked(store, calls(("respond", args), text="my words"))
+    assert worded.response.text.inline == "my words"
+
+
+@pytest.mark.parametrize(
+    ("raw", "args", "why"),
+    [
+        ({"amount": 1}, {"amount": 1}, ""),
+        ('{"amount": 1}', {"amount": 1}, ""),
+        ("  ", {}, ""),
+        (None, {}, ""),
+        ("{", {}, "not valid JSON"),
+        ("[" * 100_000, {}, "not valid JSON"),
+        ("[1]", {}, "not a JSON object"),
+        ([1], {}, "not a JSON object"),
+        ("null", {}, ""),
+        ('{"amount": NaN}', {}, "not finite"),
+        ('{"amount": 1e999}', {}, "not finite"),
+        ('{"to": "\\ud800"}', {}, "surrogate"),
+        ({"n": 2**53}, {}, "integer outside"),
+        ('{"a":' * 300 + "1" + "}" * 300, {}, "nested deeper"),
+        ({"a": {1, 2}}, {}, "not a JSON type"),
+        ({"a": "é" * ARGUMENTS_BYTES}, {}, f"at most {ARGUMENTS_BYTES} are taken"),
+    ],
+)
+async def test_arguments_that_cannot_be_used_are_malformed_softly(store: Store, raw: Any, args: Any, why: str) -> None:
+    """Nothing a model writes as arguments fails the activity; the call says what was wrong."""
+    part = parts(await asked(store, calls(("pay", raw))))[0]
+    assert part.args.inline == args
+    assert why in part.malformed
+    assert bool(part.malformed) == bool(why)
+    assert not part.surplus
+
+
+@pytest.mark.parametrize("over", [0, 1])
+async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
+    """64 KiB of JSON in UTF-8 are taken and stored, one byte more is not."""
+    room_left = ARGUMENTS_BYTES - len('{"a": ""}')
+    args = {"a": "é" * (room_left // 2) + "x" * (room_left % 2 + over)}
+    part = parts(await asked(store, calls(("pay", args))))[0]
+    assert part.malformed == (f"the arguments are {ARGUMENTS_BYTES + 1} bytes, at most 65536 are taken" if over else "")
+    assert await load(store, part.args) == ({} if over else args)
+
+
+@pytest.mark.parametrize("over", [0, 1])
+async def test_fifty_calls_a_completion(store: Store, over: int) -> None:
+    """The fifty-first is surplus: numbered and answered, its arguments dropped."""
+    made = await asked(store, calls(*[("pay", {"amount": 1})] * (CALLS_PER_COMPLETION + over)))
+    found = parts(made)
+    assert [part.surplus for part in found] == [False] * CALLS_PER_COMPLETION + [True] * over
+    assert found[-1].args.inline == ({} if over else {"amount": 1})
+    assert found[-1].call == f"c2.{CALLS_PER_COMPLETION + over}"
+
+
+async def test_one_mebibyte_of_calls_a_completion(store: Store) -> None:
+    """Calls beyond 1 MiB of arguments are surplus; a smaller one that fits is taken; malformed ones cost nothing."""
+    filler = ARGUMENTS_BYTES - len('{"a": ""}')
+    big = ("pay", {"a": "x" * filler})
+    whole = CALLS_BYTES_PER_COMPLETION // ARGUMENTS_BYTES
+    found = parts(await asked(store, calls(("pay", "{"), *[big] * (whole + 1), ("pay", {}))))
+    assert [part.surplus for part in found] == [False] * (whole + 1) + [True, True]
+    fits = parts(await asked(store, calls(*[big] * (whole - 1), ("pay", {"a": "x" * (filler - 2)}), big, ("pay", {}))))
+    assert [part.surplus for part in fits] == [False] * whole + [True, False]
+
+
+async def test_endless_calls_are_dropped_and_counted(store: Store) -> None:
+    """Beyond two hundred nothing is kept, and the provider's own message, which still names them, neither."""
+    many = calls(*[("pay", {"amount": 1})] * (CALLS_KEPT_PER_COMPLETION + 3))
+    whole = Completion(calls=many.calls[:CALLS_KEPT_PER_COMPLETION], provider=b"{}")
+    kept = await asked(store, whole)
+    assert (len(parts(kept)), kept.dropped) == (CALLS_KEPT_PER_COMPLETION, 0)
+    assert await store.get_blob(kept.message.provider.sha256) == b"{}"
+    cut = await asked(store, Completion(calls=many.calls, provider=b"{}"))
+    assert (len(parts(cut)), cut.dropped, cut.message.provider) == (CALLS_KEPT_PER_COMPLETION, 3, None)
+
+
+async def test_half_characters_are_replaced(store: Store) -> None:
+    """Text, names and ids a record cannot hold become ones it can."""
+    odd = Completion(text="a\ud800", calls=(ProposedCall(tool="p\ud800", args={}, provider_call="i\ud800"),))
+    reply = await asked(store, odd)
+    assert reply.message.parts[0].text.inline == "a?"
+    assert (parts(reply)[0].tool, parts(reply)[0].provider_call) == ("p?", "i?")
+    assert (await asked(store, say("\udfff"))).response.text.inline == "?"
+    assert (await asked(store, calls(("respond", "\udfff")))).response.text.inline == "?"
+
+
+async def test_endless_names_are_cut_and_long_texts_stored(store: Store) -> None:
+    """Names and provider ids at two hundred characters; texts over 8 KiB by reference."""
+    text = "é" * INLINE_BYTES
+    made = Completion(text=text, calls=(ProposedCall(tool="t" * 999, args={}, provider_call="i" * 999),))
+    reply = await asked(store, made)
+    assert await load(store, reply.message.parts[0].text) == text
+    assert reply.message.parts[0].text.blob is not None
+    assert (parts(reply)[0].tool, parts(reply)[0].provider_call) == ("t" * 200, "i" * 200)
+    said = await asked(store, respond(text))
+    assert await load(store, said.response.text) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "final", "delay"),
+    [
+        (ModelRefused("no"), "ModelRefused", True, None),
+        (ConfigError("no key"), "ConfigError", True, None),
+        (ModelUnavailable("busy"), "ModelUnavailable", False, None),
+        (ModelUnavailable("busy", retry_after=None), "ModelUnavailable", False, None),
+        (ModelUnavailable("busy", retry_after=7), "ModelUnavailable", False, timedelta(seconds=7)),
+        (ModelUnavailable("busy", retry_after=0.01), "ModelUnavailable", False, timedelta(seconds=1)),
+        (ModelUnavailable("busy", retry_after=9_999), "ModelUnavailable", False, timedelta(minutes=2)),
+    ],
+)
+async def test_failures_carry_their_type(store: Store, error: Exception, kind: str, final: bool, delay: Any) -> None:
+    """Refusals and mistakes are final; what is unavailable is tried again, when the provider says so if it does."""
+    with pytest.raises(ApplicationError) as failed:
+        await asked(store, error)
+    found = failed.value
+    assert (found.type, found.non_retryable, found.next_retry_delay) == (kind, final, delay)
+    assert found.message == error.args[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"), [({"ctx": pinned(actor="dask")}, "`dask`"), ({"drivers": {}}, "no driver for the model")]
+)
+async def test_an_unknown_actor_or_model_is_the_developers(store: Store, fields: Any, words: str) -> None:
+    """It fails as `ConfigError`, at once."""
+    with pytest.raises(ApplicationError, match=words) as failed:
+        await asked(store, say("x"), **fields)
+    assert (failed.value.type, failed.value.non_retryable) == ("ConfigError", True)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters()), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(JSON | JSON.map(json.dumps) | st.text())
+def test_whatever_is_proposed_can_be_recorded(raw: Any) -> None:
+    """Arguments are one object that JSON carries within the limits, or `{}` with why not."""
+    args, why, size = _arguments(raw)
+    assert len(json.dumps(args, ensure_ascii=False, allow_nan=False).encode()) == size or why
+    assert not why or (args, size) == ({}, 0)
+    assert size <= ARGUMENTS_BYTES
+
+
+async def test_a_free_tool_is_offered_like_any(store: Store) -> None:
+    """The model is not told which calls will be asked."""
+    room = room_of(store, free(LEDGER), pay_tool(LEDGER, name="gated"))
+    offered = {offer.name: offer.parameters for offer in room.catalog.offered("desk", pinned())}
+    assert offered["pay"] == offered["gated"]

@@ -1,0 +1,94 @@
+"""`signoff.outcome`: the ticket tells what became of a call that nobody heard of again."""
+
+from typing import Any
+
+import pytest
+from activity_kit import TURN, environment, free, permit_for, room_of, told
+from desk_fixtures import Ledger
+from temporalio.testing import ActivityEnvironment
+
+from signoff.activities.outcome import OutcomeActivity
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.names import OUTCOME
+from signoff.contracts.steps import OutcomeTask, ToolReply
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+
+LEDGER = Ledger()
+TOOL = free(LEDGER)
+PERMIT = permit_for(TOOL)
+WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
+DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
+
+
+async def asked(store: Store, tool: Tool = TOOL, env: ActivityEnvironment | None = None, **fields: Any) -> ToolReply:
+    """What became of the one call?"""
+    task = OutcomeTask(**{"permit": PERMIT, "tool": "pay"} | fields)
+    env = env or environment(OUTCOME, activity_id="17")
+    reply = await env.run(OutcomeActivity(room_of(store, tool)).outcome, task)
+    return ToolReply.model_validate_json(reply.model_dump_json())
+
+
+async def test_a_recorded_outcome_is_the_answer(store: Store) -> None:
+    """What happened before the worker was lost is not lost."""
+    await store.claim(PERMIT.digest, **WHO)
+    await store.record(PERMIT.digest, DONE)
+    reply = await asked(store)
+    assert (reply.outcome, reply.again) == (DONE, "")
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_claimed_ticket_is_in_doubt(store: Store, idempotent: bool) -> None:
+    """Begun and never told."""
+    await store.claim(PERMIT.digest, **WHO)
+    reply = await asked(store, idempotent=idempotent)
+    assert told(reply) == ("in_doubt", IN_DOUBT_TEXT)
+    assert (reply.outcome.call, reply.outcome.tool, reply.outcome.gate) == ("c1.1", "pay", "execute")
+
+
+async def test_an_unclaimed_ticket_is_given_up(store: Store) -> None:
+    """Nothing ran, and a late worker cannot run it any more; asked twice, the same answer."""
+    for _ in range(2):
+        reply = await asked(store)
+        assert (reply.outcome, reply.again, reply.note) == (None, "lapsed", "the approval was not used in time")
+    ticket = await store.look(PERMIT.digest)
+    assert (ticket.state, ticket.workflow, ticket.call, ticket.tool) == ("void", *WHO.values())
+    assert (await store.claim(PERMIT.digest, **WHO)).kind == "void"
+
+
+async def test_it_looks_at_the_ticket_that_was_used(store: Store) -> None:
+    """The second ticket has a key of its own."""
+    await store.claim(PERMIT.digest, **WHO)
+    assert (await asked(store, ticket=2)).again == "lapsed"
+    assert (await store.look(ticket_key(PERMIT.digest, 2))).state == "void"
+
+
+async def test_a_read_only_call_simply_failed(store: Store) -> None:
+    """It has no ticket and no effect that could be in doubt."""
+    reply = await asked(store, free(LEDGER, read_only=True))
+    assert told(reply) == ("execution_failed", "The tool did not answer in time.")
+    assert await store.look(PERMIT.digest) is None
+
+
+async def test_a_tool_that_is_gone_has_its_ticket_all_the_same(store: Store) -> None:
+    """The catalog need not have the tool any more to say what became of the call."""
+    await store.claim(PERMIT.digest, **WHO)
+    assert told(await asked(store, free(LEDGER, name="other")))[0] == "in_doubt"
+
+
+@pytest.mark.parametrize(
+    ("info", "why"),
+    [
+        ({"workflow_type": "Foreign"}, "this tool runs only inside a turn"),
+        ({"workflow_type": None}, "this tool runs only inside a turn"),
+        ({"workflow_id": None}, "the permit names another turn"),
+        ({"workflow_id": "turn/main/s/other"}, "the permit names another turn"),
+    ],
+)
+async def test_nobody_else_may_give_a_ticket_up(store: Store, info: Any, why: str) -> None:
+    """A foreign caller could otherwise void the approved call of another turn."""
+    reply = await asked(store, env=environment(OUTCOME, **info))
+    assert told(reply) == ("refused", f"Not executed: {why}.")
+    assert await store.look(PERMIT.digest) is None

@@ -1,0 +1,615 @@
+"""The tool activity trusts no caller, runs a side effect at most once, and loses no outcome."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from activity_kit import (
+    ARGS,
+    TURN,
+    MoodyStore,
+    codes,
+    decision,
+    environment,
+    free,
+    permit_for,
+    pinned,
+    room_of,
+    run,
+    task_for,
+    told,
+)
+from desk_fixtures import GUEST, Ledger, pay_tool
+from temporalio.activity import ActivityCancellationDetails
+from temporalio.exceptions import ApplicationError
+
+from signoff.activities.tool import TRANSIENT, ToolActivity, tool_activities
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.limits import INLINE_BYTES, RESULT_BYTES
+from signoff.contracts.person import Person
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolFailure, ToolResult
+from signoff.store.content import load
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+
+WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
+DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="earlier"))
+
+
+async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store) -> None:
+    """The handler gets the arguments and the key; asked again, the recorded outcome comes back and nothing runs."""
+    ledger = Ledger()
+    tool = free(ledger)
+    room, task = room_of(store, tool), task_for(tool)
+    reply = await run(room, tool, task)
+    assert told(reply) == ("ok", "paid")
+    assert (reply.outcome.call, reply.outcome.tool, reply.outcome.gate) == ("c1.1", "pay", "execute")
+    assert ledger.rows == [("pay", ARGS, task.permit.digest)]
+    ticket = await store.look(task.permit.digest)
+    assert (ticket.workflow, ticket.call, ticket.tool, ticket.state) == (*WHO.values(), "done")
+    assert ticket.outcome == reply.outcome
+    assert await run(room, tool, task) == reply
+    assert len(ledger.rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("info", "why"),
+    [
+        ({"workflow_type": None}, "this tool runs only inside a turn"),
+        ({"workflow_type": "Foreign"}, "this tool runs only inside a turn"),
+        ({"workflow_id": None}, "the permit names another turn"),
+        ({"workflow_id": "turn/main/s/other"}, "the permit names another turn"),
+        ({"activity_id": "c1.2"}, "the permit names another call"),
+        ({"activity_type": "refund"}, "the permit names another call"),
+    ],
+)
+async def test_whoever_is_not_the_turn_of_the_permit_is_refused(store: Store, info: Any, why: str) -> None:
+    """A standalone activity, a foreign workflow, another turn, another call: refused, no ticket, no effect."""
+    ledger = Ledger()
+    tool = free(ledger)
+    task = task_for(tool)
+    reply = await run(room_of(store, tool), tool, task, environment("pay", **info))
+    assert told(reply) == ("refused", f"Not executed: {why}.")
+    assert ledger.rows == []
+    assert await store.look(task.permit.digest) is None
+
+
+async def test_a_task_for_another_tool_is_refused(store: Store) -> None:
+    """An activity runs the tool it was registered for and no other."""
+    ledger = Ledger()
+    tool, other = free(ledger), free(ledger, name="refund")
+    room = room_of(store, tool, other)
+    reply = await run(room, tool, task_for(other), environment("refund"))
+    assert told(reply) == ("refused", "Not executed: the permit names another tool.")
+    assert ledger.rows == []
+
+
+async def test_an_approved_call_knows_its_decision(store: Store) -> None:
+    """A gated call runs with the decisions of its permit; the handler is told who decided and why."""
+    seen: list[ToolContext] = []
+
+    async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
+        seen.append(ctx)
+        return "done"
+
+    tool = pay_tool(Ledger(), handler=handler)
+    ctx = pinned(route="billing", step="2", channel="web")
+    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(decision(), decision(subject="ana", reason="ok")))
+    task = task_for(tool, permit, budget_chars=77, dry_run=True)
+    assert told(await run(room_of(store, tool), tool, task, environment(attempt=3))) == ("ok", "done")
+    assert seen == [
+        ToolContext(
+            actor_name="desk",
+            session_id="s",
+            turn_id="t",
+            call_id="c1.1",
+            tenant_id="main",
+            user_id="guest",
+            person_id="guest",
+            user=GUEST,
+            idempotency_key=permit.digest,
+            approval_decision="approved",
+            approval_reason="ok",
+            decided_by="ana",
+            dry_run=True,
+            attempt=3,
+            result_budget_chars=77,
+            route="billing",
+            step="2",
+        )
+    ]
+
+
+async def test_an_automatic_call_has_no_decision(store: Store) -> None:
+    """Nobody decided a call that policy lets run."""
+    seen: list[ToolContext] = []
+
+    async def handler(args: dict[str, Any], ctx: ToolContext) -> None:
+        seen.append(ctx)
+
+    tool = free(Ledger(), handler=handler)
+    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "null")
+    assert (seen[0].approval_decision, seen[0].approval_reason, seen[0].decided_by) == (None, "", "")
+    assert (seen[0].dry_run, seen[0].attempt, seen[0].result_budget_chars) == (False, 1, 80_000)
+
+
+async def test_a_permit_without_enough_decisions_is_refused(store: Store) -> None:
+    """A made-up approval runs nothing."""
+    ledger = Ledger()
+    tool = pay_tool(ledger)
+    task = task_for(tool, permit_for(tool, kind="approved", decisions=()))
+    reply = await run(room_of(store, tool), tool, task)
+    assert (codes([reply]), reply.again) == (["refused"], "")
+    assert reply.outcome.value.inline == "Not executed: too few people have approved this."
+    assert reply.note == "too few people have approved this"
+    assert ledger.rows == []
+
+
+async def test_other_arguments_than_the_digest_names_are_stale(store: Store) -> None:
+    """The digest is recomputed over the arguments that came."""
+    ledger = Ledger()
+    tool = pay_tool(ledger)
+    permit = permit_for(tool, kind="approved")
+    reply = await run(room_of(store, tool), tool, task_for(tool, permit, {"amount": 2_000}))
+    assert (reply.again, reply.note) == ("stale", "the tool changed while you were asked")
+    assert ledger.rows == []
+    assert await store.look(permit.digest) is None
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "gate"),
+    [
+        ([], "input_invalid", "shape"),
+        ({"amount": 2**60}, "input_invalid", "shape"),
+        ({"amount": "much"}, "input_invalid", "schema"),
+    ],
+)
+async def test_arguments_pass_the_gates_again(store: Store, args: Any, code: str, gate: str) -> None:
+    """Wrong arguments never reach a handler, whatever the permit says."""
+    ledger = Ledger()
+    tool = free(ledger)
+    reply = await run(room_of(store, tool), tool, task_for(tool, permit_for(tool), Content(inline=args).inline))
+    assert (reply.outcome.code, reply.outcome.gate) == (code, gate)
+    assert ledger.rows == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fields", "expected"),
+    [
+        ({"description": "Pay anybody"}, {}, ("ok", "")),
+        ({"requires_approval": ApprovalPolicy(auto_approve_if="true")}, {}, ("ok", "")),
+        ({"version": "2"}, {}, ("", "stale")),
+        ({"idempotent": True}, {}, ("", "stale")),
+        ({"requires_approval": ApprovalPolicy(deny_if="true")}, {}, ("denied", "")),
+        ({}, {"policies": [GlobalRule(name="r", rule="true", effect="deny", reason="frozen")]}, ("denied", "")),
+        ({}, {"policies": [GlobalRule(name="r", rule="true", effect="hide")]}, ("not_available", "")),
+        ({}, {"policies": [GlobalRule(name="r", rule="true", effect="require_approval")]}, ("ok", "")),
+        ({}, {"actors": []}, ("not_available", "")),
+    ],
+)
+async def test_a_catalog_that_changed_while_people_were_asked(
+    store: Store, change: Any, fields: Any, expected: tuple[str, str]
+) -> None:
+    """Between gate and run: what is equal runs, what is tighter is obeyed, a changed definition is asked again."""
+    ledger = Ledger()
+    before = pay_tool(ledger)
+    after = pay_tool(ledger, **({"requires_approval": True} | change))
+    permit = permit_for(before, kind="approved")
+    reply = await run(room_of(store, after, **fields), after, task_for(after, permit))
+    assert (reply.outcome.code if reply.outcome and not reply.again else "", reply.again) == expected
+    assert len(ledger.rows) == (expected[0] == "ok")
+    if expected[0] == "denied":
+        assert reply.outcome.denied.source == "policy"
+
+
+async def test_a_tool_that_is_gone_is_not_available(store: Store) -> None:
+    """The worker still has the activity, but its catalog lacks the tool."""
+    ledger = Ledger()
+    gone = free(ledger)
+    reply = await run(room_of(store, free(ledger, name="look")), gone, task_for(gone))
+    assert (reply.outcome.code, reply.outcome.gate, ledger.rows) == ("not_available", "resolve", [])
+
+
+async def test_an_automatic_call_that_has_to_be_asked_now_is_judged_anew(store: Store) -> None:
+    """`auto` under a policy that asks meanwhile, and for a requester the directory no longer bears out."""
+    ledger = Ledger()
+    gated, tool = pay_tool(ledger), free(ledger)
+    note = "the policy changed before this ran"
+    reply = await run(room_of(store, gated), gated, task_for(gated))
+    assert (reply.again, reply.note) == ("policy", note)
+    fired = [Person(id="guest", active=False)]
+    reply = await run(room_of(store, tool, people=fired), tool, task_for(tool))
+    assert (reply.again, reply.note) == ("policy", note)
+    edited = pinned(user=GUEST.model_copy(update={"tier": "trusted"}))
+    reply = await run(room_of(store, tool), tool, task_for(tool, permit_for(tool, ctx=edited)))
+    assert (reply.again, reply.note) == ("policy", note)
+    assert ledger.rows == []
+
+
+async def test_arguments_in_the_store_are_loaded(store: Store) -> None:
+    """Bulky arguments travel by reference."""
+    ledger = Ledger()
+    tool = free(ledger)
+    args = {"amount": 1, "to": "é" * INLINE_BYTES}
+    body = b'{"amount":1,"to":"' + args["to"].encode() + b'"}'
+    task = task_for(tool, permit_for(tool, args)).model_copy(update={"args": Content(blob=await store.put_blob(body))})
+    assert told(await run(room_of(store, tool), tool, task))[0] == "ok"
+    assert ledger.rows[0][1] == args
+
+
+# Tickets
+
+
+async def test_a_begun_call_without_outcome_is_in_doubt(store: Store) -> None:
+    """Somebody began and never told: a tool that is not idempotent must not begin again."""
+    ledger = Ledger()
+    tool = free(ledger)
+    task = task_for(tool)
+    await store.claim(task.permit.digest, **WHO)
+    with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
+        await run(room_of(store, tool), tool, task)
+    assert (doubt.value.type, doubt.value.non_retryable) == ("InDoubt", True)
+    assert ledger.rows == []
+
+
+async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store) -> None:
+    """A begun call of an idempotent tool is finished, by the same key, and recorded."""
+    ledger = Ledger()
+    tool = free(ledger, idempotent=True)
+    task = task_for(tool)
+    await store.claim(task.permit.digest, **WHO)
+    assert told(await run(room_of(store, tool), tool, task)) == ("ok", "paid")
+    assert [row[2] for row in ledger.rows] == [task.permit.digest]
+    assert (await store.look(task.permit.digest)).state == "done"
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_recorded_outcome_is_returned_and_nothing_runs(store: Store, idempotent: bool) -> None:
+    """Also for an idempotent tool: what happened, happened."""
+    ledger = Ledger()
+    tool = free(ledger, idempotent=idempotent)
+    task = task_for(tool)
+    await store.claim(task.permit.digest, **WHO)
+    await store.record(task.permit.digest, DONE)
+    assert (await run(room_of(store, tool), tool, task)).outcome == DONE
+    assert ledger.rows == []
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
+    """A ticket that was given up unclaimed is asked again."""
+    ledger = Ledger()
+    tool = free(ledger, idempotent=idempotent)
+    task = task_for(tool)
+    await store.void_unclaimed(task.permit.digest, **WHO)
+    reply = await run(room_of(store, tool), tool, task)
+    assert (reply.outcome, reply.again, reply.note) == (None, "lapsed", "the approval was not used in time")
+    assert ledger.rows == []
+
+
+async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store) -> None:
+    """A second ticket runs, under its own key, only where the first one is void; so no number buys a second run."""
+    ledger = Ledger()
+    tool = free(ledger)
+    room, first = room_of(store, tool), task_for(tool)
+    third = first.model_copy(update={"ticket": 3})
+    refused = ("refused", "Not executed: an earlier ticket of this call was not given up.")
+    assert told(await run(room, tool, third)) == refused
+    await store.void_unclaimed(first.permit.digest, **WHO)
+    assert told(await run(room, tool, third)) == refused
+    await store.void_unclaimed(ticket_key(first.permit.digest, 2), **WHO)
+    assert told(await run(room, tool, third)) == ("ok", "paid")
+    assert ledger.rows[0][2] == f"{first.permit.digest}/3"
+    for ticket in (0, -1):
+        assert told(await run(room, tool, first.model_copy(update={"ticket": ticket}))) == refused
+    assert len(ledger.rows) == 1
+
+
+async def test_a_claimed_earlier_ticket_stops_the_next(store: Store) -> None:
+    """What was begun under the first ticket is not run under the second."""
+    ledger = Ledger()
+    tool = free(ledger)
+    task = task_for(tool, ticket=2)
+    await store.claim(task.permit.digest, **WHO)
+    assert told(await run(room_of(store, tool), tool, task))[0] == "refused"
+    await store.record(task.permit.digest, DONE)
+    assert told(await run(room_of(store, tool), tool, task))[0] == "refused"
+    assert ledger.rows == []
+
+
+async def test_a_read_only_tool_needs_no_ticket(store: Store) -> None:
+    """It may run as often as it is asked, has no key, and leaves nothing behind."""
+    ledger = Ledger()
+    tool = free(ledger, read_only=True)
+    task = task_for(tool, ticket=2)
+    replies = [await run(room_of(store, tool), tool, task) for _ in range(2)]
+    assert codes(replies) == ["ok", "ok"]
+    assert [row[2] for row in ledger.rows] == ["", ""]
+    assert await store.look(task.permit.digest) is None
+
+
+# What handlers return and raise
+
+
+def answering(answer: Any, **fields: Any) -> Any:
+    """A free tool whose handler returns `answer`, or raises it."""
+
+    async def handler(args: dict[str, Any], ctx: ToolContext) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return free(Ledger(), handler=handler, **fields)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "text"),
+    [
+        ("words", "ok", "words"),
+        ({"a": [1, None]}, "ok", '{"a":[1,null]}'),
+        (ToolResult("told", structured={"id": 7}, cost=0.5), "ok", "told"),
+        (ToolFailure("no such flight"), "execution_failed", "no such flight"),
+        (ToolFailure(404), "execution_failed", "404"),  # type: ignore[arg-type]
+        (ValueError("it broke"), "execution_failed", "it broke"),
+        (ValueError(), "execution_failed", "ValueError"),
+        (ValueError("\ud800"), "execution_failed", "?"),
+        (ToolFailure("\ud800"), "execution_failed", "?"),
+        (ConnectionError("gone"), "execution_failed", "gone"),
+    ],
+)
+async def test_what_a_handler_says_becomes_one_outcome(store: Store, answer: Any, code: str, text: str) -> None:
+    """Values are successes, `ToolFailure` and exceptions failures; neither is ever an error of the activity."""
+    tool = answering(answer)
+    task = task_for(tool)
+    reply = await run(room_of(store, tool), tool, task)
+    assert told(reply) == (code, text)
+    assert (await store.look(task.permit.digest)).outcome == reply.outcome
+    if isinstance(answer, ToolResult):
+        assert (reply.outcome.structured.inline, reply.outcome.cost) == ({"id": 7}, 0.5)
+    else:
+        assert (reply.outcome.structured, reply.outcome.cost) == (None, 0.0)
+
+
+class Mute(Exception):
+    """An error that cannot be told."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("unspeakable")
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), "much", None])
+async def test_an_odd_result_does_not_undo_an_effect(store: Store, cost: Any) -> None:
+    """A cost that is no number, data too deep to record, an error without words: there is an outcome all the same."""
+    deep: Any = []
+    for _ in range(400):
+        deep = [deep]
+    tool = answering(ToolResult("told", structured=deep, cost=cost))
+    reply = await run(room_of(store, tool), tool, task_for(tool))
+    assert told(reply) == ("ok", "told")
+    assert (reply.outcome.structured.inline, reply.outcome.cost) == ("<list>", 0.0)
+    mute = answering(Mute(), name="mute")
+    assert told(await run(room_of(store, mute), mute, task_for(mute))) == ("execution_failed", "Mute")
+
+
+async def test_long_results_are_cut_and_bulky_ones_stored(store: Store) -> None:
+    """The model reads as many characters as its budget; what is left of over 8 KiB lies in the store."""
+    text = "é" * 10_000
+    tool = answering(ToolResult(text, structured=[text]))
+    cut = await run(room_of(store, tool), tool, task_for(tool, budget_chars=100))
+    assert cut.outcome.value.inline == "é" * 100 + "\n[truncated — 10000 chars total]"
+    assert (cut.outcome.truncated, cut.outcome.original_chars) == (True, 10_000)
+    assert cut.outcome.structured.inline is None
+    assert await load(store, cut.outcome.structured) == [text]
+    other = answering(text, name="whole")
+    whole = await run(room_of(store, other), other, task_for(other))
+    assert (whole.outcome.truncated, whole.outcome.original_chars) == (False, 10_000)
+    assert await load(store, whole.outcome.value) == text
+
+
+async def test_long_failures_are_cut_too(store: Store) -> None:
+    """An error of any length costs the model no more than a result does."""
+    tool = answering(ValueError("x" * 500))
+    reply = await run(room_of(store, tool), tool, task_for(tool, budget_chars=10))
+    assert told(reply) == ("execution_failed", "x" * 10 + "\n[truncated — 500 chars total]")
+    assert (reply.outcome.truncated, reply.outcome.original_chars) == (True, 500)
+
+
+@pytest.mark.parametrize(("size", "kept"), [(RESULT_BYTES, True), (RESULT_BYTES + 1, False)])
+async def test_structured_results_have_a_limit(store: Store, size: int, kept: bool) -> None:
+    """Data for programs is kept up to 1 MiB of JSON, and left out beyond."""
+    tool = answering(ToolResult("told", structured="x" * (size - 2)))
+    reply = await run(room_of(store, tool), tool, task_for(tool))
+    assert (reply.outcome.structured is not None) is kept
+
+
+@pytest.mark.parametrize("error", TRANSIENT)
+@pytest.mark.parametrize("kind", ["read_only", "idempotent"])
+async def test_transient_failures_of_repeatable_tools_are_tried_three_times(
+    store: Store, error: type[Exception], kind: str
+) -> None:
+    """The first two attempts ask for another one, the third is the outcome."""
+    tool = answering(error("secret host"), **{kind: True})
+    room, task = room_of(store, tool), task_for(tool)
+    for attempt in (1, 2):
+        with pytest.raises(ApplicationError, match=f"pay: {error.__name__}$") as again:
+            await run(room, tool, task, environment(attempt=attempt))
+        assert (again.value.type, again.value.non_retryable) == ("Transient", False)
+        assert "secret host" not in str(again.value)
+    assert told(await run(room, tool, task, environment(attempt=3))) == ("execution_failed", "secret host")
+
+
+async def test_other_failures_of_repeatable_tools_are_outcomes_at_once(store: Store) -> None:
+    """Only a connection or a timeout is worth another attempt."""
+    tool = answering(ValueError("no"), idempotent=True)
+    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("execution_failed", "no")
+
+
+async def test_duration_is_that_of_the_handler(store: Store) -> None:
+    """Measured in milliseconds, on the record."""
+    began = asyncio.get_running_loop().time()
+
+    async def handler(args: dict[str, Any], ctx: ToolContext) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, sum, range(400_000))
+
+    tool = free(Ledger(), handler=handler)
+    reply = await run(room_of(store, tool), tool, task_for(tool))
+    taken = (asyncio.get_running_loop().time() - began) * 1000
+    assert 1 <= reply.outcome.duration_ms <= taken
+
+
+# Timeouts and cancels
+
+
+def hanging(started: asyncio.Event, go: asyncio.Event, ended: list[str], **fields: Any) -> Any:
+    """A tool that waits until it may go on, and tells how it ended."""
+
+    async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
+        started.set()
+        try:
+            await go.wait()
+        except asyncio.CancelledError:
+            ended.append("torn apart")
+            raise
+        ended.append("finished")
+        return "done"
+
+    return free(Ledger(), handler=handler, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "attempt", "expected"),
+    [
+        ({}, 1, ("in_doubt", IN_DOUBT_TEXT)),
+        ({"read_only": True}, 3, ("execution_failed", "no answer within 0.02 s")),
+        ({"idempotent": True}, 3, ("execution_failed", "no answer within 0.02 s")),
+        ({"idempotent": True}, 2, None),
+        ({"read_only": True}, 1, None),
+    ],
+)
+async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: int, expected: Any) -> None:
+    """In doubt when it must not run twice, else tried again, then a failure; the handler is stopped each time."""
+    ended: list[str] = []
+    tool = hanging(asyncio.Event(), asyncio.Event(), ended, timeout=0.02, **fields)
+    room, task = room_of(store, tool), task_for(tool)
+    if expected is None:
+        with pytest.raises(ApplicationError, match="TimeoutError") as again:
+            await run(room, tool, task, environment(attempt=attempt))
+        assert again.value.type == "Transient"
+    else:
+        assert told(await run(room, tool, task, environment(attempt=attempt))) == expected
+        if not fields:
+            assert (await store.look(task.permit.digest)).outcome.code == "in_doubt"
+    await asyncio.sleep(0)
+    assert ended == ["torn apart"]
+
+
+async def test_a_cancelled_turn_does_not_tear_an_effect_apart(store: Store) -> None:
+    """A requested cancel waits for the handler; what it did is recorded and returned."""
+    started, go, ended = asyncio.Event(), asyncio.Event(), list[str]()
+    tool = hanging(started, go, ended)
+    task, env = task_for(tool), environment()
+    running = asyncio.ensure_future(run(room_of(store, tool), tool, task, env))
+    await started.wait()
+    env.cancel()
+    await asyncio.sleep(0)
+    assert not running.done()
+    go.set()
+    assert told(await running) == ("ok", "done")
+    assert ended == ["finished"]
+    assert (await store.look(task.permit.digest)).outcome.code == "ok"
+
+
+async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
+    """A tool that hangs after the turn was cancelled still ends by its own timeout, in doubt."""
+    started, ended = asyncio.Event(), list[str]()
+    tool = hanging(started, asyncio.Event(), ended, timeout=0.1)
+    task, env = task_for(tool), environment()
+    running = asyncio.ensure_future(run(room_of(store, tool), tool, task, env))
+    await started.wait()
+    env.cancel()
+    assert told(await asyncio.wait_for(running, 10)) == ("in_doubt", IN_DOUBT_TEXT)
+    assert ended == ["torn apart"]
+    assert (await store.look(task.permit.digest)).state == "done"
+
+
+@pytest.mark.parametrize(
+    ("fields", "details"),
+    [
+        ({"read_only": True}, ActivityCancellationDetails(cancel_requested=True)),
+        ({}, ActivityCancellationDetails(worker_shutdown=True)),
+        ({}, ActivityCancellationDetails(timed_out=True)),
+        ({"idempotent": True}, ActivityCancellationDetails(not_found=True)),
+    ],
+)
+async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details: ActivityCancellationDetails) -> None:
+    """A read-only call is not worth waiting for, and a stopping worker cannot wait: the ticket stays open."""
+    started, ended = asyncio.Event(), list[str]()
+    tool = hanging(started, asyncio.Event(), ended, **fields)
+    task, env = task_for(tool), environment()
+    running = asyncio.ensure_future(run(room_of(store, tool), tool, task, env))
+    await started.wait()
+    env.cancel(details)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await asyncio.sleep(0)
+    assert ended == ["torn apart"]
+    ticket = await store.look(task.permit.digest)
+    assert ticket is None if fields.get("read_only") else ticket.state == "claimed"
+
+
+# The store
+
+
+@pytest.mark.parametrize("refusals", [1, 3])
+@pytest.mark.parametrize("answer", ["small", "é" * INLINE_BYTES, ToolFailure("é" * INLINE_BYTES)])
+async def test_an_effect_waits_for_the_store(tmp_path: Any, refusals: int, answer: Any) -> None:
+    """The handler ran once; its outcome is written when the store answers again, bulky ones included."""
+    ledger = Ledger()
+    store = await MoodyStore.open(f"sqlite:///{tmp_path}/moody.db")
+    assert isinstance(store, MoodyStore)
+    try:
+        tool = free(ledger, handler=ledger.handler("pay", answer))
+        task = task_for(tool)
+        store.refusals = refusals
+        reply = await run(room_of(store, tool), tool, task)
+        assert store.refusals == 0
+        assert codes([reply]) == ["execution_failed" if isinstance(answer, ToolFailure) else "ok"]
+        assert len(ledger.rows) == 1
+        assert (await store.look(task.permit.digest)).outcome == reply.outcome
+    finally:
+        await store.close()
+
+
+async def test_every_tool_has_an_activity_of_its_name(store: Store) -> None:
+    """A worker registers one activity a tool, which runs that tool."""
+    ledger = Ledger()
+    tools = [free(ledger, name=name) for name in ("b_tool", "a_tool")]
+    found = {each.__temporal_activity_definition.name: each for each in tool_activities(room_of(store, *tools))}
+    assert {"a_tool", "b_tool"} <= set(found)
+    reply = await environment("b_tool").run(found["b_tool"], task_for(tools[0]))
+    assert told(reply) == ("ok", "paid")
+    assert [row[0] for row in ledger.rows] == ["b_tool"]
+
+
+async def test_it_heartbeats_while_the_handler_runs(store: Store) -> None:
+    """The server learns early that the worker lives; a local activity has nobody to tell."""
+    beats: list[tuple[Any, ...]] = []
+    for local in (False, True):
+        env = environment(is_local=local)
+        env.on_heartbeat = lambda *details: beats.append(details)
+        started, go = asyncio.Event(), asyncio.Event()
+        tool = hanging(started, go, [], read_only=True)
+        running = asyncio.ensure_future(run(room_of(store, tool), tool, task_for(tool), env))
+        await started.wait()
+        go.set()
+        await running
+    assert beats == [()]
+
+
+async def test_its_pause_before_asking_the_store_again_is_its_own(store: Store) -> None:
+    """A worker waits a second between two attempts at a store that does not answer."""
+    tool = free(Ledger())
+    assert ToolActivity(room_of(store, tool), tool)._pause == 1.0
