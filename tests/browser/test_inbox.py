@@ -1,0 +1,225 @@
+import re
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from browser_window import PHONE, WIDE, Open, Served
+from playwright.async_api import Page, expect
+
+pytestmark = pytest.mark.chromium
+
+SIZES = pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "plain"])
+LOOKS = ["color-contrast", "target-size", "scrollable-region-focusable"]
+"""The rules whose answer depends on size and colours; all the others see the same page in every look."""
+
+
+async def say(page: Page, words: str) -> str:
+    """Type words to the desk; returns the name of the turn."""
+    await page.get_by_label("What do you want?").fill(words)
+    await page.get_by_role("button", name="Send").click()
+    await expect(page.locator(".said")).to_contain_text(words)
+    return page.url.rpartition("/")[2]
+
+
+async def until(page: Page, words: str, *, scripts: bool) -> None:
+    """Wait for words on the page; without scripts a person reloads."""
+    if scripts:
+        await expect(page.locator("main")).to_contain_text(words)
+        return
+    for _ in range(60):
+        if words in await page.locator("main").inner_text():
+            return
+        await page.wait_for_timeout(100)
+        await page.reload()
+    raise AssertionError(f"`{words}` did not appear: {await page.locator('main').inner_text()}")
+
+
+@SIZES
+@SCRIPTS
+async def test_ask_approve_and_see_the_result(window: Open, size: tuple[int, int], scripts: bool) -> None:
+    """Say something, open the card, approve it, see the receipt and what the tool gave."""
+    page = await window("/new", size=size, scripts=scripts)
+    await say(page, "pay")
+    await until(page, "Waiting for approvers", scripts=scripts)
+    await page.get_by_role("link", name="Open the request").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Pay 420 EUR to Ana Sousa")
+    approve, deny = [await page.get_by_role("button", name=name).bounding_box() for name in ("Approve", "Deny")]
+    assert approve is not None
+    assert deny is not None
+    assert (approve["width"], approve["height"]) == (deny["width"], deny["height"])
+    assert approve["height"] >= 48
+    assert deny["x"] - approve["x"] - approve["width"] >= 16
+    assert await page.evaluate("document.activeElement === document.body")
+    await page.get_by_role("button", name="Approve").click()
+    await until(page, "Ran, approved by Approver", scripts=scripts)
+    await expect(page.locator(".receipt-who")).to_have_text("Approved by Approver (you)")
+    await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    await page.get_by_text("Result").click()
+    await expect(page.locator(".receipt pre")).to_have_text("paid")
+    await page.get_by_role("link", name="See the conversation").click()
+    await until(page, "Finished", scripts=scripts)
+
+
+@SIZES
+@SCRIPTS
+async def test_deny_and_see_the_reason(window: Open, size: tuple[int, int], scripts: bool) -> None:
+    """The reason reaches the receipt, the conversation and the agent."""
+    page = await window("/new", size=size, scripts=scripts)
+    await say(page, "pay")
+    await until(page, "Waiting for approvers", scripts=scripts)
+    await page.get_by_role("link", name="Open the request").click()
+    await page.get_by_label(re.compile("Reason")).fill("too expensive")
+    await page.get_by_role("button", name="Deny").click()
+    await expect(page.locator(".receipt")).to_contain_text("Denied by Approver (you)")
+    await expect(page.locator(".receipt")).to_contain_text("too expensive")
+    await page.get_by_role("link", name="See the conversation").click()
+    await until(page, "“too expensive”", scripts=scripts)
+    await until(page, "pay: denied", scripts=scripts)
+
+
+@SCRIPTS
+async def test_the_second_window_gets_its_receipt(window: Open, served: Served, scripts: bool) -> None:
+    """Two windows on one card: the second click is told who was first, and changes nothing."""
+    approval = await served.desk.asked("pay")
+    first = await window(f"/approvals/{approval}", scripts=False)
+    second = await window(f"/approvals/{approval}", scripts=scripts, of=first if not scripts else None)
+    if scripts:
+        # A window that has lost its connection does not learn of it in time.
+        await second.route("**/live/**", lambda route: route.abort())
+        await second.reload()
+    await first.get_by_role("button", name="Approve").click()
+    await expect(first.locator(".receipt-who")).to_contain_text("Approved by Approver")
+    await second.get_by_role("button", name="Deny").click()
+    await expect(second.get_by_role("alert")).to_contain_text("Somebody was first")
+    await expect(second.locator(".receipt-who")).to_contain_text("Approved by Approver")
+    assert await served.desk.runs(approval) == 1
+
+
+async def test_an_open_card_becomes_its_receipt_when_somebody_else_decides(window: Open, served: Served) -> None:
+    """Nobody reloads: the buttons go, the receipt comes."""
+    approval = await served.desk.asked("pay")
+    page = await window(f"/approvals/{approval}")
+    await expect(page.get_by_role("button", name="Deny")).to_be_visible()
+    await served.desk.decide(approval, verdict="denied", reason="no budget", **{"as": "ana"})
+    await expect(page.locator(".receipt")).to_contain_text("Denied by Ana Sousa")
+    await expect(page.get_by_role("button", name="Deny")).to_have_count(0)
+
+
+async def test_what_one_types_survives_another_s_vote(window: Open, served: Served) -> None:
+    """A vote that arrives while a reason is written keeps the reason and the focus."""
+    approval = await served.desk.asked("both")
+    page = await window("/")
+    await page.get_by_label("You are").select_option("bo")
+    await page.get_by_role("button", name="Switch").click()
+    await page.goto(f"{served.base}/approvals/{approval}")
+    await page.get_by_label(re.compile("Reason")).fill("wait for")
+    await served.desk.decide(approval, verdict="approved", **{"as": "ana"})
+    await expect(page.locator(".card")).to_contain_text("1 of 2 approvals")
+    await expect(page.get_by_label(re.compile("Reason"))).to_have_value("wait for")
+    await expect(page.get_by_label(re.compile("Reason"))).to_be_focused()
+
+
+async def test_new_requests_arrive_by_themselves(window: Open, served: Served) -> None:
+    """The list, the title, the badge and the icon follow; what has the focus keeps it."""
+    first = await served.desk.asked("login")
+    page = await window("/?tool=login")
+    link = page.locator(f'[data-key="{first}"] a')
+    await link.focus()
+    second = await served.desk.asked("login")
+    await expect(page.locator(f'[data-key="{second}"]')).to_be_visible()
+    await expect(link).to_be_focused()
+    count = await page.locator("#count").inner_text()
+    assert await page.title() == f"({count}) Waiting for you · Signoff"
+    assert (await page.locator("link[rel=icon]").get_attribute("href")) == f"/icon.svg?n={count}"
+    await served.desk.decide(second, verdict="denied")
+    await expect(page.locator(f'[data-key="{second}"]')).to_have_count(0)
+
+
+async def test_keys_move_and_decide_after_a_confirmation(window: Open, served: Served) -> None:
+    """`j` and `k` move, Enter opens, `?` explains; `d` asks first, and a letter typed in a field does nothing."""
+    approval = await served.desk.asked("pay")
+    page = await window("/")
+    await expect(page.locator(f'[data-key="{approval}"]')).to_be_visible()
+    await page.keyboard.press("?")
+    await expect(page.locator("#keys")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("j")
+    await expect(page.locator(".rows .row").first).to_be_focused()
+    await page.keyboard.press("j")
+    await page.keyboard.press("k")
+    await expect(page.locator(".rows .row").first).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#card")).to_be_visible()
+    await page.goto(f"{served.base}/approvals/{approval}")
+    await page.get_by_label(re.compile("Reason")).press_sequentially("bad idea")
+    await expect(page.locator("#sure")).to_be_hidden()
+    await page.locator("h1").click()
+    await page.keyboard.press("a")
+    await expect(page.locator("#sure")).to_contain_text("Approve this?")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#sure")).to_be_hidden()
+    assert (await served.desk.desk.signoff.request(approval)).state == "pending"
+    await page.keyboard.press("d")
+    await page.locator("#sure").get_by_role("button", name="Deny").click()
+    await expect(page.locator(".receipt")).to_contain_text("bad idea")
+
+
+async def test_nothing_needs_a_sideways_scroll(window: Open, served: Served) -> None:
+    """At 320 px every page fits."""
+    approval = await served.desk.asked("long")
+    turn = approval.rsplit(".", 2)[0]
+    page = await window("/", size=(320, 640))
+    for path in ("/", f"/approvals/{approval}", f"/turns/{turn}", "/turns", "/tools", "/tools/small", "/new", "/x"):
+        await page.goto(served.base + path)
+        wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert await page.evaluate(wider) == 0, path
+
+
+async def test_axe_finds_nothing(window: Open, served: Served) -> None:
+    """Every page in every state, wide and narrow, light and dark: no finding of axe-core."""
+    desk = served.desk
+    long, login, both, typed = [await desk.asked(words) for words in ("long", "login", "both", "typed")]
+    approved, denied, failed = [await desk.asked(words) for words in ("pay", "pay", "fail")]
+    await desk.decide(approved, verdict="approved")
+    await desk.decide(denied, verdict="denied", reason="no", **{"as": "ana"})
+    await desk.decide(failed, verdict="approved")
+    await desk.decide(both, verdict="approved", **{"as": "ana"})
+    gone = await desk.asked("pay")
+    await desk.http.post(f"/v1/approvals/{gone}/withdraw", json={"as": "guest"})
+    mixed = ".".join(await desk.start("small refund wrong pay"))
+    done = failed.rsplit(".", 2)[0]
+    paths = ["/", "/?actor=other", "/new", "/turns", "/turns?person=bo", "/tools", "/nothing-here"]
+    paths += [f"/approvals/{each}" for each in (long, login, both, typed, approved, denied, failed, gone)]
+    page = await window("/")
+    findings = {}
+    for path in (*paths, f"/turns/{mixed}", f"/turns/{done}"):
+        await page.goto(served.base + path)
+        findings[path] = await _axe(page)
+    await page.goto(f"{served.base}/tools/small")
+    await page.get_by_role("button", name="Explain").click()
+    findings["explained"] = await _axe(page)
+    await page.goto(f"{served.base}/approvals/{long}")
+    await page.locator("h1").click()
+    await page.keyboard.press("d")
+    findings["confirmation"] = await _axe(page)
+    await page.goto(served.base)
+    await page.get_by_label("You are").select_option("guest")
+    await page.get_by_role("button", name="Switch").click()
+    findings["empty"] = await _axe(page)
+    assert {path: found for path, found in findings.items() if found} == {}
+
+
+async def _axe(page: Page) -> list[str]:
+    await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    found = await _findings(page, {})
+    for size, dark in ((WIDE, True), (PHONE, True), (PHONE, False)):
+        await page.set_viewport_size({"width": size[0], "height": size[1]})
+        await page.emulate_media(color_scheme="dark" if dark else "light")
+        found += await _findings(page, {"runOnly": {"type": "rule", "values": LOOKS}})
+    await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+    return found
+
+
+async def _findings(page: Page, options: dict[str, object]) -> list[str]:
+    results = await Axe().run(page, options=options)
+    return [f"{each['id']}: {each['nodes'][0]['target']}" for each in results.response["violations"]]

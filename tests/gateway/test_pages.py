@@ -1,0 +1,386 @@
+import html
+import re
+from typing import Any
+
+import httpx
+import pytest
+from gateway_desk import BASE, PASSWORD, GatewayDesk
+
+from signoff.contracts.ids import show_code
+
+FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
+
+
+def browser(gateway: GatewayDesk) -> httpx.AsyncClient:
+    """A browser of its own: cookies, and what a browser says of a form it posts."""
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=gateway.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
+    )
+
+
+def fields(page: str, action: str) -> dict[str, str]:
+    """The hidden fields of the form with this action."""
+    form = page[page.index(f'action="{action}"') :]
+    return dict(FIELD.findall(form[: form.index("</form>")]))
+
+
+def words(page: str) -> str:
+    """What is written on a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+async def opened(page: httpx.AsyncClient, approval: str) -> dict[str, str]:
+    """Open a card and return what its form would send."""
+    answer = await page.get(f"/approvals/{approval}")
+    assert answer.status_code == 200
+    return fields(answer.text, f"/approvals/{approval}/decide")
+
+
+async def send(page: httpx.AsyncClient, approval: str, form: dict[str, Any], **more: str) -> httpx.Response:
+    """Send a card's form."""
+    return await page.post(f"/approvals/{approval}/decide", data={**form, **more}, follow_redirects=True)
+
+
+async def state_of(gateway: GatewayDesk, approval: str) -> str:
+    """The request's state by the workflow itself."""
+    return (await gateway.desk.signoff.request(approval)).state
+
+
+async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt(gateway: GatewayDesk) -> None:
+    """Effect, arguments, who and why; after Approve the same page says who, where and when."""
+    approval = await gateway.asked("pay")
+    async with browser(gateway) as page:
+        card = (await page.get(f"/approvals/{approval}")).text
+        told = words(card)
+        assert "<h1" in card
+        for part in ("Pay 420 EUR to Ana Sousa", "420.00 EUR", "Payee", "for Guest", "always needs a person"):
+            assert part in told
+        assert "otherwise denied" in told
+        answer = await send(page, approval, fields(card, f"/approvals/{approval}/decide"), verdict="approved")
+    assert answer.status_code == 200
+    assert "Approved by Approver (you)" in words(answer.text)
+    assert "in the inbox" in words(answer.text)
+    assert 'id="decide"' not in answer.text
+    vote = (await gateway.desk.signoff.request(approval)).votes[0]
+    assert (vote.channel, vote.subject, vote.decision.digest) == ("inbox", "approver", vote.decision.digest)
+    assert vote.decision.digest == (await gateway.desk.signoff.request(approval)).digest
+
+
+async def test_a_denial_keeps_its_reason(gateway: GatewayDesk) -> None:
+    """The reason is on the receipt, and the conversation names who denied."""
+    approval = await gateway.asked("pay")
+    async with browser(gateway) as page:
+        form = await opened(page, approval)
+        answer = await send(page, approval, form, verdict="denied", reason="too <b>expensive</b>")
+        assert "too <b>expensive</b>" in words(answer.text)
+        assert "<b>expensive" not in answer.text
+        talk = words((await page.get(f"/turns/{approval.rsplit('.', 2)[0]}")).text)
+    assert "Denied by Approver “too <b>expensive</b>”" in talk
+
+
+async def test_only_a_page_one_opened_decides(gateway: GatewayDesk) -> None:
+    """Without the page's value, with another request's, another person's or another browser's: nothing."""
+    approval, other = await gateway.asked("pay"), await gateway.asked("pay")
+    async with browser(gateway) as page, browser(gateway) as stranger:
+        form = await opened(page, approval)
+        foreign = await opened(page, other)
+        theirs = await opened(stranger, approval)
+        attempts: list[dict[str, str]] = [
+            {},
+            {"token": ""},
+            {**form, "token": "0" * 64},
+            {**form, "token": foreign["token"]},
+            {**form, "token": theirs["token"]},
+            {**form, "token": "é"},
+        ]
+        for attempt in attempts:
+            answer = await send(page, approval, attempt, verdict="approved")
+            assert answer.status_code == 403
+            assert "Nothing was decided" in words(answer.text)
+        switch = fields((await page.get("/")).text, "/person")
+        await page.post("/person", data={**switch, "person": "ana"})
+        assert (await send(page, approval, form, verdict="approved")).status_code == 403
+    assert await state_of(gateway, approval) == "pending"
+
+
+async def test_reading_never_decides(gateway: GatewayDesk) -> None:
+    """GET and HEAD, also of the form's address and with its fields, leave the request waiting."""
+    approval = await gateway.asked("pay")
+    async with browser(gateway) as page:
+        form = await opened(page, approval)
+        for method in ("GET", "HEAD"):
+            for path in (f"/approvals/{approval}", f"/approvals/{approval}/decide"):
+                await page.request(method, path, params={**form, "verdict": "approved"})
+    assert await state_of(gateway, approval) == "pending"
+
+
+@pytest.mark.parametrize("verdict", [{}, {"verdict": ""}, {"verdict": "yes"}, {"verdict": "APPROVED"}])
+async def test_no_clear_verdict_is_no_decision(gateway: GatewayDesk, verdict: dict[str, str]) -> None:
+    """Neither button pressed, or another word: the card again, still waiting."""
+    approval = await gateway.asked("pay")
+    async with browser(gateway) as page:
+        answer = await send(page, approval, await opened(page, approval), **verdict)
+    assert answer.status_code == 422
+    assert await state_of(gateway, approval) == "pending"
+
+
+@pytest.mark.row("E58")
+async def test_the_second_window_sees_who_was_first(gateway: GatewayDesk) -> None:
+    """409 with the card as its receipt, naming the other person and where they answered."""
+    approval = await gateway.asked("pay")
+    async with browser(gateway) as page:
+        form = await opened(page, approval)
+        await gateway.decide(approval, verdict="denied", reason="no budget", **{"as": "ana"})
+        answer = await send(page, approval, form, verdict="approved")
+    assert answer.status_code == 409
+    told = words(answer.text)
+    assert "Somebody was first" in told
+    assert "Denied by Ana Sousa" in told
+    assert "over the API" in told
+
+
+async def test_a_form_sent_twice_is_one_answer(gateway: GatewayDesk) -> None:
+    """The second submission of one page shows the same receipt and adds no vote."""
+    approval = await gateway.asked("both", user="guest")
+    async with browser(gateway) as page:
+        switch = fields((await page.get("/")).text, "/person")
+        await page.post("/person", data={**switch, "person": "ana"})
+        form = await opened(page, approval)
+        first = await send(page, approval, form, verdict="approved")
+        again = await send(page, approval, form, verdict="approved")
+    assert "1 of 2 approvals" in words(first.text)
+    assert "1 of 2 approvals" in words(again.text)
+    assert len((await gateway.desk.signoff.request(approval)).votes) == 1
+
+
+async def test_a_stale_card_is_shown_again(gateway: GatewayDesk) -> None:
+    """What was shown is what is decided: another revision or mark changes nothing."""
+    approval = await gateway.asked("pay")
+    async with browser(gateway) as page:
+        form = await opened(page, approval)
+        for change in ({"revision": "2"}, {"mark": "00000000"}):
+            answer = await send(page, approval, {**form, **change}, verdict="approved")
+            assert answer.status_code == 409
+            assert "Read it once more" in words(answer.text)
+    assert await state_of(gateway, approval) == "pending"
+
+
+async def test_high_risk_needs_the_amount_typed(gateway: GatewayDesk) -> None:
+    """`confirm: type` asks for the amount to approve; denying needs none."""
+    approval = await gateway.asked("typed")
+    async with browser(gateway) as page:
+        form = await opened(page, approval)
+        for typed in ("", "yes", "42000"):
+            answer = await send(page, approval, form, verdict="approved", typed=typed)
+            assert answer.status_code == 422
+            assert "420.00" in words(answer.text)
+        assert await state_of(gateway, approval) == "pending"
+        done = await send(page, approval, form, verdict="approved", typed=" 420.00 ")
+    assert "Approved by Approver" in words(done.text)
+
+
+async def test_those_who_may_not_see_why(gateway: GatewayDesk) -> None:
+    """A stranger and the requester get a reason in place of the buttons, and the turn refuses them anyway."""
+    approval = await gateway.asked("both")
+    own = await gateway.asked("pay", user="approver")
+    async with browser(gateway) as page:
+        card = await page.get(f"/approvals/{approval}")
+        assert 'id="decide"' not in card.text
+        assert "It is for Ana Sousa, Bo Lind (finance)" in words(card.text)
+        mine = await page.get(f"/approvals/{own}")
+        assert "You asked for this yourself" in words(mine.text)
+        withdraw = fields(mine.text, f"/approvals/{own}/withdraw")
+        assert (await page.post(f"/approvals/{own}/withdraw", data={"token": "x"})).status_code == 403
+        gone = await page.post(f"/approvals/{own}/withdraw", data=withdraw, follow_redirects=True)
+    assert "Withdrawn by" in words(gone.text)
+    assert await state_of(gateway, own) == "cancelled"
+
+
+async def test_secrets_are_on_no_page(gateway: GatewayDesk) -> None:
+    """Card, raw view, conversation and list show a password's length at most, and no digest to guess it from."""
+    approval = await gateway.asked("login")
+    digest = (await gateway.desk.signoff.request(approval)).digest
+    async with browser(gateway) as page:
+        card = (await page.get(f"/approvals/{approval}")).text
+        talk = (await page.get(f"/turns/{approval.rsplit('.', 2)[0]}")).text
+        home = (await page.get("/")).text
+    assert "hidden, 13 characters" in words(card)
+    assert not any(PASSWORD in text or digest in text for text in (card, talk, home))
+
+
+async def test_untrusted_text_is_plain_and_visible(gateway: GatewayDesk) -> None:
+    """Markup stays text; a character that turns the line around is a visible mark."""
+    approval = await gateway.asked("strange")
+    async with browser(gateway) as page:
+        card = (await page.get(f"/approvals/{approval}")).text
+    assert "⟦U+202E⟧" in card
+    assert "\u202e" not in card
+    assert "<b>&" not in card
+    assert "&lt;b&gt;&amp;" in card
+
+
+async def test_long_values_are_cut_alone_with_their_length(gateway: GatewayDesk) -> None:
+    """A long memo hides nothing else, says how long it is, and opens whole."""
+    approval = await gateway.asked("long")
+    async with browser(gateway) as page:
+        card = (await page.get(f"/approvals/{approval}")).text
+    assert "show all 2,000 characters" in words(card)
+    assert card.count("word ") > 400
+
+
+async def test_the_list_filters_and_counts(gateway: GatewayDesk) -> None:
+    """Title and badge count everything for this person; filters narrow what is listed."""
+    approval = await gateway.asked("login")
+    async with browser(gateway) as page:
+        while f'data-key="{approval}"' not in (home := (await page.get("/")).text):
+            pass
+        count = re.search(r'data-count="(\d+)"', home)
+        assert count is not None
+        assert f"<title>({count[1]}) Waiting for you" in home
+        assert f"/icon.svg?n={count[1]}" in home
+        logins = (await page.get("/", params={"tool": "login"})).text
+        assert f'data-key="{approval}"' in logins
+        assert "Pay 420" not in words(logins)
+        nothing = words((await page.get("/", params={"actor": "other"})).text)
+        assert "Nothing here matches these filters" in nothing
+        assert "<circle" in (await page.get("/icon.svg?n=3")).text
+
+
+async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayDesk) -> None:
+    """Guest has nothing to decide: what would appear, and a command and a button that make it happen."""
+    async with browser(gateway) as page:
+        await page.post("/person", data={**fields((await page.get("/")).text, "/person"), "person": "guest"})
+        home = await page.get("/")
+    assert "Nothing waits for you" in words(home.text)
+    assert "signoff ask" in words(home.text)
+    assert 'href="/new"' in home.text
+
+
+async def test_saying_something_starts_a_turn(gateway: GatewayDesk) -> None:
+    """The form leads to the conversation; without its value or words nothing starts."""
+    async with browser(gateway) as page:
+        form = fields((await page.get("/new")).text, "/turns")
+        bad = await page.post("/turns", data={"text": "pay", "actor": "desk", "user": "guest"})
+        assert bad.status_code == 403
+        assert "pay</textarea>" in bad.text
+        assert (await page.post("/turns", data={**form, "text": " ", "actor": "desk"})).status_code == 422
+        unknown = await page.post("/turns", data={**form, "text": "pay", "actor": "desc", "user": "guest"})
+        assert unknown.status_code == 404
+        assert "did you mean `desk`" in words(unknown.text)
+        sent = await page.post("/turns", data={**form, "text": "small refund", "actor": "desk", "user": "guest"})
+        assert sent.status_code == 303
+        turn = sent.headers["location"]
+        key = turn.removeprefix("/turns/")
+        async with gateway.http.stream("GET", f"/v1/turns/{key}/events") as stream:
+            await stream.aread()
+        talk = words((await page.get(turn)).text)
+    assert "Ran by rule" in talk
+    assert "args.amount < 50.0" in talk
+    assert "Denied by rule" in talk
+    assert "Finished" in talk
+
+
+async def test_a_conversation_shows_every_way_a_call_goes(gateway: GatewayDesk) -> None:
+    """Waiting for whom with a link, failed why, rejected why; and a turn can be stopped."""
+    approval = await gateway.asked("fail")
+    await gateway.decide(approval, verdict="approved")
+    name = approval.rsplit(".", 2)[0]
+    async with gateway.http.stream("GET", f"/v1/turns/{name}/events") as stream:
+        await stream.aread()
+    wrong = ".".join(await gateway.start("wrong"))
+    async with gateway.http.stream("GET", f"/v1/turns/{wrong}/events") as stream:
+        await stream.aread()
+    waits = await gateway.asked("pay")
+    waiting = waits.rsplit(".", 2)[0]
+    async with browser(gateway) as page:
+        assert "Failed the bank is closed" in words((await page.get(f"/turns/{name}")).text)
+        assert "Rejected: wrong arguments" in words((await page.get(f"/turns/{wrong}")).text)
+        talk = (await page.get(f"/turns/{waiting}")).text
+        assert "Waiting for approvers Open the request" in words(talk)
+        assert f"/approvals/{waits}" in talk
+        assert (await page.post(f"/turns/{waiting}/cancel", data={"token": "x"})).status_code == 403
+        token = fields(talk, f"/turns/{waiting}/cancel")
+        await page.post(f"/turns/{waiting}/cancel", data=token)
+        async with gateway.http.stream("GET", f"/v1/turns/{waiting}/events") as stream:
+            await stream.aread()
+        assert "Cancelled" in words((await page.get(f"/turns/{waiting}")).text)
+
+
+async def test_turns_are_found_by_state_and_person(gateway: GatewayDesk) -> None:
+    """The list narrows; what matches nothing says so; nonsense filters are ignored, not errors."""
+    await gateway.asked("pay")
+    async with browser(gateway) as page:
+        everything = await page.get("/turns")
+        assert everything.status_code == 200
+        none = await page.get("/turns", params={"person": "bo"})
+        assert "No conversation matches" in words(none.text)
+        odd = await page.get("/turns", params={"state": '"', "actor": "' OR", "since": "x"})
+        assert odd.status_code == 200
+
+
+async def test_tools_explain_themselves(gateway: GatewayDesk) -> None:
+    """The inventory names what each needs; trying one gives the verdict and each engine's answer, and runs nothing."""
+    before = len(gateway.ledger.rows)
+    async with browser(gateway) as page:
+        listed = words((await page.get("/tools")).text)
+        assert "Asks unless a rule allows it" in listed
+        form = fields((await page.get("/tools/small")).text, "/tools/small")
+        base = {**form, "actor": "desk", "user": "guest"}
+        told = {
+            args: words((await page.post("/tools/small", data={**base, "args": args})).text)
+            for args in ('{"amount": 20, "to": "Bo"}', '{"amount": 80, "to": "Bo"}', '{"amount": "x"}', "[1]", "{")
+        }
+        refused = await page.post("/tools/small", data={"args": "{}"})
+        missing = await page.get("/tools/smal")
+    ran, asks, wrong, listing, broken = told.values()
+    assert "It would run without asking anybody" in ran
+    assert "cel-expr-python" in ran
+    assert "It would ask approvers" in asks
+    assert "It would not run" in wrong
+    assert "another kind of value" in listing
+    assert "not a JSON object" in broken
+    assert refused.status_code == 403
+    assert missing.status_code == 404
+    assert "did you mean `small`" in words(missing.text)
+    assert len(gateway.ledger.rows) == before
+
+
+async def test_errors_are_pages_that_say_what_to_do(gateway: GatewayDesk) -> None:
+    """Unknown requests, turns and addresses: one sentence, a way back, no traceback."""
+    async with browser(gateway) as page:
+        for path in (
+            "/approvals/main.a.b.c1.1",
+            "/approvals/nonsense",
+            "/turns/a.b",
+            "/nothing",
+            "/turns/nobody-there",
+        ):
+            answer = await page.get(path)
+            assert answer.status_code == 404, path
+            assert "text/html" in answer.headers["content-type"]
+            assert "Back to what waits" in answer.text
+            assert "Traceback" not in answer.text
+
+
+async def test_a_code_leads_to_its_card(gateway: GatewayDesk) -> None:
+    """The short code works as an address."""
+    approval = await gateway.asked("pay")
+    code = show_code((await gateway.desk.signoff.request(approval)).code)
+    async with browser(gateway) as page:
+        while (answer := await page.get(f"/approvals/{code}")).status_code == 404:
+            pass
+    assert answer.headers["location"] == f"/approvals/{approval}"
+
+
+async def test_pages_are_small_and_not_kept(gateway: GatewayDesk) -> None:
+    """A page with everything it needs is under 100 kB, uncached, and its cookies cannot be read by scripts."""
+    approval = await gateway.asked("pay")
+    async with browser(gateway) as page:
+        card = await page.get(f"/approvals/{approval}")
+        parts = [(await page.get(f"/static/inbox.{kind}")).content for kind in ("css", "js")]
+    assert len(card.content) + sum(map(len, parts)) < 100_000
+    assert card.headers["cache-control"] == "no-store"
+    assert "httponly" in card.headers["set-cookie"].lower()
+    assert "samesite=lax" in card.headers["set-cookie"].lower()
+    assert "<script>" not in card.text
+    assert " style=" not in card.text

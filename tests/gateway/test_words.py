@@ -1,0 +1,88 @@
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.contracts.approval import CardRow
+from signoff.gateway.texts import TEXTS, language_of, text
+from signoff.gateway.words import Reader
+
+NOW = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
+
+
+def reader(locale: str = "en", zone: str = "Europe/Lisbon") -> Reader:
+    """A reader at a fixed time."""
+    return Reader("en", locale, ZoneInfo(zone), NOW)
+
+
+def row(value: str, name: str = "amount", kind: str = "number", **more: object) -> CardRow:
+    """One argument."""
+    return CardRow(name=name, label=name, value=value, format=kind, **more)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "1 h"), (3_600, "1 h"), (86_400, "24 h"), (200_000, "2 days")],
+)
+def test_spans_have_one_unit(seconds: float, shown: str) -> None:
+    """Rounded, never `60 min`."""
+    assert reader().span(seconds) == shown
+
+
+def test_times_are_told_from_now_and_in_the_person_s_zone() -> None:
+    """Today without a date, other days with it; the absolute time names the zone."""
+    tomorrow = NOW + timedelta(hours=23, minutes=40)
+    assert reader().ago(NOW - timedelta(minutes=3)) == "3 min ago"
+    assert reader().ago(NOW) == "just now"
+    assert reader().until(tomorrow) == "in 24 h"
+    assert reader().until(NOW) == "time is over"
+    assert reader().moment(NOW).clock == "17:00"
+    assert reader(zone="Asia/Tokyo").moment(NOW).clock == "02:00"
+    assert reader().moment(tomorrow).clock == "Sun 22 Nov, 16:40"
+    assert reader().moment(tomorrow).full == "Sun 22 Nov 2026, 16:40:00 WET"
+    assert reader(zone="UTC").moment(NOW).clock == "17:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("locale", "shown"), [("en", "12,345.50 EUR"), ("de-AT", "12.345,50 EUR"), ("fr", "12\u202f345,50 EUR")]
+)
+def test_money_follows_the_locale(locale: str, shown: str) -> None:
+    """An amount beside its currency, with two decimals."""
+    rows = (row("12345.5"), row("EUR", "currency", "string"))
+    assert reader(locale).value(rows[0], rows) == shown
+
+
+def test_only_amounts_are_grouped() -> None:
+    """A year, an account and a seat keep their digits; what is cut or secret is left alone."""
+    assert reader().value(row("2030", "year", "integer"), ()) == "2030"
+    assert reader().value(row("12345678", "account", "integer"), ()) == "12345678"
+    assert reader().value(row("1234.5", "weight"), ()) == "1,234.5"
+    assert reader().value(row("0.1234", "fee"), ()) == "0.1234"
+    assert reader().value(row("hidden, 4 characters", secret=True), ()) == "hidden, 4 characters"
+    assert reader().value(row("many", "total"), ()) == "many"
+
+
+def test_dates_and_accounts_follow_their_format() -> None:
+    """`date`, `date-time` and `iban` are written for people; what does not parse stays."""
+    assert reader().value(row("2030-05-04", "on", "date"), ()) == "Sat 4 May 2030"
+    assert reader().value(row("2030-05-04T09:20:00+02:00", "at", "date-time"), ()) == "Sat 4 May 2030, 09:20 (+02:00)"
+    assert reader().value(row("soon", "at", "date-time"), ()) == "soon"
+    assert reader().value(row("PT50000201231234567890154", "to", "iban"), ()).startswith("PT50 0002 0123")
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**12), max_value=10**12))
+def test_no_digit_of_an_amount_is_lost(amount: Decimal) -> None:
+    """What is shown reads back as the very amount, in any locale."""
+    shown = reader("de").number(amount, 2)
+    assert Decimal(shown.replace(".", "").replace(",", ".")) == amount
+
+
+def test_every_language_has_only_known_texts() -> None:
+    """A table may leave texts to English and may not invent keys; an unknown language reads English."""
+    assert all(set(table) <= set(TEXTS["en"]) for table in TEXTS.values())
+    assert language_of("xx-YY") == "en"
+    with pytest.raises(KeyError):
+        text("no.such.text")
