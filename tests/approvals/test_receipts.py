@@ -1,0 +1,452 @@
+"""Every receipt word for word, every vote field by field: what people and other programs go by."""
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from signoff.approvals import machine
+from signoff.approvals.desk import Desk, malformed, read_decision
+from signoff.approvals.digest import action_digest
+from signoff.contracts.approval import ApprovalRequest, Card, Vote
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
+from signoff.contracts.person import Principal
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import Authority
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=5)
+ID, OTHER = "main.s.t.c1.1", "main.s.t.c1.2"
+ANA = Authority(allowed=True, subject="ana", name="Ana", assurance="mfa", unsigned=True)
+BEN = Authority(allowed=True, subject="ben", name="Ben", assurance="link")
+
+
+def request(approval_id: str = ID, **fields: Any) -> ApprovalRequest:
+    """A question that was not asked yet."""
+    given: dict[str, Any] = {
+        "id": approval_id,
+        "code": "AAAAAA",
+        "digest": "d1",
+        "tenant": "main",
+        "turn": "t",
+        "call": "c1.1",
+        "tool": "pay",
+        "args": Content(inline={}),
+        "card": Card(effect="Pay"),
+        "requester": Principal(user="guest"),
+        "timeout": 3600.0,
+    }
+    return ApprovalRequest(**given | fields)
+
+
+def answer(verdict: str = "approved", **fields: Any) -> Decision:
+    """An answer from a channel, with a reason."""
+    given = {"approval_id": ID, "revision": 1, "verdict": verdict, "reason": "because", "channel": "chat"}
+    return Decision.model_validate(given | {"subject": "claimed"} | fields)
+
+
+def desk(**fields: Any) -> Desk:
+    """A desk where one question waits since NOW."""
+    made = Desk()
+    made.open(request(**fields), NOW)
+    return made
+
+
+# The machine
+
+
+def test_a_vote_keeps_who_how_and_when() -> None:
+    """The vote is the identified person's, whatever the decision claimed; the deciding one is on the request."""
+    after, receipt = machine.decided(machine.opened(request(quorum=1), NOW), answer(), ANA, LATER)
+    assert after.votes == (
+        Vote(
+            subject="ana",
+            name="Ana",
+            verdict="approved",
+            reason="because",
+            channel="chat",
+            assurance="mfa",
+            at=LATER,
+            unsigned=True,
+            decision=answer(subject="ana"),
+        ),
+    )
+    assert (after.state, after.decided_by, after.decided_name, after.decided_at) == ("approved", "ana", "Ana", LATER)
+    assert (after.decided_channel, after.reason) == ("chat", "because")
+    assert receipt == Receipt(
+        status="accepted",
+        code="",
+        approval_id=ID,
+        state="approved",
+        verdict="approved",
+        decided_by="ana",
+        decided_name="Ana",
+        decided_at=LATER,
+        channel="chat",
+        reason="because",
+        votes=1,
+        needed=1,
+        message="",
+    )
+
+
+def test_a_counted_vote_says_that_others_are_asked() -> None:
+    """The receipt of a vote that decides nothing yet, and of the same one again."""
+    one, first = machine.decided(machine.opened(request(quorum=2), NOW), answer(), ANA, LATER)
+    counted = Receipt(
+        status="counted",
+        code="",
+        approval_id=ID,
+        state="pending",
+        votes=1,
+        needed=2,
+        message="your answer is counted; others are still asked",
+    )
+    assert first == counted
+    same, again = machine.decided(one, answer(), ANA, LATER)
+    assert same is one
+    assert again == counted.model_copy(update={"code": "duplicate", "message": "your answer is already counted"})
+    both, done = machine.decided(one, answer(), BEN, LATER)
+    assert (done.status, done.votes, done.needed, done.decided_by) == ("accepted", 2, 2, "ben")
+    assert [vote.subject for vote in both.votes] == ["ana", "ben"]
+
+
+def test_a_changed_mind_is_one_vote() -> None:
+    """Someone's later answer takes the place of the earlier one."""
+    one, _ = machine.decided(machine.opened(request(quorum=2, veto=False), NOW), answer("denied"), ANA, NOW)
+    two, receipt = machine.decided(one, answer(), ANA, LATER)
+    assert [(vote.subject, vote.verdict) for vote in two.votes] == [("ana", "approved")]
+    assert (receipt.status, receipt.votes) == ("counted", 1)
+
+
+@pytest.mark.parametrize(("denials", "state"), [(1, "pending"), (2, "denied")])
+def test_without_veto_denials_need_the_quorum_too(denials: int, state: str) -> None:
+    """As many denials as approvals are asked for, no fewer."""
+    now = machine.opened(request(quorum=2, veto=False), NOW)
+    for authority in (ANA, BEN)[:denials]:
+        now, _ = machine.decided(now, answer("denied"), authority, NOW)
+    assert now.state == state
+
+
+ENDINGS = [
+    ("approved", "already_decided", "this was already approved"),
+    ("denied", "already_decided", "this was already denied"),
+    ("timed_out", "expired", "nobody answered in time, so this was denied"),
+    ("cancelled", "cancelled", "this was withdrawn"),
+    ("lapsed", "stale", "this approval was not used in time and is asked again"),
+]
+
+
+@pytest.mark.parametrize(("state", "code", "message"), ENDINGS)
+def test_who_comes_late_is_told_everything(state: str, code: Any, message: str) -> None:
+    """The receipt of each ending names who ended it, when, where, why, and how many voted."""
+    ended = machine.opened(request(quorum=3), NOW).model_copy(
+        update={
+            "state": state,
+            "decided_by": "ana",
+            "decided_name": "Ana",
+            "decided_at": LATER,
+            "decided_channel": "chat",
+            "reason": "because",
+        }
+    )
+    told = Receipt(
+        status="refused",
+        code=code,
+        approval_id=ID,
+        state=state,
+        verdict=state if state in ("approved", "denied") else "",
+        decided_by="ana",
+        decided_name="Ana",
+        decided_at=LATER,
+        channel="chat",
+        reason="because",
+        votes=0,
+        needed=3,
+        message=message,
+    )
+    assert machine.settled_receipt(ended) == told
+    assert machine.objection(ended, answer(), LATER) == told
+    assert machine.decided(ended, answer(), ANA, LATER) == (ended, told)
+
+
+def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
+    """A question is answered by `pending`, which decides nothing."""
+    waiting = Receipt(
+        status="pending", approval_id=ID, state="pending", votes=0, needed=2, message="waiting for an answer"
+    )
+    assert machine.settled_receipt(machine.opened(request(quorum=2), NOW)) == waiting
+
+
+@pytest.mark.parametrize(
+    ("fields", "now", "code", "message"),
+    [
+        (
+            {"edited_args": {}},
+            NOW,
+            "malformed",
+            "arguments cannot be edited in this version; deny and say what to change",
+        ),
+        ({"revision": 1}, NOW, "stale", "this was asked again; open it once more and answer revision 2"),
+        ({"revision": None}, NOW, "stale", "this was asked again; open it once more and answer revision 2"),
+        ({"digest": "d2"}, NOW, "stale", "this was asked again; open it once more and answer revision 2"),
+        ({}, NOW + timedelta(seconds=3600.001), "expired", "the time to answer is over"),
+    ],
+)
+def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, message: str) -> None:
+    """Each refusal before the author is known, word for word, with the votes so far."""
+    one, _ = machine.decided(machine.opened(request(quorum=2, revision=2), NOW), answer(revision=2), BEN, NOW)
+    told = Receipt(status="refused", code=code, approval_id=ID, state="pending", votes=1, needed=2, message=message)
+    assert machine.objection(one, answer(**{"revision": 2} | fields), now) == told
+
+
+@pytest.mark.parametrize(
+    ("code", "told", "message"),
+    [
+        ("", "not_allowed", "you may not decide this"),
+        ("not_allowed", "not_allowed", "you may not decide this"),
+        ("self_approval", "self_approval", "you asked for this yourself; someone else has to decide"),
+        ("assurance", "assurance", "this needs a stronger sign-in than the one you used"),
+        (
+            "unavailable",
+            "unavailable",
+            "who you are cannot be checked right now; nothing was changed, try again",
+        ),
+    ],
+)
+def test_who_may_not_decide_is_told_why(code: Any, told: Any, message: str) -> None:
+    """The words of each refusal of a person."""
+    waiting = machine.opened(request(), NOW)
+    after, receipt = machine.decided(waiting, answer(), Authority(allowed=False, code=code), LATER)
+    assert after is waiting
+    assert receipt == Receipt(
+        status="refused", code=told, approval_id=ID, state="pending", votes=0, needed=1, message=message
+    )
+
+
+def test_timers_and_withdrawals_are_dated() -> None:
+    """When it ended, and by whom and why if somebody ended it."""
+    waiting = machine.opened(request(), NOW)
+    assert machine.expired(waiting, LATER) == waiting.model_copy(update={"state": "timed_out", "decided_at": LATER})
+    assert machine.cancelled(waiting, "guest", "enough", LATER) == waiting.model_copy(
+        update={"state": "cancelled", "decided_by": "guest", "decided_at": LATER, "reason": "enough"}
+    )
+
+
+def test_a_signature_without_a_time_is_judged_by_now() -> None:
+    """Only a time that is there can stand in for the present one."""
+    waiting, late = machine.opened(request(), NOW), NOW + timedelta(hours=2)
+    signed = answer(signature="s")
+    assert machine.objection(waiting, signed, NOW) is None
+    assert machine.objection(waiting, signed, late).code == "expired"
+
+
+def test_opening_makes_a_request_wait() -> None:
+    """Whatever state it comes in, it is pending from now on; without a deadline it is not late."""
+    assert machine.opened(request(state="lapsed"), NOW).state == "pending"
+    assert machine.objection(request(), answer(), LATER) is None
+
+
+# The desk
+
+
+UNKNOWN = Receipt(status="refused", code="unknown", approval_id="x.y", message="no such request in this turn")
+
+
+def test_a_desk_lists_what_it_holds_and_what_waits() -> None:
+    """All requests oldest first; those that wait; whether one waits."""
+    both = desk()
+    second = both.open(request(OTHER), LATER)
+    first = both.get(ID)
+    assert (first.opened_at, second.opened_at, both.get(OTHER)) == (NOW, LATER, second)
+    assert both.all() == both.pending() == (first, second)
+    assert both.waits(ID)
+    assert both.waits(OTHER)
+    both.expire(ID, LATER)
+    assert both.pending() == (second,)
+    assert [each.state for each in both.all()] == ["timed_out", "pending"]
+    assert not both.waits(ID)
+    assert not both.waits("x.y")
+    assert both.get("x.y") is None
+
+
+def test_a_later_revision_replaces_the_earlier_one() -> None:
+    """One id, one request: the newest revision."""
+    made = desk()
+    made.open(request(revision=2), LATER)
+    assert [(each.revision, each.opened_at) for each in made.all()] == [(2, LATER)]
+
+
+def test_an_unknown_request_is_answered_everywhere() -> None:
+    """Looking, answering, withdrawing and asking get the one receipt; refusals of acts are remembered."""
+    made, wrong = desk(), answer(approval_id="x.y")
+    assert made.glance(wrong, NOW) == UNKNOWN
+    assert made.settle(wrong, ANA, NOW) == UNKNOWN
+    assert made.cancel("x.y", "guest", "", NOW) == UNKNOWN
+    assert made.receipt("x.y") == UNKNOWN
+    assert list(made.refusals) == [UNKNOWN] * 3
+    assert made.refused == 3
+
+
+def test_a_glance_spares_the_directory() -> None:
+    """What cannot count is answered and remembered before anybody is identified; what may is not answered yet."""
+    made = desk()
+    assert made.glance(answer(), NOW) is None
+    assert made.refused == 0
+    stale = made.glance(answer(revision=9), NOW)
+    assert stale.code == "stale"
+    assert list(made.refusals) == [stale]
+
+
+def test_an_answer_is_settled_once_a_delivery() -> None:
+    """The same delivery gets its own receipt again, at either step; a refused one may try again."""
+    made = desk(quorum=3)
+    posted = answer(delivery_id="d1")
+    nobody = Authority(allowed=False, code="unavailable")
+    assert made.settle(posted, nobody, NOW).code == "unavailable"
+    first = made.settle(posted, ANA, NOW)
+    assert (first.status, first.code) == ("counted", "")
+    again = first.model_copy(update={"code": "duplicate"})
+    assert made.glance(posted, NOW) == again
+    assert made.settle(posted, BEN, NOW) == again
+    assert len(made.get(ID).votes) == 1
+    assert made.glance(answer(delivery_id="d1", revision=None), NOW) == again
+    assert made.glance(answer(delivery_id="d2"), NOW) is None
+
+
+def test_answers_without_a_delivery_are_never_taken_for_each_other() -> None:
+    """Two people who send no delivery id are two people."""
+    made = desk(quorum=2)
+    assert made.settle(answer(), ANA, NOW).status == "counted"
+    assert made.glance(answer(), NOW) is None
+    assert made.settle(answer(), BEN, NOW).status == "accepted"
+
+
+def test_one_delivery_about_two_requests_is_two_answers() -> None:
+    """The key of an answer names its request and revision too."""
+    made = desk()
+    made.open(request(OTHER), NOW)
+    made.settle(answer(delivery_id="d1"), ANA, NOW)
+    assert made.settle(answer(delivery_id="d1", approval_id=OTHER), ANA, NOW).status == "accepted"
+    made.open(request(revision=2), NOW)
+    assert made.settle(answer(delivery_id="d1", revision=2), ANA, NOW).code == ""
+
+
+def test_a_withdrawal_is_accepted_once() -> None:
+    """The first one ends it; the second, and one after a decision, learn what became of it."""
+    made = desk()
+    done = made.cancel(ID, "guest", "enough", LATER)
+    assert done == Receipt(
+        status="accepted",
+        code="",
+        approval_id=ID,
+        state="cancelled",
+        decided_by="guest",
+        decided_at=LATER,
+        reason="enough",
+        votes=0,
+        needed=1,
+        message="this was withdrawn",
+    )
+    assert made.get(ID).state == "cancelled"
+    assert made.refused == 0
+    late = made.cancel(ID, "guest", "", LATER)
+    assert (late.status, late.code, late.reason) == ("refused", "cancelled", "enough")
+    assert list(made.refusals) == [late]
+
+
+def test_an_approval_lapses_and_is_told_so() -> None:
+    """An unused approval is stale from then on."""
+    made = desk()
+    made.settle(answer(), ANA, NOW)
+    assert made.receipt(ID).code == "already_decided"
+    assert made.lapse(ID).state == "lapsed"
+    assert made.get(ID).state == "lapsed"
+    assert (made.receipt(ID).code, made.receipt(ID).decided_by) == ("stale", "ana")
+    assert made.refused == 0
+
+
+def test_fifty_refusals_are_kept_and_all_counted() -> None:
+    """The newest fifty, oldest first."""
+    made = Desk()
+    assert (made.refused, list(made.refusals), made.all()) == (0, [], ())
+    for number in range(REFUSALS_KEPT + 2):
+        told = malformed(str(number))
+        assert made.turn_away(told) is told
+    assert made.refused == REFUSALS_KEPT + 2
+    assert [each.message for each in made.refusals] == [str(n) for n in range(2, REFUSALS_KEPT + 2)]
+
+
+# What arrives
+
+
+ONE = "a decision is one JSON object"
+
+
+def _deep() -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    for _ in range(100_000):
+        body = {"a": body}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("envelopes", "message", "named"),
+    [
+        ((), ONE, ""),
+        (({}, {}), ONE, ""),
+        (("x",), ONE, ""),
+        (({"x": float("nan")},), ONE, ""),
+        (({"x": object()},), ONE, ""),
+        (({"x": "\ud800"},), ONE, ""),
+        ((_deep(),), ONE, ""),
+        (({"x": "é" * (DECISION_BYTES // 2)},), "a decision is at most 65536 bytes", ""),
+        (({"approval_id": ID},), "`verdict`: field required", ID),
+        (({"approval_id": 7, "verdict": "approved"},), "`approval_id`: input should be a valid string", ""),
+        (
+            ({"approval_id": ID, "verdict": "yes"},),
+            "`verdict`: input should be 'approved' or 'denied'",
+            ID,
+        ),
+        (
+            ({"approval_id": ID, "verdict": "denied", "edited_args": []},),
+            "`edited_args`: input should be a valid dictionary",
+            ID,
+        ),
+        (
+            ({"approval_id": ID, "verdict": "denied", "reason": "x" * (REASON_CHARS + 1)},),
+            "`reason`: at most 2000 characters",
+            ID,
+        ),
+        (
+            ({"approval_id": ID, "verdict": "denied", "received_at": "2026-01-01T00:00:00"},),
+            "`received_at`: needs a time zone",
+            ID,
+        ),
+    ],
+)
+def test_what_is_no_decision_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
+    """The first fault, in one line, for the request it named if it named one."""
+    told = Receipt(status="refused", code="malformed", approval_id=named, message=message)
+    assert read_decision(envelopes) == told
+
+
+def test_limits_of_a_decision_are_inclusive() -> None:
+    """A reason of 2,000 characters and a message of exactly 64 KiB are read, and a time with its zone."""
+    body = {"approval_id": ID, "verdict": "denied", "reason": "x" * REASON_CHARS, "revision": "3"}
+    read = read_decision(({**body, "received_at": "2026-01-01T12:00:00Z"},))
+    assert isinstance(read, Decision)
+    assert (read.revision, read.received_at, len(read.reason)) == (3, NOW, REASON_CHARS)
+    shell = len('{"approval_id": "", "verdict": "denied", "x": ""}') + len(ID)
+    full = {"approval_id": ID, "verdict": "denied", "x": "é" * ((DECISION_BYTES - shell) // 2)}
+    full["x"] += "x" * ((DECISION_BYTES - shell) % 2)
+    assert isinstance(read_decision((full,)), Decision)
+    assert isinstance(read_decision(({**full, "x": full["x"] + "y"},)), Receipt)
+
+
+def test_the_action_digest_is_of_tool_and_arguments() -> None:
+    """Anyone can compute it."""
+    assert action_digest("pay", {"a": 1}) == hashlib.sha256(b'{"args":{"a":1},"tool":"pay"}').hexdigest()
