@@ -1,11 +1,13 @@
 """The client: start turns, see what waits, decide. Used by the gateway, the command line and your own code."""
 
 import asyncio
+import hashlib
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+from pydantic_core import PydanticSerializationError
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
@@ -28,10 +30,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from signoff.approvals.desk import malformed
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.canonical import NotCanonical, canonical_json
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.decision import Decision
-from signoff.contracts.errors import ConfigError, Conflict, NotFound, ServerUnavailable
+from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.message import Message, TextPart
@@ -53,13 +55,11 @@ class Signoff:
     async def start_turn(self, turn: TurnInput) -> TurnKey:
         """Start a turn; when this returns the turn is in Temporal. The same input again is the same turn.
 
-        Raises `Conflict` when the id is taken by a turn with other input, `ServerUnavailable` when nobody answers.
+        Raises `Conflict` when the id is taken by a turn with other input, `Refused` (`too_large`, `malformed`) for
+        input that cannot be carried, `ServerUnavailable` when nobody answers.
         """
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
-        body = turn.model_dump(mode="json")
-        digest = sha256_hex(body)
-        if len(turn.model_dump_json()) > REQUEST_BODY_BYTES:
-            raise Conflict(f"a turn's input is at most {REQUEST_BODY_BYTES} bytes")
+        digest = _checked(turn)
         title = _title(turn.messages)
         try:
             await self.temporal.start_workflow(
@@ -75,7 +75,7 @@ class Signoff:
                     names.MEMO_REQUESTER: turn.principal.user,
                 },
                 search_attributes=_at_start(turn),
-                static_summary=f"{turn.actor}: {title}",
+                static_summary=shown.summary(f"{turn.actor}: {title}"),
             )
         except WorkflowAlreadyStartedError:
             await self._same_input(key, digest)
@@ -254,6 +254,18 @@ class Signoff:
             decided_at=described.close_time,
             message="the turn has ended; who decided can be read when a worker is back",
         )
+
+
+def _checked(turn: TurnInput) -> str:
+    """The digest of a turn's input. Raises `Refused` for what JSON or a history cannot carry."""
+    try:
+        body = canonical_json(turn.model_dump(mode="json"))
+    except (NotCanonical, PydanticSerializationError, UnicodeEncodeError):
+        text = "a turn's input holds a number or text that JSON cannot carry safely; send it as a string"
+        raise Refused(text, code="malformed") from None
+    if len(body) > REQUEST_BODY_BYTES:
+        raise Refused(f"a turn's input is at most {REQUEST_BODY_BYTES} bytes; send less", code="too_large")
+    return hashlib.sha256(body).hexdigest()
 
 
 def _title(messages: Sequence[Message]) -> str:

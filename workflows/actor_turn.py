@@ -286,7 +286,7 @@ class ActorTurn:
             await workflow.wait_condition(
                 lambda: not self._desk.waits(request.id),
                 timeout=timedelta(seconds=left),
-                timeout_summary=f"Deadline of {request.code}: {request.card.effect}"[:200],
+                timeout_summary=shown.summary(f"Deadline of {request.code}: {request.card.effect}"),
             )
         except TimeoutError:
             self._desk.expire(request.id, workflow.now())

@@ -7,6 +7,7 @@ from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
 from signoff.contracts.steps import RunOptions
+from signoff.workflows.shown import summary
 
 _HEARTBEAT: Final = timedelta(seconds=20)
 _PATIENT: Final = RetryPolicy(maximum_interval=timedelta(minutes=1))
@@ -49,7 +50,7 @@ def tool(options: RunOptions) -> dict[str, Any]:
         "heartbeat_timeout": _HEARTBEAT,
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         "retry_policy": RetryPolicy(maximum_interval=timedelta(minutes=1), non_retryable_error_types=list(fatal)),
-        "summary": options.summary or None,
+        "summary": summary(options.summary) or None,
     }
     if options.task_queue:
         given["task_queue"] = options.task_queue
@@ -61,5 +62,5 @@ def local_tool(options: RunOptions) -> dict[str, Any]:
     return {
         "start_to_close_timeout": timedelta(seconds=options.start_to_close),
         "retry_policy": RetryPolicy(maximum_attempts=3),
-        "summary": options.summary or None,
+        "summary": summary(options.summary) or None,
     }

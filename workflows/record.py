@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from signoff.approvals.desk import Desk
+from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.ids import ApprovalKey, TurnKey
@@ -74,6 +75,8 @@ class TurnRecord:
             self.calls[outcome.call] = view.model_copy(update={"state": outcome.code, "outcome": outcome})
         parts = tuple(_result(call, outcome) for call, outcome in zip(calls, outcomes, strict=True))
         self.say(Message(role="tool", parts=(*parts, *extra)))
+        # The turn's result carries these beside the messages' own values.
+        self.message_bytes += sum(_size(outcome.structured) for outcome in outcomes if outcome.structured)
         denials = self.tally.denials
         for outcome in outcomes:
             denials = denials + 1 if outcome.code == "denied" else 0 if outcome.code == "ok" else denials
@@ -142,5 +145,5 @@ def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:
     )
 
 
-def _size(message: Message) -> int:
-    return len(message.model_dump_json())
+def _size(shape: Shape) -> int:
+    return len(shape.model_dump_json().encode("utf-8", "surrogatepass"))

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
@@ -21,16 +21,33 @@ CODES = SearchAttributeKey.for_keyword_list(names.SA_CODES)
 APPROVERS = SearchAttributeKey.for_keyword_list(names.SA_APPROVERS)
 DUE_AT = SearchAttributeKey.for_datetime(names.SA_DUE_AT)
 
+_ATTRIBUTE_BYTES: Final = 2_000
+"""The server takes 2 KiB a search attribute, brackets included."""
+_SUMMARY_BYTES: Final = 300
+"""The server takes 400 bytes of a summary as a payload."""
+
 Attributes = tuple[LiveState, tuple[str, ...], tuple[str, ...], datetime | None]
 
 
 def attributes(state: LiveState, requests: Sequence[ApprovalRequest]) -> Attributes:
     """State, codes (`K7Q2FM` open, `K7Q2FM!` decided, never removed), approvers and first deadline of a turn."""
     waiting = [request for request in requests if request.state == "pending"]
-    codes = tuple(request.code if request.state == "pending" else f"{request.code}!" for request in requests)
-    approvers = tuple(sorted({approver for request in waiting for approver in request.approvers}))
+    decided = [request for request in requests if request.state != "pending"]
+    codes = fitting((*(request.code for request in waiting), *(f"{request.code}!" for request in reversed(decided))))
+    # Roles first: they sort before users, and stand for more people.
+    approvers = fitting(tuple(sorted({approver for request in waiting for approver in request.approvers})))
     due = min((request.expires_at for request in waiting if request.expires_at is not None), default=None)
     return state, codes, approvers, due
+
+
+def fitting(values: tuple[str, ...]) -> tuple[str, ...]:
+    """The first of `values` that one search attribute holds; one value more would fail every workflow task."""
+    room = _ATTRIBUTE_BYTES
+    for count, value in enumerate(values):
+        room -= len(json.dumps(value)) + 2
+        if room < 0:
+            return values[:count]
+    return values
 
 
 def updates(before: Attributes | None, after: Attributes) -> list[SearchAttributeUpdate[Any]]:
@@ -45,6 +62,13 @@ def updates(before: Attributes | None, after: Attributes) -> list[SearchAttribut
     if (before[3] if before else None) != after[3]:
         changed.append(DUE_AT.value_unset() if after[3] is None else DUE_AT.value_set(after[3]))
     return changed
+
+
+def summary(text: str) -> str:
+    """`text` as a summary that the server takes: cut by its bytes as JSON."""
+    while len(json.dumps(text, ensure_ascii=False).encode("utf-8")) > _SUMMARY_BYTES:
+        text = text[: len(text) * 9 // 10]
+    return text
 
 
 def memo(requests: Sequence[ApprovalRequest]) -> list[dict[str, Any]]:

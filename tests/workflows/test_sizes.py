@@ -1,0 +1,201 @@
+"""Every limit is a soft result: at each of them, with non-ASCII text, the turn goes on or ends in words."""
+
+import json
+from typing import Any
+
+import pytest
+from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts import names
+from signoff.contracts.errors import Refused
+from signoff.contracts.limits import ARGUMENTS_BYTES, CALLS_BYTES_PER_COMPLETION, MEMO_BYTES, REQUEST_BODY_BYTES
+from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.tool import Tool
+from signoff.store.content import load
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+from signoff.workflows import shown
+
+EURO = "€"
+"""Three bytes of UTF-8 in one character."""
+
+
+def look(ledger: Ledger, name: str = "look", **fields: Any) -> Tool:
+    """A read-only tool that nobody has to approve."""
+    return pay_tool(ledger, False, name=name, effect="", read_only=True, **fields)
+
+
+def sized(amount: int, size: int) -> dict[str, Any]:
+    """Arguments that are exactly `size` bytes of compact JSON, mostly of three-byte characters."""
+    args: dict[str, Any] = {"amount": amount, "to": ""}
+    left = size - len(json.dumps(args, separators=(",", ":")))
+    args["to"] = EURO * (left // 3) + "a" * (left % 3)
+    assert len(json.dumps(args, separators=(",", ":"), ensure_ascii=False).encode()) == size
+    return args
+
+
+async def test_arguments_of_64_kib_run_and_one_byte_more_does_not(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The limit counts bytes, not characters; what is over it is `input_invalid` and harms no other call."""
+    ledger = Ledger()
+    script = [
+        calls(("look", sized(1, ARGUMENTS_BYTES)), ("look", sized(2, ARGUMENTS_BYTES + 1))),
+        respond("done"),
+    ]
+    async with bench(client, store, task_queue, catalog_of([look(ledger)]), script) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert [outcome.code for outcome in result.calls] == ["ok", "input_invalid"]
+    assert str(ARGUMENTS_BYTES) in result.calls[1].value.inline
+    assert [row[1]["amount"] for row in ledger.rows] == [1]
+
+
+async def test_calls_beyond_one_mib_of_a_completion_are_too_many(client: Client, store: Store, task_queue: str) -> None:
+    """The first that fit run, the rest are `too_many_calls`; history holds references."""
+    ledger = Ledger()
+    size = 60_000
+    fit = CALLS_BYTES_PER_COMPLETION // size
+    script = [calls(*(("look", sized(n, size)) for n in range(20))), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([look(ledger)]), script) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        described = await client.get_workflow_handle(key.workflow_id).describe()
+    assert [outcome.code for outcome in result.calls] == ["ok"] * fit + ["too_many_calls"] * (20 - fit)
+    assert len(ledger.rows) == fit
+    assert described.raw_description.workflow_execution_info.history_size_bytes < 200_000
+
+
+@pytest.mark.parametrize("failure", [False, True])
+async def test_a_result_is_trimmed_with_its_marker_and_stored(
+    failure: bool, client: Client, store: Store, task_queue: str
+) -> None:
+    """A result over the budget, or a failure's words, ends in the marker with its full length; it lies in the store."""
+    text = EURO * 1_200_000
+    ledger = Ledger()
+    answer = ToolFailure(text) if failure else ToolResult(text, structured={"text": text})
+    tool = look(ledger, handler=ledger.handler("look", answer))
+    async with bench(
+        client, store, task_queue, catalog_of([tool]), [calls(("look", {"amount": 1})), respond("x")]
+    ) as desk:
+        result = await desk.signoff.result(await desk.start())
+    outcome = result.calls[0]
+    assert outcome.code == ("execution_failed" if failure else "ok")
+    assert outcome.value.blob is not None
+    assert outcome.truncated
+    assert outcome.original_chars == 1_200_000
+    kept = await load(store, outcome.value)
+    assert kept == EURO * 80_000 + "\n[truncated — 1200000 chars total]"
+    assert outcome.structured is None
+
+
+async def test_five_completions_of_80000_characters_each_do_not_wedge(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The measured trap: non-ASCII results of the full budget, completion after completion."""
+    ledger = Ledger()
+    tool = look(ledger, handler=ledger.handler("look", EURO * 80_000))
+    script = [*(calls(("look", {"amount": n})) for n in range(6)), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([tool]), script) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        described = await client.get_workflow_handle(key.workflow_id).describe()
+    assert result.state == "complete"
+    assert [outcome.code for outcome in result.calls] == ["ok"] * 6
+    assert described.raw_description.workflow_execution_info.history_size_bytes < 100_000
+
+
+async def test_a_big_user_message_is_carried_and_a_bigger_one_refused(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Up to 1 MiB in bytes starts; more, though fewer characters, is refused before Temporal hears of it."""
+    ledger = Ledger()
+    script = [calls(("look", {"amount": 1})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([look(ledger)]), script) as desk:
+        result = await desk.signoff.result(await desk.start(EURO * 340_000))
+        with pytest.raises(Refused, match=str(REQUEST_BODY_BYTES)) as refusal:
+            await desk.start(EURO * 360_000)
+    assert result.state == "complete"
+    assert refusal.value.code == "too_large"
+
+
+@pytest.mark.parametrize("text", ["\x01" * 100, "🧾" * 100, '"\\' * 60, "\ud800"])
+async def test_odd_first_words_do_not_keep_a_turn_from_starting(
+    text: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """The title shown in Temporal is cut in bytes; what JSON cannot carry is refused in words."""
+    async with bench(client, store, task_queue, catalog_of([]), [respond("hi")]) as desk:
+        if text == "\ud800":
+            with pytest.raises(Refused, match="cannot carry"):
+                await desk.start(text)
+            return
+        assert (await desk.signoff.result(await desk.start(text))).state == "complete"
+
+
+async def test_a_conversation_over_one_mib_ends_the_turn(client: Client, store: Store, task_queue: str) -> None:
+    """The message list is counted in bytes, and ends the turn in words before the server would end it."""
+    ledger = Ledger()
+    tools = [look(ledger), look(ledger, "peek")]
+    many = [("look" if n % 2 else "peek", sized(n, 8_000)) for n in range(50)]
+    script = [calls(*many)]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        result = await desk.signoff.result(await desk.start(EURO * 300_000))
+    assert result.error is not None
+    assert (result.state, result.error.code) == ("error", "conversation_limit")
+    assert len(ledger.rows) == 50
+
+
+async def test_fifty_open_cards_with_long_words_fit_into_what_temporal_shows(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The memo stays within 16 KiB, timers and attributes within the server's limits, and every card is answerable."""
+    ledger = Ledger()
+    approvers = ("role:approvers", *(f"user:{'x' * 44}{n:04}" for n in range(49)))
+    policy = ApprovalPolicy(approvers=approvers)
+    tools = [pay_tool(ledger, policy, name=name, effect=EURO * 300, title=EURO * 300) for name in ("pay", "wire")]
+    args = {"to": EURO * 5_000}
+    many = [("pay" if n % 2 else "wire", {"amount": n} | args) for n in range(50)]
+    async with bench(client, store, task_queue, catalog_of(tools), [calls(*many), respond("done")]) as desk:
+        key = await desk.start()
+        await desk.suspended(key)
+        view = await desk.signoff.view(key)
+        described = await client.get_workflow_handle(key.workflow_id).describe()
+        memo = (await described.memo())[names.MEMO_CARDS]
+        receipts = [
+            await desk.signoff.decide(answer(key, call.call))
+            for call, answer in zip(view.calls, [yes] * 3 + [no] * 47, strict=True)
+        ]
+        result = await desk.signoff.result(key)
+    assert 0 < len(memo) < 50
+    assert len(json.dumps(memo, ensure_ascii=False).encode()) <= MEMO_BYTES
+    assert {receipt.status for receipt in receipts} == {"accepted"}
+    assert len(ledger.rows) == 3
+    assert result.state == "error"
+
+
+async def test_cards_of_many_values_do_not_wedge(client: Client, store: Store, task_queue: str) -> None:
+    """Fifty calls whose values fill a card each: every card is bounded, so the rulings fit into history."""
+    ledger = Ledger()
+    schema = AMOUNT_SCHEMA | {"additionalProperties": {"type": "string"}}
+    tools = [pay_tool(ledger, name=name, input_schema=schema) for name in ("pay", "wire")]
+    many = [
+        ("pay" if n % 2 else "wire", {"amount": n} | {f"{EURO}{k}": EURO * 100 for k in range(60)}) for n in range(50)
+    ]
+    async with bench(client, store, task_queue, catalog_of(tools), [calls(*many), respond("done")]) as desk:
+        key = await desk.start()
+        await desk.suspended(key)
+        view = await desk.signoff.view(key)
+        await desk.signoff.cancel_turn(key)
+        result = await desk.signoff.result(key)
+    assert sum(call.approval is not None for call in view.calls) == 50
+    assert result.state == "cancelled"
+
+
+def test_search_attributes_stay_within_the_servers_limit() -> None:
+    """Codes and approvers of a turn are cut to 2 KiB of text each, what waits before what is decided."""
+    codes = [f"K{n:05}" for n in range(400)]
+    kept = shown.fitting((*codes, *(f"{code}!" for code in codes)))
+    assert kept == tuple(codes[: len(kept)])
+    assert 150 < len(kept) < 400
+    assert len(json.dumps(kept).encode()) <= 2_048
+    assert shown.fitting(("a", "b")) == ("a", "b")
