@@ -1,0 +1,144 @@
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger
+from gateway_desk import PEOPLE, desk_catalog
+
+from signoff.contracts.approval import ApprovalRequest, ApprovalState, Card
+from signoff.contracts.call import CallCode, CallOutcome, DenialSource, ToolDenied
+from signoff.contracts.content import BlobRef, Content
+from signoff.contracts.message import CallPart
+from signoff.contracts.person import Principal
+from signoff.contracts.turn import CallView, TurnView
+from signoff.gateway.call_view import CallLine, call_line
+from signoff.gateway.card_view import typed_right
+from signoff.gateway.masking import masked_args, masked_view
+from signoff.registry.people import Directory
+
+CATALOG = desk_catalog(Ledger())
+
+
+def line(view: CallView, part: CallPart | None = None) -> CallLine:
+    """The line of a call."""
+    return call_line(view, part, CATALOG, Directory(PEOPLE), "en")
+
+
+def outcome(code: CallCode, text: Any = "", **more: Any) -> CallView:
+    """A call that is settled."""
+    settled = CallOutcome(call="c1.1", tool="pay", code=code, value=Content(inline=text), **more)
+    return CallView(call="c1.1", tool="pay", state=code, outcome=settled)
+
+
+def asked(state: ApprovalState, **more: Any) -> ApprovalRequest:
+    """A request in a state."""
+    given: dict[str, Any] = {
+        "id": "main.s.t.c1.1", "code": "K7Q2FM", "digest": "d", "tenant": "main", "turn": "t", "call": "c1.1",
+        "tool": "pay", "args": Content(inline={}), "card": Card(effect="Pay Ana"),
+        "requester": Principal(user="guest"), "state": state, "approvers": ("role:finance", "user:ana"),
+    }  # fmt: skip
+    return ApprovalRequest(**given | more)
+
+
+def waits(request: ApprovalRequest) -> CallView:
+    """A call whose request is in some state while its batch is not settled."""
+    return CallView(call="c1.1", tool="pay", state="waiting", approval=request)
+
+
+def test_a_call_in_doubt_is_marked_as_such() -> None:
+    """In doubt stands apart, with what to do about it."""
+    found = line(outcome("in_doubt"))
+    assert (found.told, found.tone, found.doubt) == ("In doubt", "doubt", True)
+    assert "Check by other means" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("source", "told", "detail"),
+    [
+        ("human", "Denied by ana", "“no”"),
+        ("policy", "Denied by rule", "no"),
+        ("timeout", "Timed out: nobody answered", ""),
+        ("cancelled", "Cancelled", "no"),
+        ("repeat", "Denied again, as before", "no"),
+    ],
+)
+def test_every_denial_says_whose_it_is(source: DenialSource, told: str, detail: str) -> None:
+    """By a person, by a rule, by the clock, by withdrawal, by repetition."""
+    denied = ToolDenied(source=source, tool="pay", call_id="c1.1", decided_by="ana", reason="no")
+    found = line(outcome("denied", denied=denied))
+    assert (found.told, found.detail, found.tone) == (told, detail, "bad")
+
+
+@pytest.mark.parametrize(
+    ("view", "told", "tone"),
+    [
+        (CallView(call="c1.1", tool="pay", state="proposed"), "Being judged", "live"),
+        (CallView(call="c1.1", tool="pay", state="running"), "Running", "live"),
+        (CallView(call="c1.1", tool="pay", state="something new"), "Being judged", "live"),
+        (waits(asked("pending")), "Waiting for finance, Ana Sousa", "wait"),
+        (waits(asked("denied", decided_name="Bo")), "Denied by Bo", "bad"),
+        (waits(asked("timed_out")), "Timed out: nobody answered", "bad"),
+        (waits(asked("approved", decided_name="Bo")), "Approved by Bo, running now", "live"),
+        (outcome("ok", rule="requires_approval"), "Ran; this tool never asks", "good"),
+        (outcome("ok", rule="auto_approve_if"), "Ran by rule", "good"),
+        (outcome("ok", gate="dry_run"), "Dry run: it would run", "quiet"),
+        (outcome("too_many_calls", "enough"), "Rejected: too many calls", "bad"),
+        (outcome("not_available", "no"), "Rejected: no such tool", "bad"),
+        (outcome("skipped"), "Not run", "quiet"),
+    ],
+)
+def test_every_state_has_its_words(view: CallView, told: str, tone: str) -> None:
+    """What is running, waits, ran, was rejected; a batch shows a denial before its other calls are settled."""
+    found = line(view)
+    assert (found.told, found.tone) == (told, tone)
+
+
+def test_the_sentence_of_a_call_hides_its_secrets() -> None:
+    """Made from the tool's own template; an unknown tool is its name, never the model's words."""
+    args = Content(inline={"site": "https://example.com", "password": "correct horse"})
+    login = CallView(call="c1.1", tool="login", state="proposed")
+    assert line(login, CallPart(call="c1.1", tool="login", args=args)).what == "Log in to https://example.com"
+    odd = CallView(call="c1.1", tool="nothing", state="proposed")
+    assert line(odd, CallPart(call="c1.1", tool="nothing", args=args)).what == "nothing"
+
+
+def test_secrets_are_masked_wherever_they_lie() -> None:
+    """Top-level and nested ones, in lists, and whatever their type; the rest is untouched."""
+    args = {"a": "xyz", "b": {"c": 5, "d": [{"c": "s"}]}, "e": None}
+    assert masked_args(args, ["a", "b.c", "e"]) == {
+        "a": "hidden, 3 characters",
+        "b": {"c": "hidden", "d": [{"c": "s"}]},
+        "e": "hidden",
+    }
+    assert masked_args(args, ["b.d.c"])["b"]["d"] == [{"c": "hidden, 1 character"}]
+    assert masked_args(args, []) == args
+
+
+def test_calls_of_unknown_tools_and_stored_secrets_show_nothing() -> None:
+    """Nobody can say which arguments of an unknown tool are secret; a preview of stored ones could hold one."""
+    stored = Content(blob=BlobRef(sha256="f" * 64, size=9_000, preview='{"password": "correct'))
+    parts = (
+        CallPart(call="c1.1", tool="nothing", args=Content(inline={"key": "k"})),
+        CallPart(call="c1.2", tool="login", args=stored),
+        CallPart(call="c1.3", tool="pay", args=Content(inline={"amount": 1})),
+    )
+    calls = tuple(
+        CallView(call=part.call, tool=part.tool, state="proposed", args_preview="correct horse") for part in parts[:2]
+    )
+    view = TurnView(
+        tenant="main", session="s", turn="t", actor="desk", state="running", requester=Principal(user="guest"),
+        messages=({"role": "assistant", "parts": [part.model_dump() for part in parts]},), calls=calls,
+    )  # type: ignore[arg-type]  # fmt: skip
+    shown = masked_view(view, CATALOG)
+    written = shown.model_dump_json()
+    assert "correct" not in written
+    assert '"key"' not in written
+    assert '"amount":1' in written
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [("420.00", True), (" 420 ", True), ("", False), ("42000", False), ("0420", False), ("4 20", False)],
+)
+def test_what_must_be_typed_is_matched_exactly(typed: str, right: bool) -> None:
+    """The amount as shown or as sent, spaces around it aside; nothing else."""
+    assert typed_right(typed, ("420.00", "420")) is right
