@@ -26,7 +26,7 @@ bench: $(READY)
 
 mutants: $(READY)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
-	.venv/bin/mutmut run
+	$(PY) tests/mutants.py $(ROOMS)
 
 clean:
 	rm -rf .venv build dist mutants src/signoff.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

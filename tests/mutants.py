@@ -1,0 +1,226 @@
+"""`make mutants`: break the deciding rooms in every small way and see that some test, or the type checker, notices.
+
+Each room is copied to a folder of its own under `build/mutants/`, where its links have become real folders (mutmut
+names a mutant by its path, so path and import name have to agree). A mutant that mypy rejects never gets past
+`make lint`; it counts neither as killed nor as survived. The score is killed / (killed + survived).
+
+    python tests/mutants.py                  all rooms, one after the other; exits 1 below 90 %
+    python tests/mutants.py approvals gates  these rooms only
+    python tests/mutants.py --report ...     the numbers of the last run, without running anything
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "mutants"
+NEEDED = 90.0
+KILLED_BY_TYPES = 37
+NO_TESTS = 33
+TIMED_OUT = {24, 36, -24, -9, 152, 255}
+SKIPPED = {34, None}
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is mutated, and the tests that have to notice. Paths are relative to `src/signoff` and `tests`."""
+
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+ROOMS = {
+    "approvals": Room(("approvals/*.py",), ("approvals",)),
+    "gates": Room(("registry/gates.py",), ("registry/test_gates.py", "registry/test_gate_words.py")),
+    "activities": Room(
+        ("activities/tool.py", "activities/permit.py", "activities/gate.py", "activities/identify.py"),
+        ("activities",),
+    ),
+    "policy": Room(("policy/*.py",), ("policy",)),
+}
+# The provider's own tests need no mutant of these rooms and take seconds.
+_LEFT_OUT = ("--ignore=tests/activities/test_provider.py",)
+# Shrinking a counter-example takes longer than everything else, and one failure says enough.
+_PROFILE = """
+
+from hypothesis import HealthCheck, Phase, settings
+
+settings.register_profile(
+    "mutants",
+    phases=(Phase.explicit, Phase.generate),
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=tuple(HealthCheck),
+    report_multiple_bugs=False,
+)
+settings.load_profile("mutants")
+"""
+_CONFIG = """
+[tool.mutmut]
+source_paths = ["src"]
+only_mutate = {only}
+also_copy = ["examples"]
+pytest_add_cli_args = {args}
+pytest_add_cli_args_test_selection = {tests}
+type_check_command = {types}
+use_git_change_detection = false
+track_dependencies = false
+"""
+
+
+def furnish(name: str) -> Path:
+    """A fresh copy of the project in which mutmut can work on one room."""
+    room, place = ROOMS[name], BUILD / name
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for folder in ("src", "tests", "examples"):
+        shutil.copytree(ROOT / folder, place / folder, ignore=unwanted)
+    with (place / "tests" / "conftest.py").open("a") as conftest:
+        conftest.write(_PROFILE)
+    only = [f"src/signoff/{source}" for source in room.sources]
+    types = [sys.executable, str(Path(__file__).resolve()), "--types", "mypy", *only]
+    text = _CONFIG.format(
+        only=json.dumps(only),
+        args=json.dumps(["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]),
+        tests=json.dumps([f"tests/{each}" for each in room.tests if (ROOT / "tests" / each).exists()] + [*_LEFT_OUT]),
+        types=json.dumps(types),
+    )
+    (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + text)
+    return place
+
+
+def types() -> int:
+    """What mutmut asks for type errors: those of mypy that lie in one mutant, as JSON lines."""
+    found = sorted({str(path) for pattern in sys.argv[3:] for path in Path().glob(pattern)})
+    command = [sys.executable, "-m", "mypy", "--output", "json", "--cache-dir", "../.mypy_cache", *_modules(found)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    within = {path: _mutant_lines(path) for path in found}
+    for line in shown.stdout.splitlines():
+        error = json.loads(line) if line.startswith("{") else {}
+        if error.get("line") in within.get(error.get("file", ""), ()):
+            sys.stdout.write(line + "\n")
+    return 0
+
+
+def _modules(paths: list[str]) -> Iterator[str]:
+    for path in paths:
+        yield from ("-m", path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+
+
+def _mutant_lines(path: str) -> set[int]:
+    """Line numbers that belong to a mutated copy of a function (not to the original or to the file around it)."""
+    lines: set[int] = set()
+    inside, depth = False, 0
+    for number, line in enumerate(Path(path).read_text().splitlines(), 1):
+        indent = len(line) - len(line.lstrip())
+        if line.lstrip().startswith(("def ", "async def ", "@", "class ")) and (not inside or indent <= depth):
+            name = line.split("(")[0]
+            inside, depth = "__mutmut_" in name and "__mutmut_orig" not in name, indent
+        elif inside and line.strip() and indent <= depth and not line.lstrip().startswith(")"):
+            inside = False
+        if inside:
+            lines.add(number)
+    return lines
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of one room's mutants; `survivors` are (file, name of the mutant)."""
+
+    counts: Counter[str]
+    survivors: tuple[tuple[str, str], ...]
+
+    @property
+    def score(self) -> float:
+        """Percent killed of those that are valid programs; 100 when there are none."""
+        tried = self.counts["killed"] + self.counts["survived"]
+        return 100.0 * self.counts["killed"] / tried if tried else 100.0
+
+
+def count(place: Path) -> Tally:
+    """Read what mutmut wrote down."""
+    counts: Counter[str] = Counter()
+    survivors: list[tuple[str, str]] = []
+    for meta in sorted((place / "mutants" / "src").rglob("*.py.meta")):
+        for name, code in json.loads(meta.read_text())["exit_code_by_key"].items():
+            kind = _kind(code)
+            counts[kind] += 1
+            if kind in ("survived", "untried"):
+                survivors.append((str(meta.relative_to(place / "mutants" / "src" / "signoff"))[:-5], name))
+    return Tally(counts, tuple(survivors))
+
+
+def _kind(code: int | None) -> str:
+    if code == KILLED_BY_TYPES:
+        return "typed"
+    if code in (0, NO_TESTS, 5):
+        return "survived"
+    return "untried" if code in SKIPPED else "killed"
+
+
+def describe(place: Path, survivors: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    """Each survivor as `file function: - line / + line`."""
+    for file, name in survivors:
+        command = [sys.executable, "-m", "mutmut", "show", name]
+        shown = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False).stdout
+        changed = [
+            line
+            for line in shown.splitlines()
+            if line[:1] in "-+" and not line.startswith(("---", "+++")) and line[1:].strip()
+        ]
+        yield f"{file} {name.rpartition('.')[2]}"
+        yield from (f"    {line}" for line in changed)
+
+
+def main() -> int:
+    """Run what was asked for; 0 when every room reached the score."""
+    if sys.argv[1:2] == ["--types"]:
+        return types()
+    parser = argparse.ArgumentParser(description="mutation tests of the rooms that decide")
+    parser.add_argument("rooms", nargs="*", help=f"any of {', '.join(ROOMS)}; all by default")
+    parser.add_argument("--report", action="store_true", help="show the last run only")
+    parser.add_argument("--children", default=str(os.cpu_count() or 1), help="mutants tried at a time")
+    given = parser.parse_args()
+    unknown = [name for name in given.rooms if name not in ROOMS]
+    if unknown:
+        parser.error(f"there is no room {', '.join(unknown)}; there are {', '.join(ROOMS)}")
+    chosen = given.rooms or list(ROOMS)
+    for name in chosen if not given.report else ():
+        place = furnish(name)
+        subprocess.run(
+            [sys.executable, "-m", "mutmut", "run", "--max-children", given.children], cwd=place, check=False
+        )
+    return report(chosen)
+
+
+def report(chosen: list[str]) -> int:
+    """Print and keep the numbers and the survivors."""
+    low = False
+    for name in chosen:
+        place = BUILD / name
+        tally = count(place)
+        listed = "\n".join(describe(place, tally.survivors))
+        (place / "survivors.txt").write_text(listed + "\n")
+        untried = tally.counts["untried"]
+        low = low or tally.score < NEEDED or untried > 0 or not tally.counts["killed"]
+        print(
+            f"{name:<11} {tally.score:5.1f} %   killed {tally.counts['killed']}, survived {tally.counts['survived']}, "
+            f"rejected by the type checker {tally.counts['typed']}" + (f", not tried {untried}" if untried else "")
+        )
+        print(f"{'':<11} survivors: {(place / 'survivors.txt').relative_to(ROOT)}")
+    print(f"needed: {NEEDED:.0f} % in each room")
+    return 1 if low else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

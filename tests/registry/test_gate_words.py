@@ -1,0 +1,295 @@
+"""What each gate tells the model, word for word, and the exact edge at which it begins to object."""
+
+import json
+from typing import Any
+
+import pytest
+from registry_kit import a_tool, an_actor, pinned
+
+from signoff.contracts.call import CallCode
+from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.content import Content
+from signoff.contracts.limits import ARGUMENTS_BYTES, MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import Tally, TurnLimits
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.gates import PROBLEMS_TOLD, GateName, Judgement, judge, next_tally
+from signoff.registry.schema import Problem
+from signoff.registry.tool import Tool
+
+GOOD = {"flight": "TP 531", "totalCost": 420}
+OPEN = {"type": "object"}
+
+
+def catalog(*tools: Tool, **fields: Any) -> Catalog:
+    """One actor, `desk`, that may use every tool."""
+    actors = fields.pop("actors", (an_actor(),))
+    return build_catalog(tools=tools or (a_tool(),), actors=actors, **fields)
+
+
+def proposed(tool: str = "book_flight", **fields: Any) -> CallPart:
+    """A call whose id is its own."""
+    return CallPart(call="c7.3", tool=tool, args=Content(inline={}), **fields)
+
+
+def judged(found: Catalog, args: Any = GOOD, tally: Tally | None = None, **fields: Any) -> Judgement:
+    """The judgement of one call of the desk's."""
+    call = fields.pop("call", proposed())
+    return judge(found, fields.pop("ctx", pinned()), call, args, tally or Tally(), **fields)
+
+
+def settled(gate: GateName, code: CallCode, message: str, **fields: Any) -> Judgement:
+    """A call that a gate settled."""
+    return Judgement("c7.3", "settled", gate, code, message, **fields)
+
+
+def action(args: Any, tool: str = "book_flight") -> str:
+    """The mark by which identical calls are told."""
+    return sha256_hex([tool, args])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "the arguments must be one JSON object"),
+        ("{}", "the arguments must be one JSON object"),
+        (
+            {"n": 2**53},
+            "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out",
+        ),
+        ({"a": "x" * (ARGUMENTS_BYTES - 7)}, "the arguments are larger than 64 KiB; send less"),
+    ],
+)
+def test_shape(args: Any, message: str) -> None:
+    """Gate 1 says what to send instead."""
+    assert judged(catalog(), args) == settled("shape", "input_invalid", message)
+
+
+def test_arguments_of_exactly_the_limit_have_a_shape() -> None:
+    """64 KiB of canonical JSON pass; what the model activity found malformed does not."""
+    found = catalog(a_tool(input_schema=OPEN))
+    assert judged(found, {"a": "x" * (ARGUMENTS_BYTES - 8)}).kind == "run"
+    broken = proposed(malformed="the arguments are not valid JSON")
+    assert judged(found, call=broken) == settled("shape", "input_invalid", "the arguments are not valid JSON")
+
+
+def test_a_surplus_call() -> None:
+    """Gate 2: beyond what one completion may carry, whatever the tally says."""
+    message = "too many calls in one completion; propose fewer at a time"
+    assert judged(catalog(), call=proposed(surplus=True)) == settled("caps", "too_many_calls", message)
+
+
+@pytest.mark.parametrize(
+    ("limit", "made", "told"),
+    [
+        (MAX_CALLS, MAX_CALLS - 1, ""),
+        (MAX_CALLS, MAX_CALLS, "1000"),
+        (MAX_CALLS + 9, MAX_CALLS, "1000"),
+        (2, 1, ""),
+        (2, 2, "2"),
+        (2, 3, "2"),
+    ],
+)
+def test_calls_of_a_turn(limit: int, made: int, told: str) -> None:
+    """Gate 2: the actor's own number, never more than the house's."""
+    found = catalog(actors=(an_actor(limits=TurnLimits(calls=limit)),))
+    ruling = judged(found, tally=Tally(calls=made))
+    if not told:
+        assert ruling.kind == "run"
+        return
+    message = f"this turn has made its {told} calls; answer with what you have"
+    assert ruling == settled("caps", "too_many_calls", message)
+
+
+def test_calls_of_an_unknown_actor_are_capped_too() -> None:
+    """Gate 2 counts before it is known who may do what."""
+    ruling = judged(catalog(), ctx=pinned("gone"), tally=Tally(calls=MAX_CALLS))
+    assert (ruling.gate, ruling.code) == ("caps", "too_many_calls")
+
+
+@pytest.mark.parametrize(("made", "runs"), [(MAX_CALLS_PER_TOOL - 1, True), (MAX_CALLS_PER_TOOL, False)])
+def test_calls_of_one_tool(made: int, runs: bool) -> None:
+    """Gate 2: twenty-five of one tool a turn; those of others do not count."""
+    ruling = judged(catalog(), tally=Tally(per_tool={"book_flight": made, "search": 99}))
+    if runs:
+        assert ruling.kind == "run"
+        return
+    message = "`book_flight` was called 25 times in this turn; do without it"
+    assert ruling == settled("caps", "too_many_calls", message)
+
+
+@pytest.mark.parametrize(
+    ("identical", "last", "runs"),
+    [
+        (MAX_IDENTICAL_CALLS - 1, action(GOOD), True),
+        (MAX_IDENTICAL_CALLS, action(GOOD), False),
+        (MAX_IDENTICAL_CALLS + 1, action(GOOD), False),
+        (MAX_IDENTICAL_CALLS, action({**GOOD, "totalCost": 1}), True),
+        (MAX_IDENTICAL_CALLS, action(GOOD, "search"), True),
+    ],
+)
+def test_identical_calls(identical: int, last: str, runs: bool) -> None:
+    """Gate 2: the sixth time in a row, by name and arguments."""
+    ruling = judged(catalog(), tally=Tally(identical=identical, last_action=last))
+    if runs:
+        assert ruling.kind == "run"
+        return
+    message = f"this is the same call for the {identical + 1}th time in a row; do something else"
+    assert ruling == settled("caps", "too_many_calls", message)
+
+
+def test_a_name_no_tool_has() -> None:
+    """Gate 3: the nearest visible name is offered, or what was given."""
+    near = "there is no tool `book_fligth` for you; did you mean `book_flight`?"
+    assert judged(catalog(), call=proposed("book_fligth")) == settled("resolve", "not_available", near)
+    far = "there is no tool `zzz` for you; use one of the tools you were given"
+    assert judged(catalog(), call=proposed("zzz")) == settled("resolve", "not_available", far)
+
+
+def test_a_tool_of_others() -> None:
+    """Gate 6: a tool the actor lacks reads like one that does not exist, and is never offered."""
+    found = catalog(a_tool(), a_tool("search"), actors=(an_actor(tools=("search",)),))
+    message = "there is no tool `book_flight` for you; use one of the tools you were given"
+    assert judged(found) == settled("allowlist", "not_available", message)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("money is frozen", "money is frozen"), ("", "rule `no-money` is true")],
+)
+def test_a_rule_that_denies(reason: str, told: str) -> None:
+    """Gate 5: its reason, or else which rule it was."""
+    rule = GlobalRule(name="no-money", rule="tool.name == 'book_flight'", effect="deny", reason=reason)
+    tool = a_tool()
+    message = f"denied by policy: {told}. Do not try it again; tell the user or find another way"
+    assert judged(catalog(tool, policies=[rule])) == settled(
+        "tag_policy", "denied", message, tool=tool, denied_reason=told
+    )
+
+
+def test_a_policy_that_denies() -> None:
+    """Gate 14: the verdict is kept, its reason told."""
+    tool = a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))
+    ruling = judged(catalog(tool))
+    why = ruling.verdict.why
+    message = f"denied by policy: {why}. Do not try it again; tell the user or find another way"
+    expected = settled("approval", "denied", message, tool=tool, verdict=ruling.verdict, denied_reason=why)
+    assert ruling == expected
+    assert ruling.verdict.verdict == "deny"
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (PROBLEMS_TOLD, ""), (PROBLEMS_TOLD + 2, "; and 2 more")])
+def test_wrong_arguments(count: int, more: str) -> None:
+    """Gate 9: up to five problems, each with its path, and how many more there are."""
+    problems = [Problem(f"f{n}", "must fly") for n in range(count)]
+    tool = a_tool(validate_input=lambda args: problems)
+    told = "; ".join(f"`f{n}` must fly" for n in range(min(count, PROBLEMS_TOLD)))
+    message = f"the arguments of `book_flight` are not valid: {told}{more}. Correct them and call it again"
+    assert judged(catalog(tool)) == settled("schema", "input_invalid", message, tool=tool)
+
+
+@pytest.mark.parametrize(
+    ("check", "told"),
+    [
+        (lambda args: [Problem("", "must be honest")], "must be honest"),
+        (lambda args: 1 / 0, "cannot be checked (ZeroDivisionError)"),
+    ],
+)
+def test_a_tools_own_check(check: Any, told: str) -> None:
+    """Gate 9: a problem of the whole has no path; a check that fails is a problem of the whole."""
+    tool = a_tool(validate_input=check)
+    message = f"the arguments of `book_flight` are not valid: {told}. Correct them and call it again"
+    assert judged(catalog(tool)) == settled("schema", "input_invalid", message, tool=tool)
+
+
+def test_the_schema_is_asked_before_a_tools_own_check() -> None:
+    """What the schema refuses, the author's check need not understand; it is given the very arguments."""
+    seen: list[Any] = []
+
+    def check(args: Any) -> list[Problem]:
+        seen.append(args)
+        return []
+
+    tool = a_tool(validate_input=check)
+    assert judged(catalog(tool), {"flight": 1}).gate == "schema"
+    assert seen == []
+    assert judged(catalog(tool)).kind == "run"
+    assert seen == [GOOD]
+
+
+def test_a_dry_run() -> None:
+    """Gate 13: what would be called, in order, text in any language, long strings cut at any depth, secrets hidden."""
+    tool = a_tool(input_schema={**OPEN, "properties": {"pin": {}}}, secrets=("pin",), requires_approval=True)
+    args = {"pin": {"a": 1}, "to": "Zoë", "deep": [{"note": "n" * 501}, "m" * 500, 7, None]}
+    shown = {
+        "pin": "[hidden]",
+        "to": "Zoë",
+        "deep": [{"note": "n" * 500 + "...[truncated, 501 chars]"}, "m" * 500, 7, None],
+    }
+    text = f"[dry-run] book_flight would be called with: {json.dumps(shown, ensure_ascii=False)}"
+    assert judged(catalog(tool), args, dry_run=True) == settled("dry_run", "ok", text, tool=tool)
+
+
+def test_what_runs_and_what_is_asked() -> None:
+    """The judgement of a call that nothing objects to holds its tool and verdict, and no words."""
+    free, gated = a_tool(), a_tool("gated", requires_approval=True)
+    found = catalog(free, gated)
+    run, ask = judged(found), judged(found, call=proposed("gated"))
+    assert run == Judgement("c7.3", "run", "approval", tool=free, verdict=run.verdict)
+    assert ask == Judgement("c7.3", "ask", "approval", tool=gated, verdict=ask.verdict)
+    assert (run.verdict.verdict, ask.verdict.verdict) == ("auto", "ask")
+
+
+@pytest.mark.parametrize(("reason", "why"), [("look first", "look first"), ("", "rule `look` is true")])
+def test_a_rule_that_asks(reason: str, why: str) -> None:
+    """Gate 14: it tightens what would run, naming itself; a tool's own asking keeps its own words."""
+    rule = GlobalRule(name="look", rule="tool.name != 'x'", effect="require_approval", reason=reason)
+    verdict = judged(catalog(policies=[rule])).verdict
+    assert (verdict.verdict, verdict.rule, verdict.rule_text, verdict.why) == ("ask", "look", "tool.name != 'x'", why)
+    assert verdict.policy_hash == judged(catalog()).verdict.policy_hash
+    asked = a_tool(requires_approval=True)
+    assert judged(catalog(asked, policies=[rule])).verdict == judged(catalog(asked)).verdict
+    denied = a_tool(requires_approval=ApprovalPolicy(deny_if="true"))
+    assert judged(catalog(denied, policies=[rule])).code == "denied"
+
+
+def test_a_policy_sees_the_context() -> None:
+    """Gate 14: `ctx` is the pinned one."""
+    tool = a_tool(requires_approval=ApprovalPolicy(auto_approve_if="ctx.user.tier == 'trusted'"))
+    assert judged(catalog(tool), ctx=pinned(tier="trusted")).kind == "run"
+    assert judged(catalog(tool)).kind == "ask"
+
+
+def test_a_tally_counts_every_call() -> None:
+    """One more call, one more of its tool, and whether it is the same as the last; denials are left alone."""
+    found, call = catalog(), proposed()
+    first = next_tally(Tally(denials=2), call, GOOD, judged(found))
+    assert first == Tally(calls=1, per_tool={"book_flight": 1}, last_action=action(GOOD), identical=1, denials=2)
+    second = next_tally(first, call, GOOD, judged(found))
+    assert (second.calls, second.per_tool, second.identical) == (2, {"book_flight": 2}, 2)
+    other = next_tally(second, proposed("search"), GOOD, judged(found))
+    assert (other.calls, other.per_tool) == (3, {"book_flight": 2, "search": 1})
+    assert (other.identical, other.last_action) == (1, action(GOOD, "search"))
+
+
+def test_a_tally_counts_what_has_no_shape_by_what_was_wrong() -> None:
+    """Malformed calls have no arguments to compare, so the complaint stands for them."""
+    call = proposed(malformed="not JSON")
+    ruling = judged(catalog(), call=call)
+    tally = next_tally(Tally(), call, {}, ruling)
+    assert tally.last_action == action("not JSON")
+    again = next_tally(tally, call, {}, ruling)
+    assert again.identical == 2
+    unwritable = proposed()
+    huge = {"n": 2**60}
+    assert next_tally(Tally(), unwritable, huge, judged(catalog(), huge)).last_action == action("")
+
+
+def test_unspeakable_names_share_one_count() -> None:
+    """A name that could name no tool is counted as `?`."""
+    call = proposed("no such name")
+    tally = next_tally(Tally(), call, GOOD, judged(catalog(), call=call))
+    assert (tally.per_tool, tally.last_action) == ({"?": 1}, action(GOOD, "?"))
+    full = Tally(per_tool={"?": MAX_CALLS_PER_TOOL})
+    assert judged(catalog(), call=call, tally=full).gate == "caps"
