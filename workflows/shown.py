@@ -24,7 +24,7 @@ DUE_AT = SearchAttributeKey.for_datetime(names.SA_DUE_AT)
 _ATTRIBUTE_BYTES: Final = 2_000
 """The server takes 2 KiB a search attribute, brackets included."""
 _SUMMARY_BYTES: Final = 300
-"""The server takes 400 bytes of a summary as a payload."""
+"""Temporal promises room for 400 bytes of a summary, payload included."""
 
 Attributes = tuple[LiveState, tuple[str, ...], tuple[str, ...], datetime | None]
 

@@ -1,0 +1,188 @@
+"""Over random catalogs, policies, deploys, models and deciders: what was not advertised never executes, and no gated
+call runs without a decision about it."""
+
+import random
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+from desk_fixtures import GUEST, Ledger, bench, catalog_of, pay_tool, yes
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from temporalio.client import Client
+
+from signoff.activities.gate import digest_of
+from signoff.activities.permit import standing
+from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import Tally
+from signoff.policy.model import ApprovalPolicy, GlobalRule, RequiresApproval
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates import Judgement, judge
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+KEY = TurnKey("main", "s", "t")
+CTX = Pinned(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
+NAMES = ("pay", "wire", "look")
+POLICIES: tuple[RequiresApproval, ...] = (
+    False,
+    True,
+    ApprovalPolicy(auto_approve_if="args.amount < 10.0"),
+    ApprovalPolicy(auto_approve_if="args.amount < 10.0", quorum=2),
+    ApprovalPolicy(deny_if="args.amount > 50.0"),
+    ApprovalPolicy(auto_approve_if="args.amount < 10.0", require_approval_if="ctx.user.tier == 'standard'"),
+)
+RULES = (
+    GlobalRule(name="hidden", rule="tool.name == 'wire'", effect="hide"),
+    GlobalRule(name="denied", rule="tool.name == 'wire'", effect="deny"),
+    GlobalRule(name="asked", rule="tool.name == 'look'", effect="require_approval"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One catalog by numbers: a policy a tool (None: no such tool), the actor's list, the rules, the tools' version."""
+
+    policies: tuple[int | None, ...]
+    allowed: tuple[str, ...] | None
+    rules: tuple[int, ...]
+    version: str
+
+
+@cache
+def build(plan: Plan) -> Catalog:
+    """The catalog of a plan."""
+    tools = [
+        pay_tool(Ledger(), POLICIES[policy], name=name, version=plan.version)
+        for name, policy in zip(NAMES, plan.policies, strict=True)
+        if policy is not None
+    ]
+    there = {tool.name for tool in tools}
+    allowed = None if plan.allowed is None else tuple(name for name in plan.allowed if name in there)
+    actors = [Actor(name="desk", model="scripted", tools=allowed)]
+    return catalog_of(tools, actors=actors, policies=[RULES[number] for number in plan.rules])
+
+
+plans = st.builds(
+    Plan,
+    policies=st.tuples(*[st.sampled_from((None, *range(len(POLICIES)), *range(len(POLICIES))))] * 3),
+    allowed=st.sampled_from((None, None, NAMES, ("pay",), ("look", "wire"), ())),
+    rules=st.sampled_from(((), (), (0,), (1,), (2,))),
+    version=st.sampled_from(("1", "2")),
+)
+proposals = st.tuples(
+    st.sampled_from((*NAMES * 4, "PAY", "pay ", "respond", "transfer", "")),
+    st.sampled_from([*({"amount": n} for n in (1, 9.99, 10, 51, 1, 20, 30, "1", None)), {}, {"amount": 1, "extra": 1}]),
+)
+sound = st.builds(yes, st.just(KEY), subject=st.sampled_from(("approver", "ana")))
+decisions = sound | st.builds(
+    yes,
+    st.just(KEY),
+    st.sampled_from(("c1.1", "c1.2")),
+    verdict=st.sampled_from(("approved", "approved", "approved", "denied")),
+    revision=st.sampled_from((None, 1, 2)),
+    subject=st.sampled_from(("approver", "ana", "")),
+)
+
+
+def offered(catalog: Catalog) -> set[str]:
+    """What the model is told of."""
+    return {tool.name for tool in catalog.offered("desk", CTX)}
+
+
+def permit_of(catalog: Catalog, tool: str, args: Any, votes: list[Decision], kind: str) -> Permit:
+    """A permit as the workflow makes it after the gates of `catalog`, or as a forger does."""
+    found = catalog.registry.resolve(tool)
+    assert found is not None
+    return Permit.model_validate(
+        {
+            "kind": kind,
+            "call": "c1.1",
+            "digest": digest_of(CTX, "c1.1", found, args),
+            "ctx": CTX,
+            "decisions": votes,
+            "policy_hash": catalog.policy(tool).hash,
+        }
+    )
+
+
+def gates(catalog: Catalog, tool: str, args: Any) -> Judgement:
+    """What the gates of `catalog` say of call `c1.1`."""
+    return judge(catalog, CTX, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
+
+
+@pytest.mark.row("N02")
+@settings(max_examples=150, deadline=None)
+@given(
+    before=plans,
+    deployed=st.none() | plans,
+    proposal=proposals,
+    votes=st.lists(decisions, max_size=3),
+    forged=st.booleans(),
+)
+def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
+    before: Plan, deployed: Plan | None, proposal: tuple[str, Any], votes: list[Decision], forged: bool
+) -> None:
+    """Through the gates of one catalog, a deploy, a permit that may be forged, and the tool activity of another."""
+    tool, args = proposal
+    asked, runs = build(before), build(deployed or before)
+    first = gates(asked, tool, args)
+    if first.kind != "settled":
+        assert tool in offered(asked)
+    if first.kind == "settled" and (not forged or asked.registry.resolve(tool) is None or not isinstance(args, dict)):
+        return
+    kind = "auto" if first.kind == "run" or (forged and not votes) else "approved"
+    permit = permit_of(asked, tool, args, votes, kind)
+    second = gates(runs, tool, args)
+    present = runs.registry.resolve(tool)
+    if second.kind == "settled" or present is None:
+        return
+    assert tool in offered(runs)
+    digest = digest_of(CTX, "c1.1", present, args)
+    worth = standing(permit, digest, second, runs.policy(tool))
+    event(f"{second.kind}: {worth.kind}")
+    if worth.kind != "run":
+        return
+    assert permit.digest == digest
+    if second.kind == "ask":
+        people = {vote.subject for vote in votes}
+        policy = runs.policy(tool).policy
+        assert len(people) >= (policy.quorum if policy is not None else 1)
+        assert all(vote.verdict == "approved" and vote.subject for vote in votes)
+        assert {vote.approval_id for vote in votes} == {"main.s.t.c1.1"}
+        assert all(vote.revision in (None, 1) for vote in votes)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_on_the_server_only_what_needs_nobody_runs_undecided(
+    seed: int, client: Client, store: Store, task_queue: str
+) -> None:
+    """Random proposals, nobody answers: what ran was offered, valid and free by rule; what waits has not run."""
+    chance = random.Random(seed)
+    ledger = Ledger()
+    tools = [
+        pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 10.0")),
+        pay_tool(ledger, name="wire"),
+        pay_tool(ledger, False, name="look"),
+        pay_tool(ledger, False, name="secret"),
+    ]
+    catalog = catalog_of(tools, actors=[Actor(name="desk", model="scripted", tools=("pay", "wire", "look"))])
+    tool_names, amounts = ["pay", "wire", "look", "secret", "nothing"], [1, 20, "x"]
+    proposed = [(chance.choice(tool_names), {"amount": chance.choice(amounts)}) for _ in range(12)]
+    script = [calls(*proposed, ("wire", {"amount": 1})), respond("done")]
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        key = await desk.start()
+        await desk.suspended(key)
+        await desk.signoff.cancel_turn(key)
+        result = await desk.signoff.result(key)
+    ran = [(outcome.tool, outcome.code) for outcome in result.calls if outcome.code == "ok"]
+    assert len(ran) == len(ledger.rows)
+    assert {row[0] for row in ledger.rows} <= {"pay", "look"}
+    assert all(args["amount"] in ((1,) if name == "pay" else (1, 20)) for name, args, _ in ledger.rows)
+    assert [outcome.call for outcome in result.calls] == [f"c1.{n}" for n in range(1, 14)]
