@@ -100,7 +100,7 @@ def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visi
             VoteLine(_named(vote.name or vote.subject, vote.subject, visitor), vote.verdict, reader.moment(vote.at))
             for vote in request.votes
         ),
-        may=who_may(request, people),
+        may=who_may(request, people, reader.language),
         decides=decides,
         why_not="" if decides or not pending else _why_not(request, visitor, people),
         typed=(*typed_words(request, visitor), "")[0] if pending else "",
@@ -115,7 +115,7 @@ def version_of(request: ApprovalRequest, line: CallLine) -> str:
     return f"{request.revision}-{request.state}-{len(request.votes)}-{line.state}"
 
 
-def who_may(request: ApprovalRequest, people: Directory) -> str:
+def who_may(request: ApprovalRequest, people: Directory, language: str) -> str:
     """Who may decide, in words: each role with its people, then those named one by one."""
     everybody = [
         person
@@ -127,10 +127,10 @@ def who_may(request: ApprovalRequest, people: Directory) -> str:
         kind, _, name = approver.partition(":")
         found = [person.name or person.id for person in everybody if approver in rights(person)]
         if kind == "role":
-            told.append(f"{', '.join(found) or text('card.nobody')} ({name})")
+            told.append(f"{', '.join(found) or text('card.nobody', language)} ({name})")
         else:
             told.append(", ".join(found) or name)
-    return "; ".join(told) or text("card.nobody")
+    return "; ".join(told) or text("card.nobody", language)
 
 
 def rule_words(rule: str, language: str) -> str:
@@ -173,7 +173,8 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, visitor: Visitor) ->
 def _why_not(request: ApprovalRequest, visitor: Visitor, people: Directory) -> str:
     listed = not set(rights(visitor.person)).isdisjoint(request.approvers)
     own = listed and visitor.person.id == request.requester.user
-    return text("card.own" if own else "card.not_yours", visitor.reader.language, who=who_may(request, people))
+    language = visitor.reader.language
+    return text("card.own" if own else "card.not_yours", language, who=who_may(request, people, language))
 
 
 def _ending(request: ApprovalRequest, line: CallLine, visitor: Visitor) -> Ending:

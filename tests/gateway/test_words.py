@@ -1,5 +1,7 @@
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.approval import CardRow
+from signoff.gateway import texts
 from signoff.gateway.texts import TEXTS, language_of, text
 from signoff.gateway.words import Reader
 
@@ -86,3 +89,15 @@ def test_every_language_has_only_known_texts() -> None:
     assert language_of("xx-YY") == "en"
     with pytest.raises(KeyError):
         text("no.such.text")
+
+
+def test_every_text_is_used() -> None:
+    """No page asks for a text that is not there, and no text is left that nothing asks for."""
+    folder = Path(texts.__file__).parent
+    sources = [path for path in folder.rglob("*") if path.suffix in (".py", ".html") and path.name != "texts.py"]
+    written = "".join(path.read_text() for path in sources)
+    asked = set(re.findall(r"""\bt(?:ext)?\(\s*['"]([a-z_.]+)['"]\s*[,)]""", written))
+    assert asked <= set(TEXTS["en"])
+    # A key made of two parts: `t('state.' ~ state)` or `text(f"call.{code}")`.
+    joined = tuple(re.findall(r"""['"]([a-z_]+\.(?:[a-z_]+\.)?)(?:['"]\s*~|\{)""", written))
+    assert [key for key in TEXTS["en"] if f"{key}" not in written and not key.startswith(joined)] == []
