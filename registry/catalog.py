@@ -2,9 +2,9 @@
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from signoff.contracts.call import Pinned
 from signoff.contracts.canonical import NotCanonical, sha256_hex
@@ -23,6 +23,7 @@ from signoff.registry.respond import RESPOND_OFFER
 from signoff.registry.tool import Tool
 from signoff.registry.visibility import Sight
 
+_SIGHTS_KEPT: Final = 200
 _NEEDS = {"never": "auto", "maybe": "maybe asks", "always": "asks"}
 
 
@@ -59,6 +60,7 @@ class Catalog:
     people: Directory
     fields: ContextFields
     hash: str
+    _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
         """The actor of this name. Raises `ConfigError` that offers the nearest names."""
@@ -96,8 +98,19 @@ class Catalog:
         return (policy.named_approvers if policy is not None else ()) or self.default_approvers
 
     def sight(self, ctx: Pinned) -> Sight:
-        """What the actor of `ctx` can see; an actor this catalog lacks sees nothing."""
-        return Sight(self.registry, self.rules, self.actors.get(ctx.actor), ctx.actor, pinned_cel(ctx, self.fields))
+        """What the actor of `ctx` can see; an actor this catalog lacks sees nothing.
+
+        The sights of recent contexts are kept: one turn asks at least four times.
+        """
+        key = repr(ctx)
+        found = self._sights.get(key)
+        if found is None:
+            if len(self._sights) >= _SIGHTS_KEPT:
+                self._sights.clear()
+            cel = pinned_cel(ctx, self.fields)
+            found = Sight(self.registry, self.rules, self.actors.get(ctx.actor), ctx.actor, cel)
+            self._sights[key] = found
+        return found
 
     def offered(self, actor: str, ctx: Pinned) -> tuple[Offered, ...]:
         """The tools the model is told of, `respond` last. Raises `ConfigError` for an unknown actor."""

@@ -22,7 +22,7 @@ class Sight:
     actor: Actor | None
     actor_name: str
     ctx: Mapping[str, Any]
-    _rulings: dict[str, RulesVerdict] = field(default_factory=dict, repr=False, compare=False)
+    _rulings: dict[str, RulesVerdict] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def ruling(self, tool: Tool) -> RulesVerdict:
         """What the global rules say of this tool for this actor in this context; evaluated once."""
