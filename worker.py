@@ -1,13 +1,21 @@
 """Wires one catalog into one Temporal worker."""
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import PollerBehaviorAutoscaling, Worker, WorkflowRunner
+from temporalio.worker import (
+    PollerBehaviorAutoscaling,
+    Worker,
+    WorkflowInstance,
+    WorkflowInstanceDetails,
+    WorkflowRunner,
+)
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+from temporalio.workflow import Info
 
 from signoff.activities.drivers import build_drivers
 from signoff.activities.gate import GateActivity
@@ -100,8 +108,47 @@ def build_worker(
     return Worker(client, task_queue=task_queue, plugins=plugins, **worker_options(max_cached_workflows))
 
 
+class SharingRunner(SandboxedWorkflowRunner):
+    """The SDK's sandbox, entered once a step and not three times more for every payload of it.
+
+    The SDK asks an instance for the context of each payload, several times over, and its sandbox is set up and taken
+    down for each answer. Between two steps the answer to the same question is the same.
+    """
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """An instance in the sandbox that remembers what it was asked since its last step."""
+        return _Remembering(super().create_instance(det))
+
+
+class _Remembering(WorkflowInstance):
+    def __init__(self, inner: WorkflowInstance) -> None:
+        self._inner = inner
+        self._known: dict[tuple[str, Any], Any] = {}
+
+    def activate(self, act: Any) -> Any:
+        self._known.clear()
+        return self._inner.activate(act)
+
+    def get_serialization_context(self, command_info: Any) -> Any:
+        return self._ask("payload", command_info, self._inner.get_serialization_context)
+
+    def get_external_store_context(self, command_info: Any) -> Any:
+        return self._ask("store", command_info, self._inner.get_external_store_context)
+
+    def get_info(self) -> Info:
+        return self._inner.get_info()
+
+    def get_thread_id(self) -> int | None:
+        return self._inner.get_thread_id()
+
+    def _ask(self, what: str, command_info: Any, answer: Callable[[Any], Any]) -> Any:
+        key = what, command_info
+        if key not in self._known:
+            self._known[key] = answer(command_info)
+        return self._known[key]
+
+
 def _share(runner: WorkflowRunner | None) -> WorkflowRunner:
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner or SandboxedWorkflowRunner()
-    restrictions = runner.restrictions.with_passthrough_modules(*PASSED_THROUGH)
-    return SandboxedWorkflowRunner(restrictions=restrictions)
+    return SharingRunner(restrictions=runner.restrictions.with_passthrough_modules(*PASSED_THROUGH))
