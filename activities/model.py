@@ -156,7 +156,7 @@ def _arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
     why = out_of_bounds(raw)
     if why:
         return {}, f"the arguments hold {why}; send it as a string or leave it out", 0
-    size = len(json.dumps(raw, ensure_ascii=False).encode())
+    size = len(json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode())
     if size > ARGUMENTS_BYTES:
         return {}, f"the arguments are {size} bytes, at most {ARGUMENTS_BYTES} are taken", 0
     return raw, "", size

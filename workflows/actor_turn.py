@@ -11,20 +11,18 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals import desk as desks
-    from signoff.approvals.machine import approving
     from signoff.contracts import names
     from signoff.contracts.approval import ApprovalRequest
     from signoff.contracts.call import CallOutcome, Permit, Pinned
-    from signoff.contracts.content import Content, text_of
+    from signoff.contracts.content import text_of
     from signoff.contracts.decision import Decision
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS, MAX_REVISIONS
-    from signoff.contracts.message import CallPart, Message, ResultPart, TextPart
+    from signoff.contracts.message import CallPart, Message, TextPart
     from signoff.contracts.receipt import Receipt
     from signoff.contracts.steps import (
         Authority,
         GateReply,
         GateTask,
-        IdentifyTask,
         ModelReply,
         ModelTask,
         OutcomeTask,
@@ -33,8 +31,8 @@ with workflow.unsafe.imports_passed_through():
         ToolTask,
     )
     from signoff.contracts.turn import ResponsePart, TurnError, TurnInput, TurnResult, TurnView
-    from signoff.workflows import options, outcomes, shown
-    from signoff.workflows.record import TurnRecord, skipped
+    from signoff.workflows import options, outcomes, shown, tasks
+    from signoff.workflows.record import TurnRecord, correction, skipped
 
 
 class _Stop(Exception):
@@ -158,7 +156,7 @@ class ActorTurn:
                 return record.finished(reply.response.state, (ResponsePart(content=reply.response.text),))
             if reply.respond_error:
                 record.bad_responds += 1
-                record.settle(calls, [skipped(call) for call in calls], (_correction(reply),))
+                record.settle(calls, [skipped(call) for call in calls], (correction(reply),))
                 continue
             record.settle(calls, await self._batch(calls, reply), ())
             if self._cancelled:
@@ -296,7 +294,7 @@ class ActorTurn:
     async def _run_tool(
         self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, ticket: int
     ) -> ToolReply:
-        permit = self._permit(call, ruling, request)
+        permit = tasks.permit(self._ctx, call, ruling, request)
         task = ToolTask(
             permit=permit, tool=call.tool, args=call.args, ticket=ticket, budget_chars=ruling.options.budget_chars
         )
@@ -312,27 +310,6 @@ class ActorTurn:
         if reply.outcome is not None:
             self._record.active_seconds += reply.outcome.duration_ms / 1000
         return reply
-
-    def _permit(self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None) -> Permit:
-        permit = Permit(
-            kind="auto",
-            call=call.call,
-            digest=ruling.digest,
-            ctx=self._ctx,
-            rule=ruling.rule,
-            policy_hash=ruling.policy_hash,
-        )
-        if request is None:
-            return permit
-        return permit.model_copy(
-            update={
-                "kind": "approved",
-                "approval_id": request.id,
-                "revision": request.revision,
-                "quorum": request.quorum,
-                "decisions": approving(request),
-            }
-        )
 
     async def _after_failure(
         self, error: ActivityError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int
@@ -377,15 +354,7 @@ class ActorTurn:
         request = self._desk.get(decision.approval_id)
         if request is None:
             return Authority(allowed=False, code="unknown")
-        task = IdentifyTask(
-            decision=decision,
-            tenant=request.tenant,
-            approvers=request.approvers,
-            requester=request.requester.user,
-            allow_self=request.allow_self,
-            min_assurance=request.min_assurance,
-            accept_unsigned=request.accept_unsigned,
-        )
+        task = tasks.identify(decision, request)
         try:
             authority: Authority = await workflow.execute_local_activity(
                 names.IDENTIFY, task, result_type=Authority, summary="Who answered, and may they?", **options.IDENTIFY
@@ -417,19 +386,6 @@ class ActorTurn:
 
     def _asked_again(self, before: shown.Attributes, after: shown.Attributes) -> bool:
         return any(code not in before[1] for code in after[1] if not code.endswith("!"))
-
-
-def _correction(reply: ModelReply) -> ResultPart:
-    provider = next(
-        (p.provider_call for p in reply.message.parts if isinstance(p, CallPart) and p.call == reply.respond_call), ""
-    )
-    return ResultPart(
-        call=reply.respond_call,
-        provider_call=provider,
-        tool=names.RESPOND,
-        code="input_invalid",
-        value=Content(inline=reply.respond_error),
-    )
 
 
 async def _local(call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:

@@ -9,6 +9,7 @@ from signoff.contracts.content import Content, text_of
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
 from signoff.contracts.message import CallPart, Message, ResultPart
+from signoff.contracts.names import RESPOND
 from signoff.contracts.steps import ModelReply, Tally, TurnLimits
 from signoff.contracts.turn import (
     CallView,
@@ -137,6 +138,20 @@ def skipped(call: CallPart) -> CallOutcome:
     """The outcome of a call that stood beside `respond` (Q2): not executed."""
     text = "Not executed: the turn ended with the response in the same completion."
     return CallOutcome(call=call.call, tool=call.tool, code="skipped", gate="respond", value=Content(inline=text))
+
+
+def correction(reply: ModelReply) -> ResultPart:
+    """The result that tells the model what was wrong with its `respond`."""
+    provider = next(
+        (p.provider_call for p in reply.message.parts if isinstance(p, CallPart) and p.call == reply.respond_call), ""
+    )
+    return ResultPart(
+        call=reply.respond_call,
+        provider_call=provider,
+        tool=RESPOND,
+        code="input_invalid",
+        value=Content(inline=reply.respond_error),
+    )
 
 
 def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:

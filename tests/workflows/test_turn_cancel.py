@@ -1,0 +1,120 @@
+"""What a cancel leaves behind: of the whole turn by Temporal, of one request by its withdrawal."""
+
+import asyncio
+from typing import Any
+
+from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.registry.context import ToolContext
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, respond
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+
+
+async def test_a_cancel_while_people_are_asked_withdraws_the_requests(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """State `cancelled`, the request `cancelled`, whoever answers afterwards is told so, nothing runs."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("x")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.cancel_turn(key)
+        result = await desk.signoff.result(key)
+        receipt = await desk.signoff.decide(yes(key))
+        view = await desk.signoff.view(key)
+    assert result.state == "cancelled"
+    assert [outcome.code for outcome in result.calls] == ["denied"]
+    assert (receipt.status, receipt.code, receipt.state) == ("refused", "cancelled", "cancelled")
+    assert view.calls[0].approval is not None
+    assert view.calls[0].approval.state == "cancelled"
+    assert ledger.rows == []
+
+
+async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A side effect in progress is not torn apart, and the result says that it happened."""
+    ledger, begun, go_on = Ledger(), asyncio.Event(), asyncio.Event()
+
+    async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
+        begun.set()
+        await go_on.wait()
+        ledger.rows.append(("pay", args, ctx.idempotency_key))
+        return "paid"
+
+    tool = pay_tool(ledger, False, handler=slow)
+    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as desk:
+        key = await desk.start()
+        await begun.wait()
+        await desk.signoff.cancel_turn(key)
+        await desk.until(key, lambda view: view.result is None)
+        handle = client.get_workflow_handle(key.workflow_id)
+        assert "WORKFLOW_EXECUTION_CANCEL_REQUESTED" in await desk.events(key)
+        go_on.set()
+        result = await desk.signoff.result(key)
+        described = await handle.describe()
+    assert result.state == "cancelled"
+    assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid")]
+    assert len(ledger.rows) == 1
+    assert described.status is not None
+    assert described.status.name == "COMPLETED"
+
+
+async def test_a_cancel_while_the_model_thinks_ends_the_turn(client: Client, store: Store, task_queue: str) -> None:
+    """Nobody waits for a completion that nobody wants any more."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def react(_: CompletionRequest) -> Completion:
+        begun.set()
+        await go_on.wait()
+        return respond("never")
+
+    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as desk:
+        key = await desk.start()
+        await begun.wait()
+        await desk.signoff.cancel_turn(key)
+        result = await desk.signoff.result(key)
+        go_on.set()
+    assert (result.state, result.calls) == ("cancelled", ())
+
+
+async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A turn that was told to stop opens no new request, however its running calls end."""
+    policy = ApprovalPolicy(grant_ttl=1.0)
+    tool = pay_tool(Ledger(), policy, task_queue=f"{task_queue}-nobody")
+    async with bench(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.signoff.cancel_turn(key)
+        result = await asyncio.wait_for(desk.signoff.result(key), 20)
+    assert result.state == "cancelled"
+    assert [outcome.code for outcome in result.calls] == ["skipped"]
+
+
+async def test_withdrawing_a_request_denies_its_call_only(client: Client, store: Store, task_queue: str) -> None:
+    """The model reads `cancelled` with the reason, later answers get that receipt, the other call is unharmed."""
+    ledger = Ledger()
+    script = [calls(PAY, ("pay", {"amount": 2})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key, 2)
+        first = yes(key).approval_id
+        receipt = await desk.signoff.withdraw(first, subject="guest", reason="changed my mind")
+        late = await desk.signoff.decide(yes(key))
+        again = await desk.signoff.withdraw(first, subject="guest")
+        await desk.signoff.decide(yes(key, "c1.2"))
+        result = await desk.signoff.result(key)
+        after = await desk.signoff.withdraw(first, subject="guest")
+    assert (receipt.status, receipt.state) == ("accepted", "cancelled")
+    assert late.code == again.code == after.code == "cancelled"
+    assert [outcome.code for outcome in result.calls] == ["denied", "ok"]
+    assert result.calls[0].denied is not None
+    assert (result.calls[0].denied.source, result.calls[0].denied.reason) == ("cancelled", "changed my mind")
+    assert [row[1]["amount"] for row in ledger.rows] == [2]
