@@ -176,7 +176,7 @@ async def test_arguments_that_cannot_be_used_are_malformed_softly(store: Store, 
 @pytest.mark.parametrize("over", [0, 1])
 async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
     """64 KiB of JSON in UTF-8 are taken and stored, one byte more is not."""
-    room_left = ARGUMENTS_BYTES - len('{"a": ""}')
+    room_left = ARGUMENTS_BYTES - len('{"a":""}')
     args = {"a": "é" * (room_left // 2) + "x" * (room_left % 2 + over)}
     part = parts(await asked(store, calls(("pay", args))))[0]
     assert part.malformed == (f"the arguments are {ARGUMENTS_BYTES + 1} bytes, at most 65536 are taken" if over else "")
@@ -195,7 +195,7 @@ async def test_fifty_calls_a_completion(store: Store, over: int) -> None:
 
 async def test_one_mebibyte_of_calls_a_completion(store: Store) -> None:
     """Calls beyond 1 MiB of arguments are surplus; a smaller one that fits is taken; malformed ones cost nothing."""
-    filler = ARGUMENTS_BYTES - len('{"a": ""}')
+    filler = ARGUMENTS_BYTES - len('{"a":""}')
     big = ("pay", {"a": "x" * filler})
     whole = CALLS_BYTES_PER_COMPLETION // ARGUMENTS_BYTES
     found = parts(await asked(store, calls(("pay", "{"), *[big] * (whole + 1), ("pay", {}))))
@@ -280,7 +280,8 @@ JSON = st.recursive(
 def test_whatever_is_proposed_can_be_recorded(raw: Any) -> None:
     """Arguments are one object that JSON carries within the limits, or `{}` with why not."""
     args, why, size = _arguments(raw)
-    assert len(json.dumps(args, ensure_ascii=False, allow_nan=False).encode()) == size or why
+    written = json.dumps(args, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    assert len(written.encode()) == size or why
     assert not why or (args, size) == ({}, 0)
     assert size <= ARGUMENTS_BYTES
 

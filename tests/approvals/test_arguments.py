@@ -97,3 +97,27 @@ def test_names_read_as_words(name: str, words: str) -> None:
 def test_a_schema_that_leads_nowhere_is_an_empty_one(schema: Any) -> None:
     """Circular, dangling, foreign and malformed references end."""
     assert resolve(schema, {"$defs": {"A": {"$ref": "#/$defs/A"}}}) == {}
+
+
+def test_items_by_place_come_before_items_for_all() -> None:
+    """`prefixItems` describes the first places of a list, `items` the others."""
+    who: dict[str, Any] = {"type": "object", "properties": {"a": {"format": "date"}}}
+    other: dict[str, Any] = {"type": "object", "properties": {"a": {"format": "email"}}}
+    schema = {"properties": {"to": {"type": "array", "prefixItems": [who], "items": other}}}
+    found = [(leaf.name, format_of(leaf)) for leaf in leaves({"to": [{"a": "x"}, {"a": "y"}]}, schema, ())]
+    assert found == [("to.0.a", "date"), ("to.1.a", "email")]
+
+
+@pytest.mark.parametrize(("name", "pointer"), [("a/b", "a~1b"), ("a~b", "a~0b"), ("a~1b", "a~01b")])
+def test_references_are_json_pointers(name: str, pointer: str) -> None:
+    """`~1` is a slash and `~0` a tilde in the name of a definition."""
+    assert resolve({"$ref": f"#/$defs/{pointer}"}, {"$defs": {name: {"type": "string"}}}) == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("items", "one_row"),
+    [(["a" * 59, "b" * 59], True), (["a" * 59, "b" * 60], False), ([""] * 13, True), ([""] * 14, False)],
+)
+def test_a_joined_row_has_at_most_120_characters(items: list[str], one_row: bool) -> None:
+    """The edge is inclusive, separators and marks counted."""
+    assert len(list(leaves({"to": items}, {}, ()))) == (1 if one_row else len(items))
