@@ -594,21 +594,6 @@ async def test_every_tool_has_an_activity_of_its_name(store: Store) -> None:
     assert [row[0] for row in ledger.rows] == ["b_tool"]
 
 
-async def test_it_heartbeats_while_the_handler_runs(store: Store) -> None:
-    """The server learns early that the worker lives; a local activity has nobody to tell."""
-    beats: list[tuple[Any, ...]] = []
-    for local in (False, True):
-        env = environment(is_local=local)
-        env.on_heartbeat = lambda *details: beats.append(details)
-        started, go = asyncio.Event(), asyncio.Event()
-        tool = hanging(started, go, [], read_only=True)
-        running = asyncio.ensure_future(run(room_of(store, tool), tool, task_for(tool), env))
-        await started.wait()
-        go.set()
-        await running
-    assert beats == [()]
-
-
 async def test_its_pause_before_asking_the_store_again_is_its_own(store: Store) -> None:
     """A worker waits a second between two attempts at a store that does not answer."""
     tool = free(Ledger())

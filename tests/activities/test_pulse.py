@@ -1,0 +1,65 @@
+"""Heartbeats: a long activity tells the server that it lives, a short one costs it nothing."""
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+
+from temporalio.testing import ActivityEnvironment
+
+from signoff.activities.pulse import SECONDS, pulse
+from signoff.workflows import options
+
+
+async def beats(work: Callable[[asyncio.Event], Awaitable[None]], seconds: float, *, local: bool = False) -> int:
+    """How many heartbeats were sent while `work` ran; the event is set at the second one."""
+    sent: list[tuple[object, ...]] = []
+    twice = asyncio.Event()
+
+    def note(*details: object) -> None:
+        sent.append(details)
+        if len(sent) == 2:
+            twice.set()
+
+    async def run() -> None:
+        async with pulse(seconds):
+            await work(twice)
+
+    env = ActivityEnvironment()
+    env.info = dataclasses.replace(env.info, is_local=local)
+    env.on_heartbeat = note
+    await env.run(run)
+    return len(sent)
+
+
+async def test_a_long_activity_heartbeats_again_and_again() -> None:
+    """The server hears from a worker that lives, as long as the work lasts."""
+
+    async def wait(twice: asyncio.Event) -> None:
+        await twice.wait()
+
+    assert await beats(wait, 0.001) >= 2
+
+
+async def test_a_short_activity_does_not_heartbeat() -> None:
+    """A heartbeat is a call and a commit of the server's, so work that is done at once sends none."""
+
+    async def done(twice: asyncio.Event) -> None:
+        await asyncio.sleep(0)
+
+    assert await beats(done, SECONDS) == 0
+
+
+async def test_a_local_activity_has_nobody_to_tell() -> None:
+    """Local activities have no heartbeats: whatever the period, none is sent."""
+
+    async def yields(twice: asyncio.Event) -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    assert await beats(yields, 0.0, local=True) == 0
+    assert await beats(yields, 0.0) > 0
+
+
+def test_the_period_leaves_room_before_the_timeout() -> None:
+    """Three heartbeats fit before the server gives a worker up."""
+    assert options.MODEL["heartbeat_timeout"].total_seconds() > 3 * SECONDS
