@@ -26,7 +26,6 @@ from signoff.store.store import Store, open_store
 RESULTS = Path(__file__).parent / "results"
 FULL = Settings(rounds=5, turns=400, latency_turns=100, concurrency=50, memory_turns=1_000)
 QUICK = Settings(rounds=2, turns=100, latency_turns=20, concurrency=50, memory_turns=100)
-_GATE_CALLS = 500
 
 
 async def measure(settings: Settings) -> Report:
@@ -52,7 +51,7 @@ async def _measure(settings: Settings, server: ServerHandle, store: Store, url: 
             concurrency=settings.concurrency,
         )
         sizes = await measure_size(client, hand), await measure_size(client, ours)
-    gates = await measure_gates(store, _GATE_CALLS)
+    gates = await measure_gates(store, settings.turns)
     print(f"memory of {settings.memory_turns} and {2 * settings.memory_turns} suspended turns", flush=True)
     waiting = Baseline(client, "bench-memory-1"), await Gated.open(client, "bench-memory-2", store)
     memory = (
@@ -86,7 +85,8 @@ def read_arguments(arguments: list[str]) -> tuple[Settings, Path | None]:
     """What to run, and where to write it; None for nowhere. A full run is kept in `bench/results/`."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Signoff beside a hand-written workflow.")
     parser.add_argument("--rounds", type=_positive, help=f"interleaved rounds (default {FULL.rounds})")
-    parser.add_argument("--turns", type=_positive, help=f"turns a round, {FULL.concurrency} at once ({FULL.turns})")
+    parser.add_argument("--turns", type=_positive, help=f"turns a round ({FULL.turns})")
+    parser.add_argument("--concurrency", type=_positive, help=f"how many of them at once ({FULL.concurrency})")
     parser.add_argument("--memory-turns", type=_positive, help=f"suspended turns, then twice ({FULL.memory_turns})")
     parser.add_argument("--quick", action="store_true", help="small and rough; the result is not kept")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there as JSON")
@@ -96,6 +96,7 @@ def read_arguments(arguments: list[str]) -> tuple[Settings, Path | None]:
         "rounds": given.rounds or base.rounds,
         "turns": given.turns or base.turns,
         "latency_turns": min(base.latency_turns, given.turns or base.turns),
+        "concurrency": given.concurrency or base.concurrency,
         "memory_turns": given.memory_turns or base.memory_turns,
     }
     settings = base.model_copy(update=chosen)

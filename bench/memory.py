@@ -21,6 +21,7 @@ from signoff.store.store import open_store
 
 _READY = b"ready\n"
 _SETTLE_SECONDS = 3.0
+_TRIES = 50
 _CACHED = re.compile(r"^temporal_sticky_cache_size\{[^}]*\} (\d+)", re.MULTILINE)
 
 
@@ -43,17 +44,22 @@ async def _resident(process: Process, side: Side, more: int, total: int, port: i
     async with asyncio.TaskGroup() as group:
         for _ in range(min(50, more)):
             group.create_task(work())
-    await asyncio.sleep(_SETTLE_SECONDS)
-    cached = await _cached(port)
-    if cached != total:
-        raise RuntimeError(f"{cached} turns are cached where {total} were suspended: the figure would mean nothing")
+    await _all_cached(port, total)
+    await asyncio.sleep(min(_SETTLE_SECONDS, total / 100))
     return psutil.Process(process.pid).memory_info().rss / 1000
 
 
-async def _cached(port: int) -> int:
+async def _all_cached(port: int, total: int) -> None:
+    """Return once the worker says that it holds them all. Raises `RuntimeError` when some were evicted."""
+    cached = -1
     async with httpx.AsyncClient() as http:
-        text = (await http.get(f"http://{LOOPBACK}:{port}/metrics")).text
-    return sum(int(count) for count in _CACHED.findall(text))
+        for _ in range(_TRIES):
+            text = (await http.get(f"http://{LOOPBACK}:{port}/metrics")).text
+            cached = sum(int(count) for count in _CACHED.findall(text))
+            if cached == total:
+                return
+            await asyncio.sleep(0.1)
+    raise RuntimeError(f"{cached} turns are cached where {total} were suspended: the figure would mean nothing")
 
 
 @contextlib.asynccontextmanager
