@@ -1,6 +1,6 @@
 """Lists from visibility and memo alone: what waits, and which turns there are. The workflow stays the truth."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client, WorkflowExecution
@@ -13,8 +13,10 @@ from signoff.contracts.listing import TurnRow, WaitingCard
 from signoff.contracts.person import Person
 from signoff.workflows import shown
 
-_WINDOWS = (timedelta(0), timedelta(hours=1), timedelta(hours=8), timedelta(hours=24), None)
-"""SQL visibility cannot sort, so deadlines are asked for in windows, and each is sorted here."""
+_WINDOWS = tuple(timedelta(hours=hours) for hours in (0, 1, 8, 24, 7 * 24, 30 * 24, 3_650 * 24))
+_NARROW = timedelta(seconds=1)
+"""SQL visibility cannot sort. Where more wait than are asked for, the deadline before which just enough of them fall
+is searched by counting: first by these windows from now, then by halving, down to one second."""
 
 
 def rights(person: Person) -> tuple[str, ...]:
@@ -29,22 +31,19 @@ async def waiting(
 
     Raises `ServerUnavailable`.
     """
-    cards: list[WaitingCard] = []
-    for query in _waiting_queries(tenant, approvers):
-        found = [card async for row in _executions(client, query, limit) for card in await _cards(row)]
-        found = [card for card in found if approvers is None or set(card.approvers) & set(approvers)]
-        cards += sorted(found, key=_deadline)
-        if len(cards) >= limit:
-            break
-    return cards[:limit]
+    query = _suspended(tenant, approvers)
+    rows = [row async for row in _executions(client, query, limit + 1)]
+    if len(rows) > limit:
+        surely, rest = await _soonest(client, query, limit)
+        rows = [row for part in (surely, rest) async for row in _executions(client, part, 2 * limit)]
+    cards = [card for row in rows for card in await _cards(row)]
+    mine = [card for card in cards if approvers is None or set(card.approvers) & set(approvers)]
+    return sorted(mine, key=_deadline)[:limit]
 
 
 async def count_waiting(client: Client, *, tenant: str, approvers: Sequence[str] | None = None) -> int:
     """How many turns wait for one of `approvers`. Raises `ServerUnavailable`."""
-    try:
-        return (await client.count_workflows(_suspended(tenant, approvers))).count
-    except RPCError as error:
-        raise _failed(error) from None
+    return await _count(client, _suspended(tenant, approvers))
 
 
 async def by_code(client: Client, code: str, *, tenant: str, approvers: Sequence[str] | None = None) -> list[str]:
@@ -66,16 +65,38 @@ async def turns(
     return sorted((row for row in rows if row is not None), key=_started, reverse=True)
 
 
-def _waiting_queries(tenant: str, approvers: Sequence[str] | None) -> Iterable[str]:
+async def _soonest(client: Client, query: str, wanted: int) -> tuple[str, str]:
+    """Two queries for the nearest deadlines: one that fewer than `wanted` turns meet, one that fills the page."""
     now = datetime.now(UTC)
-    lower: datetime | None = None
+    low, high = now - _WINDOWS[-1], now + _WINDOWS[-1]
     for window in _WINDOWS:
-        query = _suspended(tenant, approvers)
-        query += f' AND {names.SA_DUE_AT} >= "{lower.isoformat()}"' if lower else ""
-        upper = now + window if window is not None else None
-        query += f' AND {names.SA_DUE_AT} < "{upper.isoformat()}"' if upper else ""
-        lower = upper
-        yield query
+        high = now + window
+        if await _count(client, f"{query} AND {_before(high)}") >= wanted:
+            break
+        low = high
+    while high - low > _NARROW:
+        middle = low + (high - low) / 2
+        found = await _count(client, f"{query} AND {_before(middle)}")
+        if wanted <= found <= 2 * wanted:
+            high = middle
+            break
+        low, high = (low, middle) if found >= wanted else (middle, high)
+    return f"{query} AND {_before(low)}", f"{query} AND {_from(low)} AND {_before(high)}"
+
+
+def _before(moment: datetime) -> str:
+    return f'{names.SA_DUE_AT} < "{moment.isoformat()}"'
+
+
+def _from(moment: datetime) -> str:
+    return f'{names.SA_DUE_AT} >= "{moment.isoformat()}"'
+
+
+async def _count(client: Client, query: str) -> int:
+    try:
+        return (await client.count_workflows(query)).count
+    except RPCError as error:
+        raise _failed(error) from None
 
 
 def _turns(tenant: str) -> str:

@@ -150,9 +150,7 @@ class ActorTurn:
             calls = record.hear(reply)
             if reply.response is not None and (not reply.respond_error or record.bad_responds):
                 for call in calls:
-                    record.calls[call.call] = record.calls[call.call].model_copy(
-                        update={"state": "skipped", "outcome": skipped(call)}
-                    )
+                    record.conclude(skipped(call))
                 return record.finished(reply.response.state, (ResponsePart(content=reply.response.text),))
             if reply.respond_error:
                 record.bad_responds += 1
@@ -214,7 +212,7 @@ class ActorTurn:
             self._enter(ruling)
         self._publish()
         tasks = [
-            asyncio.create_task(self._settle(call, ruling)) for call, ruling in zip(calls, gated.rulings, strict=True)
+            asyncio.create_task(self._conclude(call, ruling)) for call, ruling in zip(calls, gated.rulings, strict=True)
         ]
         try:
             await workflow.wait(tasks)
@@ -244,6 +242,11 @@ class ActorTurn:
         if ruling.verdict == "ask" and ruling.request is not None and not self._cancelled:
             self._desk.open(ruling.request, workflow.now())
             self._record.mark(ruling.call, "waiting", ruling.rule)
+
+    async def _conclude(self, call: CallPart, ruling: Ruling) -> CallOutcome:
+        outcome = await self._settle(call, ruling)
+        self._record.conclude(outcome)
+        return outcome
 
     async def _settle(self, call: CallPart, ruling: Ruling) -> CallOutcome:
         """Bring one call to its one outcome: judged anew as often as its approval goes stale, within bounds."""

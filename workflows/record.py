@@ -69,11 +69,15 @@ class TurnRecord:
         view = self.calls[call]
         self.calls[call] = view.model_copy(update={"state": state, "rule": rule or view.rule})
 
+    def conclude(self, outcome: CallOutcome) -> None:
+        """Show a call as settled, though its siblings may still wait."""
+        view = self.calls[outcome.call]
+        self.calls[outcome.call] = view.model_copy(update={"state": outcome.code, "outcome": outcome})
+
     def settle(self, calls: tuple[CallPart, ...], outcomes: list[CallOutcome], extra: tuple[ResultPart, ...]) -> None:
         """Write the one result of each call, in input order, into the conversation."""
         for outcome in outcomes:
-            view = self.calls[outcome.call]
-            self.calls[outcome.call] = view.model_copy(update={"state": outcome.code, "outcome": outcome})
+            self.conclude(outcome)
         parts = tuple(_result(call, outcome) for call, outcome in zip(calls, outcomes, strict=True))
         self.say(Message(role="tool", parts=(*parts, *extra)))
         # The turn's result carries these beside the messages' own values.
