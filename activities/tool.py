@@ -7,20 +7,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from pydantic_core import PydanticSerializationError, to_json
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import digest_of, settled_outcome
+from signoff.activities.handler import HandlerEnded, contained, redacted
 from signoff.activities.permit import Caller, caller_problem, doubted, standing
 from signoff.activities.pulse import pulse
 from signoff.activities.room import Room
 from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
-from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.canonical import NotCanonical, nesting
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.limits import RESULT_BYTES
+from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally, ToolReply, ToolTask
 from signoff.registry.context import ToolContext
@@ -132,16 +132,19 @@ class ToolActivity:
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < _TRIES:
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
-            return await self._failed(task, text)
-        return await self._succeeded(task, value)
+            return await self._failed(task, args, text)
+        return await self._succeeded(task, args, value)
 
     async def _shielded(self, args: dict[str, Any], context: ToolContext, limit: asyncio.Timeout) -> Any:
         """The handler, which a cancelled turn does not tear apart in the middle of its effect."""
-        running = asyncio.ensure_future(self._tool.handler(args, context))
+        running = asyncio.ensure_future(contained(self._tool, args, context))
         while True:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
+                if running.cancelled() and not _is_cancelled():
+                    # Reported as a cancelled activity, it would be tried again without end.
+                    raise HandlerEnded("the tool cancelled itself") from None
                 details = activity.cancellation_details()
                 asked = details is not None and details.cancel_requested and not self._tool.read_only
                 if not asked or running.done() or limit.expired():
@@ -149,10 +152,10 @@ class ToolActivity:
                     raise
                 _put_off_cancel()
 
-    async def _succeeded(self, task: ToolTask, value: Any) -> CallOutcome:
+    async def _succeeded(self, task: ToolTask, args: dict[str, Any], value: Any) -> CallOutcome:
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
         if isinstance(result, ToolFailure):
-            return await self._failed(task, result.message)
+            return await self._failed(task, args, result.message)
         cut = trim(render_value(result.value), task.budget_chars)
         return CallOutcome(
             call=task.permit.call,
@@ -187,8 +190,9 @@ class ToolActivity:
         activity.logger.warning("the structured result of %s is over %d bytes: left out", self._tool.name, RESULT_BYTES)
         return None
 
-    async def _failed(self, task: ToolTask, text: str) -> CallOutcome:
-        cut = trim(render_value(text), task.budget_chars)
+    async def _failed(self, task: ToolTask, args: dict[str, Any], text: str) -> CallOutcome:
+        told = redacted(render_value(text), args, self._tool.masked_arguments)
+        cut = trim(told, task.budget_chars)
         failure = _outcome(task, "execution_failed", "")
         return failure.model_copy(
             update={
@@ -248,6 +252,11 @@ def _outcome(task: ToolTask, code: CallCode, text: str) -> CallOutcome:
     return CallOutcome(call=task.permit.call, tool=task.tool, code=code, gate="execute", value=Content(inline=text))
 
 
+def _is_cancelled() -> bool:
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0
+
+
 def _put_off_cancel() -> None:
     # A cancel that still counts would keep the tool's own timeout from being told apart from it.
     current = asyncio.current_task()
@@ -265,11 +274,7 @@ def _words(error: Exception) -> str:
 def _plain(value: Any) -> Any:
     """`value` as JSON data that a record can hold; what is nested too deeply for one is only named."""
     plain = jsonable(value)
-    try:
-        to_json(plain)
-    except PydanticSerializationError:
-        return f"<{type(value).__name__}>"
-    return plain
+    return f"<{type(value).__name__}>" if nesting(plain) > MAX_NESTING else plain
 
 
 def _usd(cost: Any) -> float:

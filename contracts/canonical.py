@@ -21,3 +21,15 @@ def canonical_json(value: Any) -> bytes:
 def sha256_hex(value: Any) -> str:
     """sha-256 over the canonical JSON of `value`, as 64 lower-case hex digits. Raises `NotCanonical`."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def nesting(value: Any) -> int:
+    """How many lists and objects lie within one another at most; 0 for a scalar."""
+    deepest = 0
+    stack: list[tuple[Any, int]] = [(value, 0)]
+    while stack:
+        item, depth = stack.pop()
+        if isinstance(item, dict | list | tuple):
+            deepest = max(deepest, depth + 1)
+            stack.extend((each, depth + 1) for each in (item.values() if isinstance(item, dict) else item))
+    return deepest

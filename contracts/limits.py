@@ -42,4 +42,7 @@ MAX_REVISIONS: Final = 20
 """How often one call is asked again (lapsed, changed tool) before it is refused."""
 MAX_INTEGER: Final = 2**53 - 1
 MAX_DEPTH: Final = 32
+"""Levels of a call's arguments, and of the context that policies read."""
+MAX_NESTING: Final = 100
+"""Levels of any JSON a message carries: readers stop at 200, our own shapes around it included."""
 MAX_VALUES: Final = 2_000

@@ -1,0 +1,44 @@
+"""A tool's handler at arm's length: whatever it throws ends one call, and its words give no secret away."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from signoff.registry.context import ToolContext
+from signoff.registry.tool import Tool
+
+HIDDEN: Final = "[hidden]"
+_LEAST_CHARS: Final = 3
+"""Shorter secrets are left where they stand: hiding every `1` of an error text would only make it unreadable."""
+
+
+class HandlerEnded(Exception):
+    """A handler tried to end more than its own call: it left the process, or cancelled itself."""
+
+
+async def contained(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
+    """What the handler returns or raises; an attempt to end the process is raised as `HandlerEnded`."""
+    try:
+        return await tool.handler(args, context)
+    except (SystemExit, KeyboardInterrupt) as error:
+        # Let through, it would stop the worker with everything it runs, and then the next one that tries.
+        raise HandlerEnded(f"the tool tried to end the process ({type(error).__name__})") from None
+
+
+def redacted(text: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
+    """`text` without the values of the secret arguments of `args`, which a failing handler likes to quote."""
+    found = {value for name in secrets if name in args for value in _texts(args[name])}
+    for value in sorted(found, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text
+
+
+def _texts(value: Any) -> Iterator[str]:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+        elif not isinstance(item, bool | None) and len(str(item)) >= _LEAST_CHARS:
+            yield str(item)

@@ -1,0 +1,135 @@
+"""What a handler throws ends its own call only, and its words give no secret away."""
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+from activity_kit import environment, room_of, run, task_for, told
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities.handler import redacted
+from signoff.contracts.limits import MAX_NESTING
+from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+
+PIN_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"amount": {"type": "number"}, "to": {"type": "string"}, "pin": {}},
+    "required": ["amount"],
+}
+
+
+def _tool(handler: Any, **fields: Any) -> Tool:
+    return pay_tool(Ledger(), False, handler=handler, **fields)
+
+
+async def _exits(_args: Any, _ctx: Any) -> Any:
+    sys.exit(3)
+
+
+async def _interrupts(_args: Any, _ctx: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+async def _cancels_itself(_args: Any, _ctx: Any) -> Any:
+    raise asyncio.CancelledError
+
+
+async def _awaits_a_cancelled_task(_args: Any, _ctx: Any) -> Any:
+    task = asyncio.create_task(asyncio.Event().wait())
+    task.cancel()
+    await task
+
+
+@pytest.mark.parametrize(
+    ("handler", "why"),
+    [
+        (_exits, "the tool tried to end the process (SystemExit)"),
+        (_interrupts, "the tool tried to end the process (KeyboardInterrupt)"),
+        (_cancels_itself, "the tool cancelled itself"),
+        (_awaits_a_cancelled_task, "the tool cancelled itself"),
+    ],
+)
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_handler_that_leaves_fails_its_call_and_nothing_else(
+    store: Store, handler: Any, why: str, idempotent: bool
+) -> None:
+    """`sys.exit` and a cancel of its own are failures of the call, recorded once; the worker goes on."""
+    tool = _tool(handler, idempotent=idempotent)
+    room, task = room_of(store, tool), task_for(tool)
+    reply = await run(room, tool, task)
+    assert told(reply) == ("execution_failed", why)
+    assert await run(room, tool, task) == reply
+
+
+async def test_a_cancelled_activity_is_not_taken_for_a_handler_that_cancelled_itself(store: Store) -> None:
+    """A read-only tool whose activity is cancelled ends as cancelled, so that a stopped turn stops."""
+    begun = asyncio.Event()
+
+    async def waits(_args: Any, _ctx: Any) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    tool = _tool(waits, read_only=True)
+    env = environment(tool.name)
+    running = asyncio.create_task(run(room_of(store, tool), tool, task_for(tool), env))
+    await begun.wait()
+    env.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+@pytest.mark.parametrize("failing", [True, False])
+async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, failing: bool) -> None:
+    """What a handler raises or returns as a failure is told without the values of secret arguments."""
+
+    async def leaks(args: dict[str, Any], _ctx: Any) -> Any:
+        text = f"login with {args['pin']} as {args['to']} failed"
+        if failing:
+            raise RuntimeError(text)
+        return ToolFailure(text)
+
+    tool = _tool(leaks, input_schema=PIN_SCHEMA, secrets=("pin",))
+    args = {"amount": 1, "to": "Ana", "pin": "hunter2"}
+    reply = await run(room_of(store, tool), tool, task_for(tool, args=args))
+    assert told(reply) == ("execution_failed", "login with [hidden] as Ana failed")
+
+
+@pytest.mark.parametrize(
+    ("pin", "text", "told_as"),
+    [
+        ("abc", "abcd abc", "[hidden]d [hidden]"),
+        ("ab", "ab", "ab"),
+        (4711, "pin 4711 is wrong", "pin [hidden] is wrong"),
+        ({"a": ["longsecret", "long"]}, "longsecret/long", "[hidden]/[hidden]"),
+        (None, "None", "None"),
+        (True, "True", "True"),
+    ],
+)
+def test_every_value_inside_a_secret_argument_is_hidden(pin: Any, text: str, told_as: str) -> None:
+    """Texts and numbers of three characters or more, longest first, however deep they lie."""
+    assert redacted(text, {"pin": pin, "to": "pin"}, ("pin", "absent")) == told_as
+
+
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [MAX_NESTING, MAX_NESTING + 1, 198, 230, 5_000])
+async def test_a_structured_result_never_nests_deeper_than_a_turn_can_read(store: Store, levels: int) -> None:
+    """One level too many and it is only named: the effect has happened, and a reply nobody can read wedges the turn."""
+
+    async def deep(_args: Any, _ctx: Any) -> Any:
+        return ToolResult("done", structured=_nested(levels))
+
+    tool = _tool(deep)
+    reply = await run(room_of(store, tool), tool, task_for(tool))
+    assert reply.outcome is not None
+    assert reply.outcome.structured is not None
+    kept = reply.outcome.structured.inline
+    assert kept == (_nested(levels) if levels <= MAX_NESTING else "<list>")
