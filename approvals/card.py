@@ -123,11 +123,16 @@ def _is_shown(leaf: Leaf, show: Collection[str] | None) -> bool:
 
 
 def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
-    """One row a value; of one argument's many values the first, then a row that counts the others."""
+    """One row a value; of one argument's many values the first, then a row that counts the others.
+
+    Rows that no card has room for are counted but not drawn: a hostile call has thousands.
+    """
     entries: list[_Entry] = []
     for top, group in groupby(shown, key=lambda leaf: leaf.top):
         values = list(group)
-        entries += [_Entry(_row(leaf, limit), 1) for leaf in values[:ROWS_PER_ARGUMENT]]
+        room = ROWS - len(entries)
+        drawn = values[:ROWS_PER_ARGUMENT]
+        entries += [_Entry(_row(leaf, limit) if at < room else _UNDRAWN, 1) for at, leaf in enumerate(drawn)]
         more = len(values) - ROWS_PER_ARGUMENT
         if more > 0:
             entries.append(_Entry(_remark(f"{more} more of {one_line(top, NAME_CHARS).text} not shown"), more))
@@ -155,6 +160,9 @@ def _hidden_text(value: Any) -> str:
 def _remark(text: str) -> CardRow:
     """A row of the card's own; no argument's row is without a name."""
     return CardRow(name="", label="", value=text)
+
+
+_UNDRAWN: Final = _remark("")
 
 
 def _shrunk(base: Card, entries: Sequence[_Entry], tail: Sequence[CardRow]) -> Card:

@@ -22,6 +22,7 @@ _RECEIPT_STATUS: Final[Mapping[ReceiptCode, int]] = {
     "unavailable": 503,
     "malformed": 422,
 }
+_REFUSED_STATUS: Final[Mapping[str, int]] = {"too_large": 413, "malformed": 422}
 
 
 class Fault(Shape):
@@ -58,7 +59,7 @@ def status_of(error: SignoffError) -> int:
         case Conflict() | Ambiguous():
             return 409
         case Refused():
-            return 403
+            return _REFUSED_STATUS.get(error.code, 403)
         case Unavailable():
             return 503
         case ConfigError():
