@@ -30,15 +30,16 @@ from temporalio.service import RPCError, RPCStatusCode
 from signoff.approvals.desk import malformed
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.canonical import NotCanonical, canonical_json
+from signoff.contracts.canonical import NotCanonical, canonical_json, nesting
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
-from signoff.contracts.limits import REQUEST_BODY_BYTES
+from signoff.contracts.limits import MAX_NESTING, REQUEST_BODY_BYTES
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput, TurnResult, TurnView
+from signoff.policy.bounds import out_of_bounds
 from signoff.workflows import shown
 
 _PATIENCE = timedelta(seconds=3)
@@ -257,9 +258,14 @@ class Signoff:
 
 
 def _checked(turn: TurnInput) -> str:
-    """The digest of a turn's input. Raises `Refused` for what JSON or a history cannot carry."""
+    """The digest of a turn's input. Raises `Refused` for what JSON, a history or a worker's reader cannot carry."""
+    if why := out_of_bounds(turn.context):
+        raise Refused(f"a turn's context cannot be taken: {why}; send less, or send it as a string", code="malformed")
     try:
-        body = canonical_json(turn.model_dump(mode="json"))
+        plain = turn.model_dump(mode="json")
+        if nesting(plain) > MAX_NESTING:
+            raise Refused(f"a turn's input is nested deeper than {MAX_NESTING} levels; send it flat", code="malformed")
+        body = canonical_json(plain)
     except (NotCanonical, PydanticSerializationError, UnicodeEncodeError):
         text = "a turn's input holds a number or text that JSON cannot carry safely; send it as a string"
         raise Refused(text, code="malformed") from None

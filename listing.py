@@ -56,11 +56,11 @@ async def by_code(client: Client, code: str, *, tenant: str, approvers: Sequence
 async def turns(
     client: Client, *, tenant: str, state: str = "", actor: str = "", since: datetime | None = None, limit: int = 50
 ) -> list[TurnRow]:
-    """Turns of a tenant, newest first. Raises `ServerUnavailable`."""
+    """Turns of a tenant, newest first. Raises `NotFound` for no such state, actor or time, `ServerUnavailable`."""
     query = _turns(tenant)
     query += f' AND {names.SA_STATE} = "{_word(state)}"' if state else ""
     query += f' AND {names.SA_ACTOR} = "{_word(actor)}"' if actor else ""
-    query += f' AND StartTime >= "{since.astimezone(UTC).isoformat()}"' if since else ""
+    query += f' AND StartTime >= "{_time(since)}"' if since else ""
     rows = [await _turn_row(row) async for row in _executions(client, query, limit)]
     return sorted((row for row in rows if row is not None), key=_started, reverse=True)
 
@@ -115,6 +115,14 @@ def _word(text: str) -> str:
     if not is_id(text):
         raise NotFound(f"`{text}` is no valid name")
     return text
+
+
+def _time(moment: datetime) -> str:
+    try:
+        return moment.astimezone(UTC).isoformat()
+    except (OverflowError, ValueError):
+        # The first and the last day there are have no time in every zone.
+        raise NotFound(f"`{moment.isoformat()}` is no time of a turn") from None
 
 
 def _approver(text: str) -> str:

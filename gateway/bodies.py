@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from signoff.contracts.ids import Id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.gateway.identity import DEFAULT_ASKER
+from signoff.policy.bounds import out_of_bounds
 
 
 class Body(BaseModel):
@@ -41,6 +42,8 @@ class TurnBody(Body):
             raise ValueError("give either `text` or `messages`")
         if self.text is not None and not self.text.strip():
             raise ValueError("`text` is empty; say something")
+        if why := out_of_bounds(self.text):
+            raise ValueError(f"`text` holds {why}")
         if self.messages and self.messages[-1].role != "user":
             raise ValueError("the last of `messages` must be the user's")
         return self
@@ -58,14 +61,18 @@ class DecideBody(Body):
     reason: str = Field(default="", max_length=2_000, description="The agent reads it when the verdict is denied.")
     revision: int | None = Field(default=None, ge=1, description="The revision that was shown; another is stale.")
     digest: str = Field(default="", max_length=64, description="The digest or the card's mark; another is stale.")
-    as_person: str | None = Field(default=None, alias="as", description="Who answers (development profile only).")
+    as_person: str | None = Field(
+        default=None, alias="as", min_length=1, description="Who answers (development profile only)."
+    )
 
 
 class WithdrawBody(Body):
     """Withdraw one waiting request."""
 
     reason: str = Field(default="", max_length=2_000)
-    as_person: str | None = Field(default=None, alias="as", description="Who withdraws (development profile only).")
+    as_person: str | None = Field(
+        default=None, alias="as", min_length=1, description="Who withdraws (development profile only)."
+    )
 
 
 class CancelBody(Body):

@@ -1,6 +1,5 @@
 """From a request to a turn: ids, the person from the directory, long texts into the store."""
 
-from signoff.contracts.canonical import NotCanonical, canonical_json
 from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import TurnKey, is_id, parse_approval_id
 from signoff.contracts.message import Message, TextPart
@@ -11,6 +10,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest
 from signoff.gateway.identity import known_person
 from signoff.gateway.uuid7 import uuid7
+from signoff.policy.bounds import out_of_bounds
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of
 from signoff.store.content import to_content
@@ -24,11 +24,9 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     actor = chosen_actor(deps, body.actor)
     person = known_person(deps.people, body.user, body.tenant)
     turn_id = body.turn or uuid7(deps.clock())
-    try:
-        canonical_json(body.context)
-        messages = tuple([await _message(deps, each) for each in body.said])
-    except NotCanonical as error:
-        raise BadRequest(f"the request holds something JSON cannot carry safely: {error}") from None
+    if why := out_of_bounds(body.context):
+        raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
+    messages = tuple([await _message(deps, each) for each in body.said])
     turn = TurnInput(
         engine=ENGINE,
         tenant_id=body.tenant,

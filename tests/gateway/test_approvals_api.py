@@ -72,6 +72,7 @@ async def test_the_same_key_gets_the_same_receipt(gateway: GatewayDesk) -> None:
         b'{"verdict": ["approved"]}',
         b'{"verdict": "approved", "revision": 0}',
         b'{"verdict": "approved", "subject": "ana"}',
+        b'{"verdict": "approved", "as": ""}',
         b'{"verdict": "approved", "reason": "' + b"x" * 70_000 + b'"}',
         b"\xff\xfe",
         b"[" * 50_000,

@@ -38,6 +38,13 @@ async def test_identity_in_the_body_is_refused_by_name(gateway: GatewayDesk, fie
     assert "directory" in answer.json()["message"]
 
 
+def _nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
@@ -50,11 +57,18 @@ async def test_identity_in_the_body_is_refused_by_name(gateway: GatewayDesk, fie
         ({"text": "x", "actor": "desk", "turn": "a b"}, 422, "`turn`"),
         ({"text": "x", "actor": "desk", "colour": 1}, 422, "`colour` is not known here"),
         ({"messages": [{"role": "assistant", "text": "x"}], "actor": "desk"}, 422, "must be the user's"),
+        ({"text": "x", "actor": "desk", "context": {"a": float("nan")}}, 422, "cannot be taken: a number"),
+        ({"text": "x", "actor": "desk", "context": {"a": _nested(31)}}, 422, "cannot be taken: nested deeper"),
+        ({"text": "x", "actor": "desk", "context": {"a": _nested(200)}}, 422, "cannot be taken: nested deeper"),
+        ({"text": "x", "actor": "desk", "context": {"a": _nested(700)}}, 422, "cannot be taken: nested deeper"),
+        ({"text": "\ud800", "actor": "desk"}, 422, "a lone surrogate"),
+        ({"messages": [{"text": "\ud800"}], "actor": "desk"}, 422, "`messages.0.text`"),
     ],
 )
 async def test_bad_starts_are_told_in_one_sentence(gateway: GatewayDesk, body: object, status: int, words: str) -> None:
     """Unknown names are 404 with the nearest, unreadable requests 422; both are `{code, message}`."""
-    answer = await gateway.http.post("/v1/turns", json=body)
+    json_header = {"content-type": "application/json"}
+    answer = await gateway.http.post("/v1/turns", content=json.dumps(body), headers=json_header)
     assert answer.status_code == status
     assert set(answer.json()) == {"code", "message"}
     assert words in answer.json()["message"]
@@ -119,6 +133,14 @@ async def test_turns_are_listed_and_filtered(gateway: GatewayDesk) -> None:
     assert turn in [row["turn"] for row in listed["turns"]]
     others = (await gateway.http.get("/v1/turns", params={"actor": "other"})).json()
     assert turn not in [row["turn"] for row in others["turns"]]
+
+
+@pytest.mark.parametrize("since", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
+async def test_a_time_that_no_zone_can_tell_is_refused(gateway: GatewayDesk, since: str) -> None:
+    """The edges of the calendar are told in one sentence, not as a fault of the gateway."""
+    answer = await gateway.http.get("/v1/turns", params={"since": since})
+    assert answer.status_code == 404
+    assert "is no time of a turn" in answer.json()["message"]
 
 
 async def test_a_cancelled_turn_ends_cancelled(gateway: GatewayDesk) -> None:

@@ -1,0 +1,54 @@
+"""What a worker could not read is refused before Temporal hears of it: an accepted turn always begins."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool
+from temporalio.client import Client
+
+from signoff.contracts.content import Content
+from signoff.contracts.errors import Refused
+from signoff.contracts.limits import MAX_DEPTH, MAX_NESTING
+from signoff.contracts.message import CallPart, Message, user_message
+from signoff.store.store import Store
+from signoff.testing.scripted import respond
+
+
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def _said(levels: int) -> tuple[Message, ...]:
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline={"a": _nested(levels)}))
+    return user_message("go"), Message(role="assistant", parts=(call,)), user_message("on")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"context": {"a": _nested(MAX_DEPTH)}},
+        {"context": {"a": _nested(250)}},
+        {"context": {"a": 2**53}},
+        {"messages": _said(MAX_NESTING)},
+        {"messages": _said(190)},
+    ],
+)
+async def test_input_that_nests_too_deeply_is_refused(
+    client: Client, store: Store, task_queue: str, fields: dict[str, Any]
+) -> None:
+    """The starter is told `malformed`; started, the turn would fail every task of its own for ever."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [respond("done")]) as desk:
+        with pytest.raises(Refused) as refusal:
+            await desk.start(**fields)
+    assert refusal.value.code == "malformed"
+
+
+async def test_the_deepest_input_that_is_taken_runs(client: Client, store: Store, task_queue: str) -> None:
+    """At the limits a turn begins, and ends."""
+    deep = {"context": {"a": _nested(MAX_DEPTH - 2)}, "messages": _said(MAX_NESTING - 10)}
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [respond("done")]) as desk:
+        result = await desk.signoff.result(await desk.start(**deep))
+    assert result.state == "complete"
