@@ -43,12 +43,10 @@ ROOMS = {
     "gates": Room(("registry/gates.py",), ("registry/test_gates.py", "registry/test_gate_words.py")),
     "activities": Room(
         ("activities/tool.py", "activities/permit.py", "activities/gate.py", "activities/identify.py"),
-        ("activities",),
+        tuple(f"activities/test_{each}.py" for each in ("permit", "identify", "gate_activity", "tool_activity")),
     ),
     "policy": Room(("policy/*.py",), ("policy",)),
 }
-# The provider's own tests need no mutant of these rooms and take seconds.
-_LEFT_OUT = ("--ignore=tests/activities/test_provider.py",)
 _DIFFS = """
 import json, sys
 from mutmut.mutation.diff_apply import get_diff_for_mutant
@@ -101,7 +99,7 @@ def furnish(name: str) -> Path:
     text = _CONFIG.format(
         only=json.dumps(only),
         args=json.dumps(["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]),
-        tests=json.dumps([f"tests/{each}" for each in room.tests if (ROOT / "tests" / each).exists()] + [*_LEFT_OUT]),
+        tests=json.dumps([f"tests/{each}" for each in room.tests]),
         types=json.dumps(types),
     )
     (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + text)
@@ -111,7 +109,8 @@ def furnish(name: str) -> Path:
 def types() -> int:
     """What mutmut asks for type errors: those of mypy that lie in one mutant, as JSON lines."""
     found = sorted({str(path) for pattern in sys.argv[3:] for path in Path().glob(pattern)})
-    command = [sys.executable, "-m", "mypy", "--output", "json", "--cache-dir", "../.mypy_cache", *_modules(found)]
+    cache = str(BUILD / ".mypy_cache")
+    command = [sys.executable, "-m", "mypy", "--output", "json", "--cache-dir", cache, *_modules(found)]
     shown = subprocess.run(command, capture_output=True, text=True, check=False)
     within = {path: _mutant_lines(path) for path in found}
     for line in shown.stdout.splitlines():

@@ -1,0 +1,105 @@
+"""The card to the character: where it cuts, what it says of what it cuts, and what a row holds."""
+
+from typing import Any
+
+import pytest
+
+from signoff.approvals.arguments import find, is_secret, plural, value_line
+from signoff.approvals.card import render_card
+from signoff.approvals.desk import read_decision
+from signoff.approvals.visible import Line
+from signoff.contracts.approval import Card, CardRow
+from signoff.contracts.limits import EFFECT_CHARS
+
+
+def card(args: dict[str, Any], **more: Any) -> Card:
+    """A card of a tool without template, title and schema."""
+    plain: dict[str, Any] = {"effect": "", "title": "", "tool": "book_flight", "schema": {}}
+    return render_card(**{**plain, "args": args, **more})
+
+
+def effect(template: str, args: dict[str, Any]) -> str:
+    """The card's sentence."""
+    return card(args, effect=template).effect
+
+
+def test_a_card_of_nothing_says_nothing() -> None:
+    """What is not given is empty; the tool's name stands for a title."""
+    assert card({}) == Card(effect="book_flight", tool_title="book_flight")
+    named = card({}, title="Book a flight", note="n", agent_says="a", mark="m")
+    assert named == Card(effect="Book a flight", tool_title="Book a flight", note="n", agent_says="a", mark="m")
+
+
+def test_a_row_holds_all_there_is_to_a_value() -> None:
+    """Name, label, value, length and format; the card's own remarks are a value alone."""
+    schema = {"properties": {"when": {"type": "string", "format": "date", "title": "Day"}}}
+    shown = card({"when": "2027-01-01", "b": 1}, schema=schema, show=["when"])
+    assert shown.rows == (
+        CardRow(name="when", label="Day", value="2027-01-01", length=10, format="date"),
+        CardRow(name="", label="", value="1 more not shown"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "line"),
+    [
+        ([], 9, Line("⟦empty⟧", 0)),
+        ({}, 9, Line("⟦empty⟧", 0)),
+        (["ab"], 2, Line("ab", 2)),
+        (["abc"], 2, Line("1 value", 0)),
+        (["a", "b"], 3, Line("2 values", 0)),
+        ({"a": 1}, 99, Line("1 value", 0)),
+    ],
+)
+def test_a_container_on_one_line(value: Any, limit: int, line: Line) -> None:
+    """Joined where it fits, counted where it does not, marked where there is nothing."""
+    assert value_line(value, limit) == line
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 values"), (1, "1 value"), (2, "2 values")])
+def test_one_is_one(count: int, words: str) -> None:
+    """A count agrees with its noun."""
+    assert plural(count, "value") == words
+
+
+def test_an_index_has_at_most_six_digits() -> None:
+    """Longer ones are names: no list that fits a call is that long."""
+    assert is_secret("l.100000.pin", {"l.pin"})
+    assert not is_secret("l.1000000.pin", {"l.pin"})
+    assert find({"a": [7, 8]}, "a.000001", None) == 8
+    assert find({"a": [7, 8]}, "a.0000001", None) is None
+
+
+def test_values_of_a_sentence_share_its_room() -> None:
+    """What the words leave is divided among the values, at most eighty characters each."""
+    two = effect("A" * 100 + "{a} {b}", {"a": "y" * 80, "b": "z" * 80})
+    assert two == "A" * 100 + "y" * 48 + "… " + "z" * 48 + "…"
+    assert effect("A" * 100 + "{a}", {"a": "y" * 80}) == "A" * 100 + "y" * 80
+    assert effect("{a}", {"a": "y" * 81}) == "y" * 79 + "…"
+
+
+def test_arguments_of_a_sentence_without_template_are_short() -> None:
+    """Names at twenty characters, values at thirty."""
+    assert effect("", {"k" * 20: "v" * 30}) == f"book_flight: {'k' * 20} {'v' * 30}"
+    assert effect("", {"k" * 21: "v" * 31}) == f"book_flight: {'k' * 19}… {'v' * 29}…"
+
+
+def test_a_sentence_is_cut_at_its_last_character() -> None:
+    """Two hundred characters stay, of more the last is the sign that something is missing."""
+    assert effect("x" * 150 + "{a}" + "y" * 49, {"a": "1"}) == "x" * 150 + "1" + "y" * 49
+    assert effect("x" * 150 + "{a}" + "y" * 50, {"a": "1"}) == "x" * 150 + "1" + "y" * 48 + "…"
+
+
+def test_a_cut_sentence_keeps_its_whole_marks() -> None:
+    """Only a mark that the cut would split is dropped."""
+    mark = "⟦U+202E⟧"
+    split = effect("{a}" + "x" * 187 + "{a}", {"a": "\u202e"})
+    assert split == mark + "x" * 187 + "…"
+    whole = effect("{a}" + "x" * 50 + "{a}" + "y" * 140, {"a": "\u202e"})
+    assert whole == (mark + "x" * 50 + mark + "y" * 140)[: EFFECT_CHARS - 1] + "…"
+
+
+def test_a_fault_deep_in_a_decision_is_named_by_its_path() -> None:
+    """Steps are parted by dots."""
+    told = read_decision(({"approval_id": "a", "verdict": "denied", "edited_args": {1: 2}},))
+    assert told.message == "`edited_args.1.[key]`: input should be a valid string"
