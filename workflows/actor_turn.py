@@ -52,6 +52,7 @@ class ActorTurn:
         self._record = TurnRecord(turn)
         self._desk = desks.Desk()
         self._published: shown.Attributes | None = None
+        self._listed: set[str] = set()
         self._cancelled = False
         self._ctx = Pinned(
             actor=turn.actor,
@@ -381,14 +382,18 @@ class ActorTurn:
         changed = shown.updates(before, after)
         if changed:
             workflow.upsert_search_attributes(changed)
-        if len(after[1]) > len(before[1]) or self._asked_again(before, after):
-            workflow.upsert_memo({names.MEMO_CARDS: shown.memo(requests)})
+        if self._asked(before, after) or shown.unlisted(requests, self._listed):
+            cards = shown.memo(requests)
+            self._listed = {card["id"] for card in cards}
+            workflow.upsert_memo({names.MEMO_CARDS: cards})
         self._published = after
         settled = [view.outcome for view in self._record.calls.values() if view.outcome is not None]
         workflow.set_current_details(shown.details(requests, settled))
 
-    def _asked_again(self, before: shown.Attributes, after: shown.Attributes) -> bool:
-        return any(code not in before[1] for code in after[1] if not code.endswith("!"))
+    def _asked(self, before: shown.Attributes, after: shown.Attributes) -> bool:
+        return len(after[1]) > len(before[1]) or any(
+            code not in before[1] for code in after[1] if not code.endswith("!")
+        )
 
 
 async def _local(call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:

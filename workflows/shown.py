@@ -1,7 +1,7 @@
 """What Temporal's own tools show of a turn: search attributes, the memo of open cards, current details."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,6 +25,9 @@ _ATTRIBUTE_BYTES: Final = 2_000
 """The server takes 2 KiB a search attribute, brackets included."""
 _SUMMARY_BYTES: Final = 300
 """Temporal promises room for 400 bytes of a summary, payload included."""
+
+_TIGHT_EFFECTS: Final = (60, 20)
+"""Characters of each effect in a memo that has no room for whole ones."""
 
 Attributes = tuple[LiveState, tuple[str, ...], tuple[str, ...], datetime | None]
 
@@ -72,16 +75,21 @@ def summary(text: str) -> str:
 
 
 def memo(requests: Sequence[ApprovalRequest]) -> list[dict[str, Any]]:
-    """The cards in short, open ones first, at most 16 KiB of JSON; those that do not fit are left to the query."""
+    """The cards in short, open ones first, at most 16 KiB of JSON; effects are cut shorter before a row is left out."""
+    ordered = sorted(requests, key=lambda request: request.state != "pending")
+    waiting = sum(request.state == "pending" for request in ordered)
     rows: list[dict[str, Any]] = []
-    room = MEMO_BYTES
-    for request in sorted(requests, key=lambda request: request.state != "pending"):
-        row = _row(request)
-        room -= len(json.dumps(row, ensure_ascii=False).encode("utf-8")) + 1
-        if room < 0:
+    for chars in (EFFECT_CHARS, *_TIGHT_EFFECTS):
+        rows = _fitting_rows(ordered, chars)
+        if len(rows) >= waiting:
             break
-        rows.append(row)
     return rows
+
+
+def unlisted(requests: Sequence[ApprovalRequest], listed: Collection[str]) -> bool:
+    """Whether a request waits that the last memo, which held the ids `listed`, had no room for, and now has."""
+    missing = {request.id for request in requests if request.state == "pending"}.difference(listed)
+    return bool(missing) and any(row["id"] in missing for row in memo(requests))
 
 
 def details(requests: Sequence[ApprovalRequest], outcomes: Sequence[CallOutcome]) -> str:
@@ -109,14 +117,26 @@ def details(requests: Sequence[ApprovalRequest], outcomes: Sequence[CallOutcome]
     return "\n".join(lines)
 
 
-def _row(request: ApprovalRequest) -> dict[str, Any]:
+def _fitting_rows(requests: Sequence[ApprovalRequest], chars: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    room = MEMO_BYTES
+    for request in requests:
+        row = _row(request, chars)
+        room -= len(json.dumps(row, ensure_ascii=False).encode("utf-8")) + 1
+        if room < 0:
+            break
+        rows.append(row)
+    return rows
+
+
+def _row(request: ApprovalRequest, chars: int) -> dict[str, Any]:
     return {
         "id": request.id,
         "code": request.code,
         "revision": request.revision,
         "tool": request.tool,
         "actor": request.actor,
-        "effect": request.card.effect[:EFFECT_CHARS],
+        "effect": request.card.effect[:chars],
         "requester": request.requester.user,
         "approvers": list(request.approvers),
         "opened_at": request.opened_at.isoformat() if request.opened_at else None,
