@@ -3,21 +3,20 @@
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Row, Table, select, text, update
+from sqlalchemy import Connection, Row, Table, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.schema import CreateTable
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
 from signoff.contracts.errors import Refused, SignoffError, StoreUnavailable
 from signoff.contracts.limits import PREVIEW_CHARS
-from signoff.store.engine import make_engine, make_private, read_url
+from signoff.store.engine import Base, Found, make_private, open_base, read_url
 from signoff.store.schema import BLOBS, KEYS, METADATA, TICKETS, StoreClock
 from signoff.store.tickets import Claim, Ticket
 
@@ -29,11 +28,11 @@ _SCHEMA_LOCK: Final = text("SELECT pg_advisory_xact_lock(7310270)")
 class Store:
     """Tickets, blobs and keys; for one event loop. All methods raise `StoreUnavailable` when the database fails."""
 
-    def __init__(self, engine: AsyncEngine, words: str) -> None:
-        self._engine = engine
+    def __init__(self, base: Base, words: str) -> None:
+        self._base = base
         self._words = words
         self._closed = False
-        self._insert = sqlite.insert if engine.dialect.name == "sqlite" else postgresql.insert
+        self._insert = sqlite.insert if base.dialect == "sqlite" else postgresql.insert
 
     @classmethod
     async def open(cls, url: str, *, durable: bool = False) -> "Store":
@@ -47,7 +46,7 @@ class Store:
             make_private(place)
         except OSError as error:
             raise StoreUnavailable(f"{place.words} cannot be opened: {error.strerror}") from None
-        store = cls(make_engine(place, durable=durable), place.words)
+        store = cls(open_base(place, durable=durable), place.words)
         try:
             await store._create_tables()
         except BaseException:
@@ -57,26 +56,29 @@ class Store:
 
     async def close(self) -> None:
         """Close all connections; the store answers nothing after that."""
-        self._closed = True
-        await self._engine.dispose()
+        if not self._closed:
+            self._closed = True
+            await self._base.close()
 
     async def check(self) -> None:
         """Return when the store answers and its tables are there."""
-        async with self._transaction() as connection:
+
+        def read(connection: Connection) -> None:
             for table in METADATA.sorted_tables:
-                await connection.execute(select(*table.primary_key).limit(1))
+                connection.execute(select(*table.primary_key).limit(1))
+
+        await self._run(read)
 
     async def put_blob(self, body: bytes) -> BlobRef:
         """Keep `body`, the bytes of a JSON value, under their hash; keeping them again changes nothing."""
         sha256 = hashlib.sha256(body).hexdigest()
-        async with self._transaction() as connection:
-            await self._add(connection, BLOBS, sha256=sha256, size=len(body), body=body)
+        await self._run(lambda connection: self._add(connection, BLOBS, sha256=sha256, size=len(body), body=body))
         return BlobRef(sha256=sha256, size=len(body), preview=preview(body))
 
     async def get_blob(self, sha256: str) -> bytes | None:
         """The bytes kept under `sha256`, or None."""
-        async with self._transaction() as connection:
-            found = await connection.scalar(select(BLOBS.c.body).where(BLOBS.c.sha256 == sha256))
+        query = select(BLOBS.c.body).where(BLOBS.c.sha256 == sha256)
+        found = await self._run(lambda connection: connection.scalar(query))
         return None if found is None else bytes(found)
 
     async def claim(self, key: str, *, workflow: str, call: str, tool: str, owner: str = "") -> Claim:
@@ -92,65 +94,70 @@ class Store:
 
         Raises `Refused` when there is no such ticket or it is void.
         """
-        async with self._transaction() as connection:
-            done = await connection.execute(
+
+        def write(connection: Connection) -> CallOutcome:
+            done = connection.execute(
                 update(TICKETS)
                 .where(TICKETS.c.key == key, TICKETS.c.state == "claimed")
                 .values(state="done", outcome=outcome.model_dump_json(), finished_at=StoreClock())
             )
             if done.rowcount == 1:
                 return outcome
-            ticket = await _read_ticket(connection, key)
-        if ticket is None or ticket.outcome is None:
-            raise Refused("an outcome was reported for a ticket that nobody claimed")
-        return ticket.outcome
+            ticket = _read_ticket(connection, key)
+            if ticket is None or ticket.outcome is None:
+                raise Refused("an outcome was reported for a ticket that nobody claimed")
+            return ticket.outcome
+
+        return await self._run(write)
 
     async def look(self, key: str) -> Ticket | None:
         """The ticket `key`, or None."""
-        async with self._transaction() as connection:
-            return await _read_ticket(connection, key)
+        return await self._run(lambda connection: _read_ticket(connection, key))
 
     async def secret_key(self, name: str) -> bytes:
         """The 32 random bytes called `name`, made when first asked for and the same for everyone ever after."""
         query = select(KEYS.c.secret).where(KEYS.c.name == name)
-        async with self._transaction() as connection:
-            found = await connection.scalar(query)
-        if found is None:
-            async with self._transaction() as connection:
-                await self._add(connection, KEYS, name=name, secret=secrets.token_bytes(KEY_BYTES))
-                found = (await connection.execute(query)).scalar_one()
-        return bytes(found)
+
+        def make(connection: Connection) -> Any:
+            self._add(connection, KEYS, name=name, secret=secrets.token_bytes(KEY_BYTES))
+            return connection.execute(query).scalar_one()
+
+        found = await self._run(lambda connection: connection.scalar(query))
+        return bytes(await self._run(make) if found is None else found)
 
     async def _enter(self, key: str, state: str, **values: str) -> Claim:
-        async with self._transaction() as connection:
-            if await self._add(connection, TICKETS, key=key, state=state, **values):
+        def enter(connection: Connection) -> Claim:
+            if self._add(connection, TICKETS, key=key, state=state, **values):
                 return Claim(kind="fresh" if state == "claimed" else "void")
-            ticket = await _read_ticket(connection, key)
-        if ticket is None:
-            raise StoreUnavailable(f"{self._words} lost a ticket while it was read")
-        return ticket.claim
+            ticket = _read_ticket(connection, key)
+            if ticket is None:
+                raise StoreUnavailable(f"{self._words} lost a ticket while it was read")
+            return ticket.claim
 
-    async def _add(self, connection: AsyncConnection, table: Table, **values: Any) -> bool:
+        return await self._run(enter)
+
+    def _add(self, connection: Connection, table: Table, **values: Any) -> bool:
         """Whether the row was added, which it is unless its primary key is taken."""
         key = list(table.primary_key)
         statement = self._insert(table).values(**values).on_conflict_do_nothing(index_elements=key).returning(*key)
-        return (await connection.execute(statement)).first() is not None
+        return connection.execute(statement).first() is not None
 
     async def _create_tables(self) -> None:
-        async with self._transaction() as connection:
-            if self._engine.dialect.name == "postgresql":
+        def create(connection: Connection) -> None:
+            if self._base.dialect == "postgresql":
                 # `IF NOT EXISTS` alone fails when two workers start on an empty database.
-                await connection.execute(_SCHEMA_LOCK)
+                connection.execute(_SCHEMA_LOCK)
             for table in METADATA.sorted_tables:
-                await connection.execute(CreateTable(table, if_not_exists=True))
+                connection.execute(CreateTable(table, if_not_exists=True))
 
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
+        await self._run(create)
+
+    async def _run(self, work: Callable[[Connection], Found]) -> Found:
+        """`work` in one transaction."""
         if self._closed:
             raise StoreUnavailable(f"{self._words} is closed")
         try:
-            async with self._engine.begin() as connection:
-                yield connection
+            return await self._base.run(work)
         except SignoffError:
             raise
         except Exception as error:
@@ -168,8 +175,8 @@ async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]
         await store.close()
 
 
-async def _read_ticket(connection: AsyncConnection, key: str) -> Ticket | None:
-    row = (await connection.execute(select(TICKETS).where(TICKETS.c.key == key))).first()
+def _read_ticket(connection: Connection, key: str) -> Ticket | None:
+    row = connection.execute(select(TICKETS).where(TICKETS.c.key == key)).first()
     return None if row is None else _ticket(row)
 
 

@@ -128,11 +128,9 @@ async def test_sqlite_is_opened_with_wal_and_the_chosen_durability(
     sqlite_url: str, durable: bool, synchronous: int
 ) -> None:
     """WAL always; `durable` syncs every commit."""
-    async with open_store(sqlite_url, durable=durable) as store, store._engine.connect() as connection:
-        found = [
-            (await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one()
-            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
-        ]
+    names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+    async with open_store(sqlite_url, durable=durable) as store:
+        found = await store._run(lambda c: [c.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names])
     assert found == ["wal", synchronous, 1, 15_000]
 
 
