@@ -121,3 +121,67 @@ def test_references_are_json_pointers(name: str, pointer: str) -> None:
 def test_a_joined_row_has_at_most_120_characters(items: list[str], one_row: bool) -> None:
     """The edge is inclusive, separators and marks counted."""
     assert len(list(leaves({"to": items}, {}, ()))) == (1 if one_row else len(items))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("a_b", "A b"), ("X", "X"), ("toX", "To x"), ("toEU", "To EU"), ("XTo", "Xto"), ("AB_c", "AB c")],
+)
+def test_only_words_of_capitals_stay(name: str, words: str) -> None:
+    """A single capital is a letter like any; two are an abbreviation."""
+    assert humanise(name) == words
+
+
+def test_a_very_long_name_is_cut_before_it_is_read() -> None:
+    """A name costs no more than what could be shown of it."""
+    assert humanise("a" * 999) == "A" + "a" * 159
+
+
+@pytest.mark.parametrize("key", ["$ref", "anyOf", "oneOf", "allOf"])
+def test_every_way_to_point_elsewhere_is_followed(key: str) -> None:
+    """A reference or a single alternative stands for what it names; what stands beside it counts more."""
+    target = "#/$defs/A" if key == "$ref" else [{"type": "integer", "title": "A"}, {"type": "null"}]
+    root = {"$defs": {"A": {"type": "integer", "title": "A"}}}
+    assert resolve({key: target, "title": "B"}, root) == {"type": "integer", "title": "B"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"type": "integer"}, "integer"),
+        ({"type": ["null", "integer"]}, "integer"),
+        ({"type": ["null"]}, "number"),
+        ({"type": []}, "number"),
+        ({"type": "integer", "format": "int32"}, "int32"),
+        ({"type": "integer", "format": ""}, "integer"),
+        ({"type": 7}, "number"),
+    ],
+)
+def test_a_format_is_the_schemas_before_it_is_the_values(schema: dict[str, Any], kind: str) -> None:
+    """`format`, else the first type that is not null, else what the value itself is."""
+    (leaf,) = leaves({"a": 1}, {"properties": {"a": schema}}, ())
+    assert format_of(leaf) == kind
+
+
+def test_names_the_schema_does_not_list_have_its_schema_for_others() -> None:
+    """`additionalProperties` describes what `properties` does not name."""
+    schema = {"properties": {"a": {"format": "date"}}, "additionalProperties": {"format": "email"}}
+    assert [format_of(leaf) for leaf in leaves({"a": "x", "b": "y"}, schema, ())] == ["date", "email"]
+
+
+@pytest.mark.parametrize(
+    ("title", "label"), [("Total Cost", "Total cost"), ("Total cost!", "Total cost!"), (" ", "Total cost")]
+)
+def test_a_title_the_library_made_up_is_no_title(title: str, label: str) -> None:
+    """What pydantic makes of a name reads worse than the name; what an author wrote stays."""
+    (leaf,) = leaves({"total_cost": 1}, {"properties": {"total_cost": {"title": title}}}, ())
+    assert leaf.label == label
+
+
+def test_a_label_of_many_steps_keeps_its_end() -> None:
+    """The last 320 characters, where the value is."""
+    deep: Any = 1
+    for _ in range(200):
+        deep = {"abc": deep}
+    (leaf,) = leaves(deep, {}, ())
+    assert leaf.label == (" / ".join(["Abc"] * 200))[-320:]

@@ -101,3 +101,12 @@ def test_numbers_read_the_same_everywhere(value: float, shown: str) -> None:
 def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) -> None:
     """Null and the empty string are marks, which no string can forge."""
     assert scalar_line(value, 50).text == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [("", Line("⟦empty⟧", 0)), (None, Line("⟦none⟧", 0)), ("ab", Line("ab", 2)), ((1, 2), Line("(1, 2)", 6))],
+)
+def test_a_scalar_tells_its_length(value: object, line: Line) -> None:
+    """Marks stand for nothing, so their length is none; whatever else comes is shown as Python writes it."""
+    assert scalar_line(value, 50) == line
