@@ -35,7 +35,8 @@ T = TypeVar("T")
 TRANSIENT = (ConnectionError, TimeoutError)
 _TRIES = 3
 STORE_PAUSE = 1.0
-_WORKERS_TRIED = 6
+WORKERS_TRIED = 60
+"""Tries, a second apart, before a tool is taken for removed: a rolling deploy must get past its old workers."""
 _ELSEWHERE = timedelta(seconds=1)
 
 
@@ -235,7 +236,7 @@ def tool_activities(room: Room) -> list[Any]:
 async def absent_tool(args: Sequence[RawValue]) -> ToolReply:
     """A tool this worker does not have: another worker may, so it is tried elsewhere first, then judged anew."""
     info = activity.info()
-    if info.attempt < _WORKERS_TRIED:
+    if info.attempt < WORKERS_TRIED:
         text = f"this worker has no tool `{info.activity_type}`"
         raise ApplicationError(text, type="NotDeployed", next_retry_delay=_ELSEWHERE)
     return ToolReply(again="stale", note="the tool changed while you were asked")

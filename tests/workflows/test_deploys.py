@@ -7,6 +7,7 @@ import pytest
 from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
+from signoff.activities import tool as tool_activity
 from signoff.client import Signoff
 from signoff.contracts.completion import Completion
 from signoff.contracts.ids import TurnKey
@@ -133,9 +134,10 @@ async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store
 
 
 async def test_a_tool_that_no_worker_has_any_more_is_not_available(
-    client: Client, store: Store, task_queue: str
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """(e) A tool removed altogether is looked for on other workers for some seconds, then the turn goes on without."""
+    """(e) A tool removed altogether is looked for on other workers for a while, then the turn goes on without."""
+    monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 3)
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, False, name="look", effect="")])
