@@ -1,13 +1,20 @@
 """The sandbox as a lint: workers share `workflows/` among their turns, the replay here does not."""
 
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
 from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.worker import Replayer
+from temporalio.converter import PayloadCodec
+from temporalio.worker import Replayer, WorkerConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
+from signoff.worker import ContextlessRunner, SignoffPlugin, furnish
 from signoff.workflows.actor_turn import ActorTurn
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
@@ -28,3 +35,29 @@ async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, stor
         data_converter=pydantic_data_converter,
     )
     assert (await replayer.replay_workflow(history)).replay_failure is None
+
+
+class Codec(PayloadCodec):
+    """A codec that changes nothing."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """The payloads as they are."""
+        return list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """The payloads as they are."""
+        return list(payloads)
+
+
+@pytest.mark.parametrize(("codec", "chosen"), [(None, ContextlessRunner), (Codec(), SandboxedWorkflowRunner)])
+async def test_only_a_codec_makes_the_worker_tell_contexts(
+    client: Client, store: Store, codec: PayloadCodec | None, chosen: type[SandboxedWorkflowRunner]
+) -> None:
+    """A codec may bind what it encrypts to its workflow, so with one the SDK's own sandbox answers in which it is."""
+    given = client.config()
+    given["data_converter"] = dataclasses.replace(pydantic_data_converter, payload_codec=codec)
+    plugin = SignoffPlugin(await furnish(catalog_of([], actors=[]), store))
+    config = plugin.configure_worker(WorkerConfig(client=Client(**given), workflow_runner=SandboxedWorkflowRunner()))
+    runner = config["workflow_runner"]
+    assert type(runner) is chosen
+    assert "signoff" in runner.restrictions.passthrough_modules
