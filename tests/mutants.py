@@ -43,7 +43,9 @@ ROOMS = {
     "gates": Room(("registry/gates.py",), ("registry/test_gates.py", "registry/test_gate_words.py")),
     "activities": Room(
         ("activities/tool.py", "activities/permit.py", "activities/gate.py", "activities/identify.py"),
-        tuple(f"activities/test_{each}.py" for each in ("permit", "identify", "gate_activity", "tool_activity")),
+        tuple(
+            f"activities/test_{each}.py" for each in ("permit", "identify", "gate_activity", "tool_activity", "handler")
+        ),
     ),
     "policy": Room(("policy/*.py",), ("policy",)),
 }

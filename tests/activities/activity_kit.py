@@ -123,6 +123,7 @@ def told(reply: ToolReply) -> tuple[str, Any]:
     """Code and text of a reply's outcome."""
     assert reply.outcome is not None
     assert (reply.again, reply.note) == ("", "")
+    assert (reply.outcome.call, reply.outcome.gate) == ("c1.1", "execute")
     return reply.outcome.code, reply.outcome.value.inline
 
 

@@ -66,13 +66,16 @@ async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store) -
         ({"activity_type": "refund"}, "the permit names another call"),
     ],
 )
-async def test_whoever_is_not_the_turn_of_the_permit_is_refused(store: Store, info: Any, why: str) -> None:
-    """A standalone activity, a foreign workflow, another turn, another call: refused, no ticket, no effect."""
+async def test_whoever_is_not_the_turn_of_the_permit_is_refused(
+    store: Store, caplog: pytest.LogCaptureFixture, info: Any, why: str
+) -> None:
+    """A standalone activity, a foreign workflow, another turn, another call: refused aloud, no ticket, no effect."""
     ledger = Ledger()
     tool = free(ledger)
     task = task_for(tool)
     reply = await run(room_of(store, tool), tool, task, environment("pay", **info))
     assert told(reply) == ("refused", f"Not executed: {why}.")
+    assert caplog.messages[0].startswith(f"refused to run pay: {why}")
     assert ledger.rows == []
     assert await store.look(task.permit.digest) is None
 
@@ -418,11 +421,15 @@ async def test_long_failures_are_cut_too(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("size", "kept"), [(RESULT_BYTES, True), (RESULT_BYTES + 1, False)])
-async def test_structured_results_have_a_limit(store: Store, size: int, kept: bool) -> None:
-    """Data for programs is kept up to 1 MiB of JSON, and left out beyond."""
+async def test_structured_results_have_a_limit(
+    store: Store, caplog: pytest.LogCaptureFixture, size: int, kept: bool
+) -> None:
+    """Data for programs is kept up to 1 MiB of JSON, and left out beyond, which the log tells."""
     tool = answering(ToolResult("told", structured="x" * (size - 2)))
     reply = await run(room_of(store, tool), tool, task_for(tool))
     assert (reply.outcome.structured is not None) is kept
+    said = "the structured result of pay is over 1048576 bytes: left out"
+    assert [line[: len(said)] for line in caplog.messages] == ([] if kept else [said])
 
 
 @pytest.mark.parametrize("error", TRANSIENT)
@@ -565,8 +572,11 @@ async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details
 
 @pytest.mark.parametrize("refusals", [1, 3])
 @pytest.mark.parametrize("answer", ["small", "é" * INLINE_BYTES, ToolFailure("é" * INLINE_BYTES)])
-async def test_an_effect_waits_for_the_store(tmp_path: Any, refusals: int, answer: Any) -> None:
+async def test_an_effect_waits_for_the_store(
+    tmp_path: Any, caplog: pytest.LogCaptureFixture, refusals: int, answer: Any
+) -> None:
     """The handler ran once; its outcome is written when the store answers again, bulky ones included."""
+    said = "the outcome of pay waits for the store"
     ledger = Ledger()
     store = await MoodyStore.open(f"sqlite:///{tmp_path}/moody.db")
     assert isinstance(store, MoodyStore)
@@ -578,6 +588,7 @@ async def test_an_effect_waits_for_the_store(tmp_path: Any, refusals: int, answe
         assert store.refusals == 0
         assert codes([reply]) == ["execution_failed" if isinstance(answer, ToolFailure) else "ok"]
         assert len(ledger.rows) == 1
+        assert [line[: len(said)] for line in caplog.messages] == [said] * refusals
         assert (await store.look(task.permit.digest)).outcome == reply.outcome
     finally:
         await store.close()
