@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry, QueuePool
 
-from signoff.contracts.errors import ConfigError
+from signoff.contracts.errors import ConfigError, StoreUnavailable
 
 BUSY_SECONDS: Final = 15
 """How long a writer waits for another process's write to the same SQLite file."""
@@ -87,8 +87,10 @@ class SqliteBase:
 
     dialect = "sqlite"
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, file: Path) -> None:
         self._engine = engine
+        self._file = file
+        self._identity = _identity(file)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="signoff-store")
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
@@ -101,6 +103,9 @@ class SqliteBase:
         self._thread.shutdown(wait=False)
 
     def _transaction(self, work: Callable[[Connection], Found]) -> Found:
+        if _identity(self._file) != self._identity:
+            # SQLite would go on writing into a file that has no name any more, and its tickets would be lost.
+            raise StoreUnavailable(f"the SQLite file `{self._file}` was removed or replaced; put it back and restart")
         with self._engine.begin() as connection:
             return work(connection)
 
@@ -126,7 +131,7 @@ class PostgresBase:
 def open_base(place: Place, *, durable: bool) -> Base:
     """The database at `place`. `durable` makes SQLite sync every commit to disk."""
     if place.url.get_backend_name() == "sqlite":
-        return SqliteBase(_sqlite_engine(place, durable=durable))
+        return SqliteBase(_sqlite_engine(place, durable=durable), _sqlite_file(place.url))
     return PostgresBase(
         create_async_engine(
             place.url,
@@ -166,6 +171,14 @@ def make_private(place: Place) -> None:
     """Create the SQLite file, if absent, readable by its owner alone: it holds keys. Raises OSError."""
     if place.url.get_backend_name() == "sqlite":
         os.close(os.open(_sqlite_file(place.url), os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _sqlite_file(url: URL) -> Path:

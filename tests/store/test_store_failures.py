@@ -113,6 +113,31 @@ async def test_a_ticket_that_cannot_be_read_is_an_unavailable_store(sqlite_url: 
             await store.claim("k", **WHO)
 
 
+def take_away(file: Path, aside: Path, *, replaced: bool) -> None:
+    """Move a file behind the store's back, and leave an empty one in its place if it is `replaced`."""
+    file.replace(aside)
+    if replaced:
+        file.touch()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_taken_away_while_it_is_open_is_an_unavailable_store(
+    sqlite_url: str, tmp_path: Path, replaced: bool
+) -> None:
+    """Nothing is claimed in a file that nobody will open again; put back, it is the store again."""
+    file, aside = Path(sqlite_url.removeprefix("sqlite:///")), tmp_path / "aside"
+    async with open_store(sqlite_url) as store:
+        await store.claim("first", **WHO)
+        take_away(file, aside, replaced=replaced)
+        for attempt in (store.check(), store.claim("second", **WHO)):
+            with pytest.raises(StoreUnavailable, match="was removed or replaced; put it back"):
+                await attempt
+        take_away(aside, file, replaced=False)
+        await store.check()
+        assert await store.look("second") is None
+        assert (await store.claim("first", **WHO)).kind == "open"
+
+
 async def test_a_writer_waits_for_another_process(sqlite_url: str) -> None:
     """A short write lock held elsewhere delays a claim and does not fail it."""
     async with open_store(sqlite_url) as store:
