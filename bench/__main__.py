@@ -23,7 +23,7 @@ from signoff.contracts.names import ENGINE
 from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 from signoff.store.store import Store, open_store
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path("bench/results")
 FULL = Settings(rounds=5, turns=250, latency_turns=100, concurrency=50, memory_turns=1_000)
 QUICK = Settings(rounds=2, turns=100, latency_turns=20, concurrency=50, memory_turns=100)
 
@@ -43,13 +43,7 @@ async def _measure(settings: Settings, server: ServerHandle, store: Store, url: 
     client = await server.connect()
     hand, ours = Baseline(client, "bench-hand-written"), await Gated.open(client, "bench-signoff", store)
     async with hand.worker(), ours.worker():
-        rounds = await play_rounds(
-            (hand, ours),
-            rounds=settings.rounds,
-            turns=settings.turns,
-            latency_turns=settings.latency_turns,
-            concurrency=settings.concurrency,
-        )
+        rounds = await play_rounds((hand, ours), settings, server.pid)
         sizes = await measure_size(client, hand), await measure_size(client, ours)
     gates = await measure_gates(store, settings.turns)
     print(f"memory of {settings.memory_turns} and {2 * settings.memory_turns} suspended turns", flush=True)
@@ -117,7 +111,9 @@ def main() -> None:
     report = asyncio.run(measure(settings))
     print(f"\n{render(report)}")
     if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        print(f"\nkept in {file}")
 
 
 if __name__ == "__main__":

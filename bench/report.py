@@ -26,12 +26,19 @@ class Latency(_Figures):
     p99_ms: float
 
 
-class Round(_Figures):
+class Rate(_Figures):
+    """Turns a second, and the processor milliseconds a turn took: in our process (worker and client), in the server."""
+
+    turns_per_second: float
+    own_cpu_ms: float
+    server_cpu_ms: float
+
+
+class Round(Rate):
     """One side in one round."""
 
     number: int
     side: str
-    turns_per_second: float
     decision_to_done: Latency
 
     def line(self) -> str:
@@ -39,6 +46,7 @@ class Round(_Figures):
         took = self.decision_to_done
         return (
             f"round {self.number}  {self.side:<12}  {self.turns_per_second:6.1f} turns/s"
+            f"  cpu {self.own_cpu_ms:5.1f} + {self.server_cpu_ms:5.1f} ms a turn"
             f"  decision to done p50 {took.p50_ms:6.1f} ms  p99 {took.p99_ms:6.1f} ms"
         )
 
@@ -99,6 +107,8 @@ class Medians(_Figures):
 
     side: str
     turns_per_second: float
+    own_cpu_ms: float
+    server_cpu_ms: float
     p50_ms: float
     p99_ms: float
 
@@ -176,6 +186,8 @@ def _medians(rounds: Sequence[Round], side: str) -> Medians:
     return Medians(
         side=side,
         turns_per_second=median(each.turns_per_second for each in own),
+        own_cpu_ms=median(each.own_cpu_ms for each in own),
+        server_cpu_ms=median(each.server_cpu_ms for each in own),
         p50_ms=median(each.decision_to_done.p50_ms for each in own),
         p99_ms=median(each.decision_to_done.p99_ms for each in own),
     )
@@ -216,6 +228,8 @@ def _figures(report: Report, hand: Medians, ours: Medians) -> str:
         (f"turns/s at {report.settings.concurrency}, median", hand.turns_per_second, ours.turns_per_second, ".1f"),
         ("decision to done p50 at 1, ms", hand.p50_ms, ours.p50_ms, ".1f"),
         ("decision to done p99 at 1, ms", hand.p99_ms, ours.p99_ms, ".1f"),
+        ("processor a turn, worker and client, ms", hand.own_cpu_ms, ours.own_cpu_ms, ".1f"),
+        ("processor a turn, server, ms", hand.server_cpu_ms, ours.server_cpu_ms, ".1f"),
         ("events, automatic turn", size.events_automatic, our_size.events_automatic, ".0f"),
         ("events, human turn", size.events_human, our_size.events_human, ".0f"),
         ("history bytes, automatic turn", size.bytes_automatic, our_size.bytes_automatic, ".0f"),

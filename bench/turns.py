@@ -5,25 +5,30 @@ import math
 import time
 from collections.abc import Iterable
 
+import psutil
 from temporalio.client import Client
 
-from bench.report import Latency, Round, Size
+from bench.report import Latency, Rate, Round, Settings, Size
 from bench.sides import AUTOMATIC, HUMAN, Side
 
 
-async def many(side: Side, turns: int, concurrency: int) -> float:
-    """Turns a second: `turns` human turns started, decided and finished, `concurrency` of them at a time."""
+async def many(side: Side, turns: int, concurrency: int, server: psutil.Process) -> Rate:
+    """`turns` human turns started, decided and finished, `concurrency` of them at a time."""
     left = iter(range(turns))
 
     async def work() -> None:
         for _ in left:
             await _whole(side)
 
-    began = time.perf_counter()
+    own, theirs, began = time.process_time(), _cpu_seconds(server), time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(min(concurrency, turns)):
             group.create_task(work())
-    return turns / (time.perf_counter() - began)
+    return Rate(
+        turns_per_second=turns / (time.perf_counter() - began),
+        own_cpu_ms=(time.process_time() - own) * 1000 / turns,
+        server_cpu_ms=(_cpu_seconds(server) - theirs) * 1000 / turns,
+    )
 
 
 async def one_by_one(side: Side, turns: int) -> Latency:
@@ -40,25 +45,20 @@ async def one_by_one(side: Side, turns: int) -> Latency:
     return Latency(p50_ms=percentile(taken, 50), p99_ms=percentile(taken, 99))
 
 
-async def play_rounds(
-    sides: tuple[Side, Side], *, rounds: int, turns: int, latency_turns: int, concurrency: int
-) -> list[Round]:
+async def play_rounds(sides: tuple[Side, Side], settings: Settings, server_pid: int) -> list[Round]:
     """All rounds; the sides take turns within each, and who begins changes from round to round."""
     played: list[Round] = []
+    server = psutil.Process(server_pid)
     for side in sides:
-        await many(side, concurrency, concurrency)
-    for number in range(1, rounds + 1):
+        await many(side, settings.concurrency, settings.concurrency, server)
+    for number in range(1, settings.rounds + 1):
         order = sides if number % 2 else sides[::-1]
-        rates = {side.name: await many(side, turns, concurrency) for side in order}
-        latencies = {side.name: await one_by_one(side, latency_turns) for side in order}
-        played += [
-            Round(
-                number=number, side=side.name, turns_per_second=rates[side.name], decision_to_done=latencies[side.name]
-            )
-            for side in sides
-        ]
-        for each in played[-2:]:
-            print(each.line(), flush=True)
+        rates = {side.name: await many(side, settings.turns, settings.concurrency, server) for side in order}
+        latencies = {side.name: await one_by_one(side, settings.latency_turns) for side in order}
+        for side in sides:
+            rate = rates[side.name].model_dump()
+            played.append(Round(number=number, side=side.name, decision_to_done=latencies[side.name], **rate))
+            print(played[-1].line(), flush=True)
     return played
 
 
@@ -89,6 +89,11 @@ def percentile(values: Iterable[float], rank: float) -> float:
     """The smallest of `values` that at least `rank` percent of them do not exceed."""
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * rank / 100), 1) - 1]
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    spent = process.cpu_times()
+    return float(spent.user + spent.system)
 
 
 async def _whole(side: Side) -> None:

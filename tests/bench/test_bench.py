@@ -36,6 +36,8 @@ def test_every_round_of_both_sides_is_printed_and_kept(run: tuple[str, dict[str,
     assert [(each["number"], each["side"]) for each in report["rounds"]] == [(1, HAND), (1, OURS), (2, HAND), (2, OURS)]
     for each in report["rounds"]:
         assert each["turns_per_second"] > 0
+        assert each["own_cpu_ms"] > 0
+        assert each["server_cpu_ms"] > 0
         assert 0 < each["decision_to_done"]["p50_ms"] <= each["decision_to_done"]["p99_ms"]
         assert f"round {each['number']}  {each['side']}" in printed
     for side in report["medians"]:
