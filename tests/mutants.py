@@ -52,7 +52,16 @@ ROOMS = {
 _DIFFS = """
 import json, sys
 from mutmut.mutation.diff_apply import get_diff_for_mutant
-print(json.dumps([get_diff_for_mutant(name) for name in sys.argv[1:]]))
+
+
+def diff(name):
+    try:
+        return get_diff_for_mutant(name)
+    except Exception as error:
+        return f"+{type(error).__name__}: see the mutated file"
+
+
+print(json.dumps([diff(name) for name in json.load(sys.stdin)]))
 """
 # Shrinking a counter-example takes longer than everything else, and one failure says enough.
 _PROFILE = """
@@ -184,9 +193,9 @@ def _kind(code: int | None) -> str:
 
 def describe(place: Path, survivors: tuple[tuple[str, str], ...]) -> Iterator[str]:
     """Each survivor as its file and name, then the lines it takes away and puts there."""
-    names = [name for _, name in survivors]
-    command = [sys.executable, "-c", _DIFFS, *names]
-    shown = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True).stdout
+    names = json.dumps([name for _, name in survivors])
+    command = [sys.executable, "-c", _DIFFS]
+    shown = subprocess.run(command, cwd=place, input=names, capture_output=True, text=True, check=True).stdout
     for (file, name), diff in zip(survivors, json.loads(shown), strict=True):
         yield f"{file} {name.rpartition('.')[2]}"
         changed = (line for line in diff.splitlines() if line[:1] in ("-", "+"))
