@@ -44,6 +44,13 @@ from signoff.workflows import shown
 
 _PATIENCE = timedelta(seconds=3)
 _WATCH_SECONDS = 0.7
+_NO_MORE_UPDATES = (
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    # A server takes so many updates at once and so many a turn; whoever used them up must not silence the others.
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.FAILED_PRECONDITION,
+)
 
 
 class Signoff:
@@ -158,7 +165,7 @@ class Signoff:
         except WorkflowUpdateFailedError as error:
             return await self._not_taken(handle, decision, error)
         except RPCError as error:
-            if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            if error.status in _NO_MORE_UPDATES:
                 return await self._as_signal(handle, body, decision)
             return await self._after_the_end(handle, decision.approval_id, error)
         return receipt
@@ -199,7 +206,10 @@ class Signoff:
             raise ServerUnavailable(f"the turn could not be read: {error}") from None
 
     async def _same_input(self, key: TurnKey, digest: str) -> None:
-        described = await self._handle(key).describe()
+        try:
+            described = await self._handle(key).describe()
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
         memo = await described.memo()
         if memo.get(names.MEMO_INPUT_DIGEST) != digest:
             raise Conflict(f"turn `{key.turn}` exists already with other input; choose another id")
@@ -245,7 +255,10 @@ class Signoff:
             return unknown
         else:
             return receipt
-        described = await handle.describe()
+        try:
+            described = await handle.describe()
+        except RPCError as error:
+            raise _missing(error, handle.id) from None
         if described.status == WorkflowExecutionStatus.RUNNING:
             return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
         return Receipt(

@@ -28,7 +28,7 @@ def load_reference(reference: str) -> Any:
         found: Any = importlib.import_module(module_name)
     except ConfigError as error:
         raise ConfigError(f"importing `{module_name}`: {error.message}", field="handler", value=reference) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise ConfigError(f"cannot import `{module_name}`: {why}", field="handler", value=reference) from error
     names = vars(found)

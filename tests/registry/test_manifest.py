@@ -90,6 +90,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "kit_handlers.py").write_text(HANDLERS)
     (tmp_path / "code" / "kit_broken.py").write_text("1 / 0\n")
+    (tmp_path / "code" / "kit_leaves.py").write_text("raise SystemExit(1)\n")
     return tmp_path
 
 
@@ -183,6 +184,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "not a reference": (TOOL.replace("handlers:s", "handlers.s"), 5, "is not `module:attribute`"),
     "no module": (TOOL.replace("kit_handlers", "kit_nowhere"), 5, "cannot import `kit_nowhere`: ModuleNotFoundError"),
     "broken module": (TOOL.replace("kit_handlers", "kit_broken"), 5, "cannot import `kit_broken`: ZeroDivisionError"),
+    "leaving module": (TOOL.replace("kit_handlers", "kit_leaves"), 5, "cannot import `kit_leaves`: SystemExit"),
     "no attribute": (TOOL.replace("handlers:search", "handlers:serch"), 5, "no `serch`; did you mean `search`?"),
     "sync": (TOOL.replace("handlers:search", "handlers:sync"), 5, "async only"),
     "no function": (TOOL.replace("handlers:search", "handlers:constant"), 5, "neither a function nor a tool"),

@@ -1,0 +1,67 @@
+"""A server that takes no more updates of a turn does not silence its approvers: the answer goes as a signal."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client, Interceptor, OutboundInterceptor, StartWorkflowUpdateInput
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.client import Signoff
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.ids import TurnKey
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+
+class _Full(Interceptor):
+    """A connection over which the server answers every update, and every description, with `status`."""
+
+    def __init__(self, status: RPCStatusCode) -> None:
+        self.status = status
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """Put the refusal in front of `next`."""
+        return _Refusing(next, self.status)
+
+
+class _Refusing(OutboundInterceptor):
+    def __init__(self, next: OutboundInterceptor, status: RPCStatusCode) -> None:
+        super().__init__(next)
+        self._status = status
+
+    async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> Any:
+        raise RPCError("no more updates", self._status, b"")
+
+    async def describe_workflow(self, input: Any) -> Any:
+        raise RPCError("no answer", self._status, b"")
+
+
+def _over(client: Client, status: RPCStatusCode) -> Signoff:
+    config = client.config()
+    config["interceptors"] = [_Full(status)]
+    return Signoff(Client(**config))
+
+
+@pytest.mark.parametrize("status", [RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION])
+async def test_an_answer_that_fits_into_no_update_goes_as_a_signal(
+    client: Client, store: Store, task_queue: str, status: RPCStatusCode
+) -> None:
+    """The receipt is `pending`, and the call runs by the approver's name, once."""
+    ledger = Ledger()
+    script = [calls(("pay", {"amount": 1})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        receipt = await _over(client, status).decide(yes(key))
+        result = await desk.signoff.result(key)
+    assert (receipt.status, receipt.verdict) == ("pending", "approved")
+    assert [(call.code, call.decided_by) for call in result.calls] == [("ok", "approver")]
+    assert len(ledger.rows) == 1
+
+
+async def test_a_server_that_fails_is_told_as_such(client: Client) -> None:
+    """An error that leaves open whether the answer arrived is `ServerUnavailable`, never an error of the transport."""
+    away = _over(client, RPCStatusCode.INTERNAL)
+    with pytest.raises(ServerUnavailable):
+        await away.decide(yes(TurnKey("main", "s", "nowhere")))
