@@ -1,0 +1,289 @@
+"""What policies, cases and explanations say, word for word, with the field and value a tool can point at."""
+
+from typing import Any
+
+import pytest
+from policy_samples import arguments, compiled, context
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.answer import EngineAnswer
+from signoff.policy.cases import Case, read_case, run_cases
+from signoff.policy.compiled import PolicyVerdict, compile_rules
+from signoff.policy.diagnose import no_second_reading
+from signoff.policy.durations import seconds
+from signoff.policy.explain import explain_json, explain_text
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+
+CASE = {"name": "cheap", "tool": "book_flight", "expect": "auto"}
+KEYS = "allowed are `name`, `tool`, `args`, `ctx`, `expect`"
+DAY = 86_400.0
+
+
+def refused(build: Any, *args: Any) -> tuple[str, Any, Any]:
+    """The message of a `ConfigError`, and the field and value it points at."""
+    with pytest.raises(ConfigError) as caught:
+        build(*args)
+    return caught.value.message, caught.value.context.get("field"), caught.value.context.get("value")
+
+
+# Cases
+
+
+def test_a_case_is_read_whole() -> None:
+    """Name, tool, arguments, context, expectation; the middle two may be left out."""
+    assert read_case(CASE) == Case("cheap", "book_flight", {}, {}, "auto")
+    whole = {**CASE, "args": {"a": 1}, "ctx": {"b": 2}, "expect": "deny"}
+    assert read_case(whole) == Case("cheap", "book_flight", {"a": 1}, {"b": 2}, "deny")
+    assert read_case({**CASE, "expect": "ask"}).expect == "ask"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"expects": "ask"}, ("case 3: unknown key `expects`; did you mean `expect`?", "expects", "ask")),
+        ({"zzz": 7}, (f"case 3: unknown key `zzz`; {KEYS}", "zzz", 7)),
+        ({7: 8}, (f"case 3: unknown key `7`; {KEYS}", "7", 8)),
+        ({"name": ""}, ("case 3: `name` must be a text that is not empty", "name", "")),
+        ({"tool": None}, ("case 3: `tool` must be a text that is not empty", "tool", None)),
+        ({"expect": True}, ("case 3: `expect` must be a text that is not empty", "expect", True)),
+        ({"args": []}, ("case 3: `args` must be a mapping", "args", [])),
+        ({"ctx": None}, ("case 3: `ctx` must be a mapping", "ctx", None)),
+        (
+            {"expect": "maybe"},
+            ("case 3: `expect` is `maybe`; allowed are `auto`, `ask`, `deny`", "expect", "maybe"),
+        ),
+    ],
+)
+def test_an_odd_case(changes: dict[Any, Any], told: tuple[str, Any, Any]) -> None:
+    """Which case, which key, what is allowed."""
+    assert refused(read_case, {**CASE, **changes}, 3) == told
+
+
+@pytest.mark.parametrize("key", ["name", "tool", "expect"])
+def test_a_case_lacks_something(key: str) -> None:
+    """The first case is number one."""
+    short = {name: value for name, value in CASE.items() if name != key}
+    assert refused(read_case, short) == (f"case 1: `{key}` must be a text that is not empty", key, None)
+
+
+def test_cases_are_numbered_from_one() -> None:
+    """A list of cases is judged in order, and a fault names its place."""
+    policies = {"book_flight": compiled(auto_approve_if="ctx.user.tier == 'trusted' && args.totalCost < 50")}
+    good = {**CASE, "args": arguments(), "ctx": context()}
+    assert [each.verdict.verdict for each in run_cases([good, {**good, "ctx": context(tier="x")}], policies)] == [
+        "auto",
+        "ask",
+    ]
+    assert refused(run_cases, [good, {**good, "name": ""}], policies)[0].startswith("case 2: ")
+
+
+@pytest.mark.parametrize(
+    ("tool", "hint"),
+    [("book_flihgt", "did you mean `book_flight`?"), ("zzz", "the manifest declares no such tool")],
+)
+def test_a_case_of_no_tool(tool: str, hint: str) -> None:
+    """The nearest tool, or that there is none."""
+    told = (f"case `cheap`: unknown tool `{tool}`; {hint}", "tool", tool)
+    assert refused(run_cases, [{**CASE, "tool": tool}], {"book_flight": compiled(), "x": compiled()}) == told
+
+
+# Explanations
+
+
+FULL = PolicyVerdict(
+    "ask",
+    "auto_approve_if",
+    "args.totalCost < 50",
+    "it is so",
+    "hash",
+    "two engines",
+    (EngineAnswer("auto_approve_if", "one", "true", "sure"), EngineAnswer("auto_approve_if", "two", "false", "")),
+    ("role:a", "user:b"),
+)
+BARE = PolicyVerdict("auto", "requires_approval", "", "nobody asks", "hash", "two engines", (), ())
+
+
+def test_an_explanation_has_a_line_for_each_part() -> None:
+    """Verdict, rule, engines, approvers, hash; what there is not has no line."""
+    assert explain_text(FULL).split("\n") == [
+        "ask: it is so",
+        "rule: auto_approve_if: args.totalCost < 50",
+        "engine: one says true to auto_approve_if (sure)",
+        "engine: two says false to auto_approve_if",
+        "approvers: role:a, user:b",
+        "policy: hash by two engines",
+    ]
+    assert explain_text(BARE).split("\n") == ["auto: nobody asks", "policy: hash by two engines"]
+
+
+def test_an_explanation_as_json_has_every_field() -> None:
+    """Plain types under the verdict's own names."""
+    assert explain_json(FULL) == {
+        "verdict": "ask",
+        "rule": "auto_approve_if",
+        "rule_text": "args.totalCost < 50",
+        "why": "it is so",
+        "policy_hash": "hash",
+        "evaluators": "two engines",
+        "approvers": ["role:a", "user:b"],
+        "engines": [
+            {"rule": "auto_approve_if", "engine": "one", "kind": "true", "note": "sure"},
+            {"rule": "auto_approve_if", "engine": "two", "kind": "false", "note": ""},
+        ],
+    }
+    assert (explain_json(BARE)["engines"], explain_json(BARE)["approvers"]) == ([], [])
+
+
+# Declarations
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (
+            {"autoApproveIf": "true", "auto_approve_if": "false"},
+            (
+                "`auto_approve_if` is given twice, as `auto_approve_if` and as `autoApproveIf`, with different values; "
+                "keep one",
+                "auto_approve_if",
+                "false",
+            ),
+        ),
+        (
+            {"autoAproveIf": "x"},
+            ("unknown key `autoAproveIf`; did you mean `autoApproveIf`?", "auto_aprove_if", "x"),
+        ),
+        (
+            {"show": {"zzz": 1}},
+            ("unknown key `zzz`; allowed are `only`, `secret`", "zzz", 1),
+        ),
+        (
+            {"timeout": "3x"},
+            ("`timeout` `3x` is not a duration; write `24h`, `15m`, `1d2h` or seconds as a number", "timeout", "3x"),
+        ),
+        (
+            {"approvers": ["role:a", "finance"]},
+            (
+                "`approvers.1` `finance` is not an approver; write `role:<role>` or `user:<id>`",
+                "approvers.1",
+                "finance",
+            ),
+        ),
+        (
+            {"quorum": 0},
+            ("`quorum` input should be greater than or equal to 1", "quorum", 0),
+        ),
+        (
+            {"onTimeout": "approve"},
+            (
+                "`on_timeout: approve` is never allowed; silence is not consent, leave `on_timeout` out",
+                "on_timeout",
+                "approve",
+            ),
+        ),
+        (
+            {"on_timeout": "escalate"},
+            (
+                "`on_timeout: escalate` is not supported by this version yet; remove it",
+                "on_timeout",
+                "escalate",
+            ),
+        ),
+        (
+            {"allow_remember": True},
+            ("`allow_remember: true` is not supported by this version yet; remove it", "allow_remember", True),
+        ),
+        (
+            {"escalate_to": "approve"},
+            ("`escalate_to` is not supported by this version yet; remove it", "escalate_to", "approve"),
+        ),
+        (
+            {"remindAfter": "1H"},
+            ("`remind_after` is not supported by this version yet; remove it", "remind_after", "1H"),
+        ),
+    ],
+)
+def test_a_mistake_in_a_policy(data: dict[str, Any], told: tuple[str, Any, Any]) -> None:
+    """One sentence with its remedy."""
+    assert refused(ApprovalPolicy.model_validate, data) == told
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`"),
+        (True, "must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`"),
+        (0, "must be more than 0 and at most 366 days"),
+        (366 * DAY + 1, "must be more than 0 and at most 366 days"),
+        ("  ", "`  ` is not a duration; write `24h`, `15m`, `1d2h` or seconds as a number"),
+    ],
+)
+def test_a_mistake_in_a_duration(value: Any, words: str) -> None:
+    """What is wrong and what to write."""
+    with pytest.raises(ValueError, match=r".") as caught:
+        seconds(value)
+    assert str(caught.value) == words
+
+
+def test_the_longest_duration_is_a_leap_year() -> None:
+    """366 days, in any spelling; each unit has its size."""
+    assert seconds("366d") == seconds(366 * DAY) == 366 * DAY
+    assert seconds("1d1h1m1s") == DAY + 3_661
+    assert isinstance(seconds(1), float)
+
+
+# Global rules
+
+
+def test_rules_are_judged_strictest_first() -> None:
+    """Hide before deny before asking, in order of writing within; the hash depends on them all."""
+    rules = [
+        GlobalRule(name="c", rule="true", effect="require_approval"),
+        GlobalRule(name="b", rule="true", effect="deny", reason="r"),
+        GlobalRule(name="a", rule="true", effect="hide"),
+        GlobalRule(name="d", rule="true", effect="hide"),
+    ]
+    found = compile_rules(rules)
+    assert [rule.name for rule, _ in found.rules] == ["a", "d", "b", "c"]
+    hashes = {compile_rules(rules[:count]).hash for count in range(len(rules) + 1)}
+    assert len(hashes) == 5
+    assert found.hash == compile_rules(rules).hash
+    other = [rules[0], rules[1].model_copy(update={"reason": "s"}), *rules[2:]]
+    assert compile_rules(other).hash != found.hash
+    assert found.evaluators == compiled().evaluators
+
+
+def test_two_rules_of_one_name() -> None:
+    """Each rule needs a name of its own."""
+    rules = [GlobalRule(name=name, rule="true", effect="hide") for name in ("a", "b", "b")]
+    told = "global rule `b` stands twice; give each rule a name of its own"
+    assert refused(compile_rules, rules)[:2] == (told, "b")
+
+
+def test_a_rule_sees_declared_context_only() -> None:
+    """The manifest's own fields may be read, others are refused by name."""
+    rule = GlobalRule(name="r", rule="ctx.project == 'x'", effect="deny")
+    found = compile_rules([rule], context_schema={"project": {"type": "string"}})
+    facts = compiled().tool
+    ruling = found.judge(actor={"name": "desk", "tags": []}, tool=facts, ctx={**context(), "project": "x"})
+    assert ruling.effect == "deny"
+    assert "global rules" in refused(compile_rules, [rule])[0]
+
+
+# Readings
+
+
+class CELParseError(Exception):
+    """Named as celpy's own."""
+
+    def __init__(self, column: Any) -> None:
+        super().__init__("x")
+        self.column = column
+
+
+def test_an_expression_only_one_engine_reads() -> None:
+    """Where it stops reading, if it says so."""
+    here = "the second engine cannot read it here; write it more plainly"
+    assert no_second_reading(CELParseError(7)) == (here, 7)
+    assert no_second_reading(CELParseError(None)) == (here, 0)
+    assert no_second_reading(ValueError("x")) == ("the second engine cannot read it; write it more plainly", 0)
