@@ -1,6 +1,7 @@
 """What Temporal's own tools show of a turn: search attributes, the memo of open cards, current details."""
 
 import json
+import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -28,6 +29,8 @@ _SUMMARY_BYTES: Final = 300
 
 _TIGHT_EFFECTS: Final = (60, 20)
 """Characters of each effect in a memo that has no room for whole ones."""
+
+_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>|!#~&])")
 
 Attributes = tuple[LiveState, tuple[str, ...], tuple[str, ...], datetime | None]
 
@@ -161,7 +164,12 @@ def _answered(request: ApprovalRequest) -> str:
 
 
 def _cells(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
+
+
+def _plain(text: str) -> str:
+    # A model chooses these words: as Markdown they could close the table, hide text, or fetch a picture.
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.splitlines()))
 
 
 def _envelope(request: ApprovalRequest) -> str:
