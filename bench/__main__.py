@@ -24,7 +24,7 @@ from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 from signoff.store.store import Store, open_store
 
 RESULTS = Path("bench/results")
-FULL = Settings(rounds=5, turns=250, latency_turns=100, concurrency=50, memory_turns=1_000)
+FULL = Settings(rounds=5, turns=150, latency_turns=100, concurrency=50, memory_turns=1_000)
 QUICK = Settings(rounds=2, turns=100, latency_turns=20, concurrency=50, memory_turns=100)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import psutil
 from temporalio.client import Client
@@ -31,18 +31,22 @@ async def many(side: Side, turns: int, concurrency: int, server: psutil.Process)
     )
 
 
-async def one_by_one(side: Side, turns: int) -> Latency:
-    """From sending a decision to having the turn's result, one turn at a time."""
-    taken: list[float] = []
-    for _ in range(turns):
-        turn = await side.start(HUMAN)
-        await side.suspended(turn)
-        began = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(side.decide(turn))
-            group.create_task(side.finished(turn))
-        taken.append((time.perf_counter() - began) * 1000)
-    return Latency(p50_ms=percentile(taken, 50), p99_ms=percentile(taken, 99))
+async def one_by_one(sides: Sequence[Side], turns: int) -> dict[str, Latency]:
+    """From sending a decision to having the turn's result, one turn at a time, by the name of the side.
+
+    The sides change with every turn, so that both meet the same other work of the machine.
+    """
+    taken: dict[str, list[float]] = {side.name: [] for side in sides}
+    for number in range(turns):
+        for side in sides if number % 2 else sides[::-1]:
+            turn = await side.start(HUMAN)
+            await side.suspended(turn)
+            began = time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(side.decide(turn))
+                group.create_task(side.finished(turn))
+            taken[side.name].append((time.perf_counter() - began) * 1000)
+    return {name: Latency(p50_ms=percentile(each, 50), p99_ms=percentile(each, 99)) for name, each in taken.items()}
 
 
 async def play_rounds(sides: tuple[Side, Side], settings: Settings, server_pid: int) -> list[Round]:
@@ -54,7 +58,7 @@ async def play_rounds(sides: tuple[Side, Side], settings: Settings, server_pid: 
     for number in range(1, settings.rounds + 1):
         order = sides if number % 2 else sides[::-1]
         rates = {side.name: await many(side, settings.turns, settings.concurrency, server) for side in order}
-        latencies = {side.name: await one_by_one(side, settings.latency_turns) for side in order}
+        latencies = await one_by_one(sides, settings.latency_turns)
         for side in sides:
             rate = rates[side.name].model_dump()
             played.append(Round(number=number, side=side.name, decision_to_done=latencies[side.name], **rate))
