@@ -88,8 +88,8 @@ also_copy = ["examples"]
 pytest_add_cli_args = {args}
 pytest_add_cli_args_test_selection = {tests}
 type_check_command = {types}
-timeout_multiplier = 5.0
-timeout_constant = 4.0
+timeout_multiplier = 15.0
+timeout_constant = 5.0
 use_git_change_detection = false
 track_dependencies = false
 """

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from signoff.approvals.arguments import find, is_secret, plural, value_line
-from signoff.approvals.card import render_card
+from signoff.approvals.card import CARD_BYTES, render_card
 from signoff.approvals.desk import read_decision
 from signoff.approvals.visible import Line
 from signoff.contracts.approval import Card, CardRow
@@ -103,3 +103,10 @@ def test_a_fault_deep_in_a_decision_is_named_by_its_path() -> None:
     """Steps are parted by dots."""
     told = read_decision(({"approval_id": "a", "verdict": "denied", "edited_args": {1: 2}},))
     assert told.message == "`edited_args.1.[key]`: input should be a valid string"
+
+
+def test_a_card_that_is_not_whole_is_full() -> None:
+    """No row is dropped that would have fitted."""
+    shown = card({f"a{n}": "🛫" * 600 for n in range(400)})
+    last = [row for row in shown.rows if row.name][-1]
+    assert len(shown.model_dump_json().encode()) + len(last.model_dump_json().encode()) + 1 > CARD_BYTES
