@@ -1,6 +1,8 @@
 """The travel desk's scripted model: understands a few requests, so that the desk works without any key."""
 
+import json
 import re
+from typing import Any
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import text_of
@@ -67,9 +69,32 @@ def _report(part: ResultPart) -> str:
     if part.code == "denied" and isinstance(value, dict):
         return f"I could not do that: it was denied ({value.get('reason', '')})."
     text = text_of(part.value)
-    if part.code == "ok":
-        return text if part.tool == "flight_search" else f"Done: {text}"
-    return f"That did not work: {text}"
+    if part.code != "ok":
+        return f"That did not work: {text}"
+    try:
+        return _words(part.tool, json.loads(text))
+    except (ValueError, KeyError, TypeError):
+        # A dry run, or a result that was cut: said as it is.
+        return f"Done: {text}"
+
+
+def _words(tool: str, found: Any) -> str:
+    match tool:
+        case "flight_search":
+            listed = [
+                f"{row['flight']} to {row['destination']} for {row['price']:g} {row['currency']}" for row in found
+            ]
+            return f"I found {', '.join(listed)}." if listed else "I found nothing that goes there."
+        case "book_flight":
+            paid = f"{found['total']:g} {found['currency']}"
+            return (
+                f"Booked: {found['flight']} to {found['destination']} for {paid}. Your booking is {found['booking']}."
+            )
+        case "cancel_booking":
+            return f"Booking {found['booking']} is cancelled."
+        case "refund":
+            return f"{found['refunded']:g} EUR are paid back for {found['booking']}."
+    raise KeyError(tool)
 
 
 model = ScriptedModel(react)
