@@ -62,7 +62,7 @@ class GateActivity:
             policy_hash=verdict.policy_hash,
             engines=verdict.evaluators,
             request=self._request(task, call, args, found.tool, verdict, digest) if ask else None,
-            options=self._options(found.tool, args, budget, ask),
+            options=self._options(found.tool, budget, ask),
         )
 
     def _request(
@@ -116,7 +116,7 @@ class GateActivity:
             grant_ttl=policy.grant_ttl,
         )
 
-    def _options(self, tool: Tool, args: Any, budget: int, ask: bool) -> RunOptions:
+    def _options(self, tool: Tool, budget: int, ask: bool) -> RunOptions:
         policy = self._room.catalog.policy(tool.name).policy or ApprovalPolicy()
         needs_nobody = self._room.catalog.policy(tool.name).needs_person == "never"
         return RunOptions(

@@ -1,5 +1,6 @@
 """One tool activity at a time, without a server: a room on a real store, a permit, and the info a server would give."""
 
+import asyncio
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -141,3 +142,11 @@ def request_of(found: ApprovalRequest | None) -> ApprovalRequest:
 def codes(replies: Sequence[ToolReply]) -> list[str]:
     """The outcome codes of replies."""
     return [reply.outcome.code if reply.outcome else reply.again for reply in replies]
+
+
+async def begun(running: "asyncio.Future[ToolReply]", started: asyncio.Event) -> None:
+    """Return when the handler has started; fail at once when the activity ends without it."""
+    waiting = asyncio.ensure_future(started.wait())
+    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    assert started.is_set()

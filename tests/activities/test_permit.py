@@ -175,7 +175,7 @@ def test_only_development_believes_a_stranger(development: bool) -> None:
 
 async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     """What would run by rule is asked, with the reason; what is asked or settled anyway stays as it is."""
-    tool = pay_tool(LEDGER, False)
+    tool = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     run = judge(room_of(store, tool).catalog, pinned(), call, ARGS, Tally())
     found = doubted(run)

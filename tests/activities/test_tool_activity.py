@@ -8,6 +8,7 @@ from activity_kit import (
     ARGS,
     TURN,
     MoodyStore,
+    begun,
     codes,
     decision,
     environment,
@@ -175,7 +176,7 @@ async def test_arguments_pass_the_gates_again(store: Store, args: Any, code: str
     ledger = Ledger()
     tool = free(ledger)
     reply = await run(room_of(store, tool), tool, task_for(tool, permit_for(tool), Content(inline=args).inline))
-    assert (reply.outcome.code, reply.outcome.gate) == (code, gate)
+    assert (reply.outcome.code, reply.outcome.gate, reply.outcome.call) == (code, gate, "c1.1")
     assert ledger.rows == []
 
 
@@ -519,7 +520,7 @@ async def test_a_cancelled_turn_does_not_tear_an_effect_apart(store: Store) -> N
     tool = hanging(started, go, ended)
     task, env = task_for(tool), environment()
     running = asyncio.ensure_future(run(room_of(store, tool), tool, task, env))
-    await started.wait()
+    await begun(running, started)
     env.cancel()
     await asyncio.sleep(0)
     assert not running.done()
@@ -535,7 +536,7 @@ async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
     tool = hanging(started, asyncio.Event(), ended, timeout=0.1)
     task, env = task_for(tool), environment()
     running = asyncio.ensure_future(run(room_of(store, tool), tool, task, env))
-    await started.wait()
+    await begun(running, started)
     env.cancel()
     assert told(await asyncio.wait_for(running, 10)) == ("in_doubt", IN_DOUBT_TEXT)
     assert ended == ["torn apart"]
@@ -557,7 +558,7 @@ async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details
     tool = hanging(started, asyncio.Event(), ended, **fields)
     task, env = task_for(tool), environment()
     running = asyncio.ensure_future(run(room_of(store, tool), tool, task, env))
-    await started.wait()
+    await begun(running, started)
     env.cancel(details)
     with pytest.raises(asyncio.CancelledError):
         await running
