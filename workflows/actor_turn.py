@@ -54,6 +54,7 @@ class ActorTurn:
         self._published: shown.Attributes | None = None
         self._listed: set[str] = set()
         self._cancelled = False
+        self._running: dict[str, workflow.ActivityHandle[ToolReply]] = {}
         self._ctx = Pinned(
             actor=turn.actor,
             session=turn.session_id,
@@ -267,7 +268,8 @@ class ActorTurn:
             tickets[ruling.digest] = tickets.get(ruling.digest, 1) + (reply.again == "lapsed")
             if request is not None:
                 self._desk.lapse(request.id)
-            ruling = await self._judge_again(call, revision + 1, reply.note)
+            if not self._cancelled:
+                ruling = await self._judge_again(call, revision + 1, reply.note)
             if self._cancelled:
                 return outcomes.unwanted(call.call, call.tool)
         return outcomes.failed(call.call, call.tool, "refused", "Asked too often; give up on this call.")
@@ -306,19 +308,29 @@ class ActorTurn:
         try:
             if ruling.options.local:
                 return await _local(call, task, ruling)
-            reply: ToolReply = await workflow.execute_activity(
-                call.tool, task, activity_id=call.call, result_type=ToolReply, **options.tool(ruling.options)
-            )
+            reply = await self._scheduled(call, task, ruling)
         except ActivityError as error:
             return await self._after_failure(error, call, ruling, permit, ticket)
         if reply.outcome is not None:
             self._record.active_seconds += reply.outcome.duration_ms / 1000
         return reply
 
+    async def _scheduled(self, call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
+        handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
+            call.tool, task, activity_id=call.call, result_type=ToolReply, **options.tool(ruling.options)
+        )
+        self._running[call.call] = handle
+        try:
+            return await handle
+        finally:
+            del self._running[call.call]
+
     async def _after_failure(
         self, error: ActivityError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int
     ) -> ToolReply:
         kind = outcomes.error_type(error)
+        if outcomes.was_cancelled(error) and ruling.options.read_only:
+            return ToolReply(outcome=outcomes.unwanted(call.call, call.tool))
         if kind == "InDoubt":
             return ToolReply(outcome=outcomes.in_doubt(call.call, call.tool))
         if kind == "Refused":
@@ -368,7 +380,10 @@ class ActorTurn:
         return authority
 
     def _withdraw_all(self) -> None:
+        """Stop the turn: nobody is asked any more, what has not started never will, what runs is awaited."""
         self._cancelled = True
+        for handle in self._running.values():
+            handle.cancel()
         for request in self._desk.pending():
             self._desk.cancel(request.id, "", "The turn was cancelled.", workflow.now())
 

@@ -98,6 +98,26 @@ async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(
     assert [outcome.code for outcome in result.calls] == ["skipped"]
 
 
+async def test_an_approved_call_that_has_not_started_never_starts_after_a_cancel(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Nobody has to wait for a worker that is away, and when it comes back there is nothing for it to do."""
+    ledger, away = Ledger(), f"{task_queue}-away"
+    catalog = catalog_of([pay_tool(ledger, task_queue=away)])
+    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("x")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.until(key, lambda view: view.calls[0].state == "running")
+        await desk.signoff.cancel_turn(key)
+        result = await asyncio.wait_for(desk.signoff.result(key), 20)
+        async with bench(client, store, away, catalog, [respond("x")]) as other:
+            other_key = await other.start()
+            await other.signoff.result(other_key)
+    assert (result.state, [outcome.code for outcome in result.calls]) == ("cancelled", ["skipped"])
+    assert ledger.rows == []
+
+
 async def test_withdrawing_a_request_denies_its_call_only(client: Client, store: Store, task_queue: str) -> None:
     """The model reads `cancelled` with the reason, later answers get that receipt, the other call is unharmed."""
     ledger = Ledger()
