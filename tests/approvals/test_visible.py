@@ -61,7 +61,13 @@ def test_different_texts_read_differently(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "limit", "shown"),
-    [("abcdef", 6, "abcdef"), ("abcdefg", 6, "abcde…"), ("ab\u202ecd", 10, "ab…"), ("\u202e" * 9, 5, "…")],
+    [
+        ("abcdef", 6, "abcdef"),
+        ("abcdefg", 6, "abcde…"),
+        ("ab\u202ecd", 10, "ab…"),
+        ("\u202e" * 9, 5, "…"),
+        ("\r\n" * 6, 5, "⏎⏎⏎⏎…"),
+    ],
 )
 def test_a_cut_falls_between_characters(text: str, limit: int, shown: str) -> None:
     """The limit counts what is shown, a mark is never cut in half, and the full length is told."""
