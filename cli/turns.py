@@ -21,7 +21,7 @@ from signoff.contracts.turn import TurnInput, TurnView
 from signoff.gateway.masking import masked_request, masked_view
 from signoff.gateway.uuid7 import uuid7
 from signoff.registry.nearest import did_you_mean, shown
-from signoff.registry.people import principal_of
+from signoff.registry.people import principal_of, turn_context
 from signoff.store.content import json_bytes, to_content
 from signoff.store.store import open_store
 
@@ -46,7 +46,8 @@ def ask(
 
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
-        principal = principal_of(place.person(person))
+        asker = place.person(person)
+        principal = principal_of(asker)
         turn_id = uuid7(utc_now())
         turn = TurnInput(
             engine=ENGINE,
@@ -58,6 +59,7 @@ def ask(
             principal=principal,
             person_id=principal.user,
             channel="cli",
+            context=turn_context(asker, {}),
             dry_run=dry_run,
         )
         signoff = await place.reach(address)

@@ -1,11 +1,18 @@
 """People and those on whose behalf a turn runs."""
 
+from typing import Any
+
+from pydantic import Field
+
 from signoff.contracts.base import Shape
 from signoff.contracts.names import DEFAULT_TENANT
 
 
 class Person(Shape):
-    """One person of a directory; `id` matches `ID_PATTERN`."""
+    """One person of a directory; `id` matches `ID_PATTERN`.
+
+    `attributes` are the values of the context fields `user.<name>` that the manifest declares.
+    """
 
     id: str
     name: str = ""
@@ -14,6 +21,7 @@ class Person(Shape):
     roles: tuple[str, ...] = ()
     locale: str = "en"
     active: bool = True
+    attributes: dict[str, Any] = Field(default_factory=dict)
 
 
 class Principal(Shape):

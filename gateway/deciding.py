@@ -1,12 +1,14 @@
 """Requests found, answered and withdrawn. Every attempt ends in a receipt."""
 
 import json
+import logging
 import uuid
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
 
+from signoff.approvals.machine import refusal, settled_receipt
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.errors import NotFound, ServerUnavailable
@@ -23,6 +25,7 @@ from signoff.registry.nearest import shown
 
 MARK_CHARS: Final = 8
 KEY_CHARS: Final = 200
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,18 @@ async def find_approval(deps: GatewayDeps, name: str, tenant: str = DEFAULT_TENA
 
 
 async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt:
-    """Answer a request as the person the gateway knows, stamped with its clock. Raises `ServerUnavailable`."""
+    """Answer a request as the person the gateway knows, stamped with its clock. Raises `ServerUnavailable`.
+
+    Who plainly may not decide is refused here: every answer that reaches a turn makes its history longer.
+    """
+    request = await _known(deps, approval_id)
+    if request is not None and not may_decide(answer.person, request):
+        return _turned_away(request, answer.person)
     delivery = answer.delivery or uuid.uuid4().hex
     decision = Decision(
         approval_id=approval_id,
         revision=answer.revision,
-        digest=await _full_digest(deps, approval_id, answer),
+        digest=_full_digest(request, answer),
         verdict=answer.verdict,
         reason=answer.reason,
         subject=answer.person.id,
@@ -118,15 +127,28 @@ def read_key(header: str | None, approval_id: str) -> str | Receipt:
     return header
 
 
-async def _full_digest(deps: GatewayDeps, approval_id: str, answer: Answer) -> str:
+async def _known(deps: GatewayDeps, approval_id: str) -> ApprovalRequest | None:
+    """The request as the turn has it; None when there is none, or no worker that could tell."""
+    try:
+        return await deps.desk.request(approval_id)
+    except (NotFound, ServerUnavailable):
+        return None
+
+
+def _turned_away(request: ApprovalRequest, person: Person) -> Receipt:
+    _log.warning("%s may not decide %s", person.id, request.id)
+    if request.state != "pending":
+        return settled_receipt(request)
+    if person.id == request.requester.user and not set(rights(person)).isdisjoint(request.approvers):
+        return refusal(request, "self_approval", "you asked for this yourself; someone else has to decide")
+    return refusal(request, "not_allowed", "you may not decide this")
+
+
+def _full_digest(request: ApprovalRequest | None, answer: Answer) -> str:
     """The digest behind a card's mark. A mark of anything else is handed on, and the turn finds it stale."""
     if len(answer.shown_digest) != MARK_CHARS:
         return answer.shown_digest
-    try:
-        request = await deps.desk.request(approval_id)
-    except NotFound:
-        return ""
-    except ServerUnavailable:
+    if request is None:
         # No worker can say which digest it was; the revision, which changes with it, still binds the answer.
         return "" if answer.revision is not None else answer.shown_digest
     return request.digest if request.card.mark == answer.shown_digest else answer.shown_digest

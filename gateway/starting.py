@@ -12,7 +12,7 @@ from signoff.gateway.identity import known_person
 from signoff.gateway.uuid7 import uuid7
 from signoff.policy.bounds import out_of_bounds
 from signoff.registry.nearest import did_you_mean, shown
-from signoff.registry.people import principal_of
+from signoff.registry.people import principal_of, turn_context
 from signoff.store.content import to_content
 
 
@@ -37,7 +37,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         principal=principal_of(person),
         person_id=person.id,
         channel=channel,
-        context=body.context,
+        context=turn_context(person, body.context),
         dry_run=body.dry_run,
     )
     return await deps.desk.start_turn(turn)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from signoff.contracts.errors import ConfigError
+from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person, Principal
@@ -73,6 +73,18 @@ def person_from(data: Mapping[str, Any]) -> Person:
 def principal_of(person: Person) -> Principal:
     """The person as the one on whose behalf a turn runs."""
     return Principal(user=person.id, name=person.name, tier=person.tier, roles=person.roles, locale=person.locale)
+
+
+def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The extra context of a turn: `given` by whoever starts it, and what the directory knows of the person.
+
+    Raises `Refused` (`malformed`) when `given` says something of the user: that only the directory may.
+    """
+    claimed = sorted(name for name in given if name.partition(".")[0] == "user")
+    if claimed:
+        named = ", ".join(f"`{name}`" for name in claimed)
+        raise Refused(f"{named} cannot be given: what is known of a user comes from the directory", code="malformed")
+    return {**given, **{f"user.{name}": value for name, value in person.attributes.items()}}
 
 
 def _check(person: Person) -> None:

@@ -30,8 +30,8 @@ from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respo
 PEOPLE = (
     Person(id="guest", name="Guest"),
     Person(id="approver", name="Approver", roles=("approvers",)),
-    Person(id="ana", name="Ana Sousa", roles=("approvers", "finance"), tier="trusted", locale="de"),
-    Person(id="bo", name="Bo Lind", roles=("finance",)),
+    Person(id="ana", name="Ana", roles=("approvers", "finance"), tier="trusted", locale="de"),
+    Person(id="bo", name="Bo", roles=("finance",)),
     Person(id="gone", name="Gone", roles=("approvers",), active=False),
 )
 BASE = "http://127.0.0.1:8300"
@@ -60,7 +60,7 @@ def react(request: CompletionRequest) -> Completion:
     if settled:
         return respond("; ".join(f"{part.tool}: {part.code} {text_of(part.value)}".strip() for part in settled))
     text = last_user_text(request)
-    money = {"amount": 420, "currency": "EUR", "to": "Ana Sousa"}
+    money = {"amount": 420, "currency": "EUR", "to": "Ana"}
     known: dict[str, tuple[str, Any]] = {
         "pay": ("pay", money),
         "long": ("pay", {**money, "memo": "word " * 400}),

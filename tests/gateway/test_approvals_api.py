@@ -6,7 +6,7 @@ import httpx
 import pytest
 from gateway_desk import BASE, GatewayDesk
 
-from signoff.contracts.ids import show_code
+from signoff.contracts.ids import parse_approval_id, show_code
 from signoff.gateway.app import build_app
 
 
@@ -27,7 +27,7 @@ async def test_a_denial_reaches_the_turn_with_its_reason(gateway: GatewayDesk) -
     """Denied by name, nothing ran."""
     approval = await gateway.asked("pay")
     answer = await gateway.decide(approval, verdict="denied", reason="too expensive", **{"as": "ana"})
-    assert (answer.json()["decided_name"], answer.json()["reason"]) == ("Ana Sousa", "too expensive")
+    assert (answer.json()["decided_name"], answer.json()["reason"]) == ("Ana", "too expensive")
     assert await gateway.runs(approval) == 0
 
 
@@ -38,7 +38,7 @@ async def test_the_second_learns_who_was_first(gateway: GatewayDesk) -> None:
     await gateway.decide(approval, verdict="denied", **{"as": "ana"})
     answer = await gateway.decide(approval, verdict="approved")
     assert answer.status_code == 409
-    assert (answer.json()["code"], answer.json()["decided_name"]) == ("already_decided", "Ana Sousa")
+    assert (answer.json()["code"], answer.json()["decided_name"]) == ("already_decided", "Ana")
     assert await gateway.runs(approval) == 0
 
 
@@ -191,3 +191,15 @@ async def test_only_those_concerned_withdraw(gateway: GatewayDesk) -> None:
     assert (await gateway.decide(approval, verdict="approved")).json()["code"] == "cancelled"
     unknown = await gateway.http.post("/v1/approvals/main.a.b.c1.1/withdraw", json={})
     assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown")
+
+
+async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayDesk) -> None:
+    """An answer of someone who plainly may not decide is refused at the door; the turn's history never sees it."""
+    approval = await gateway.asked("pay")
+    named = parse_approval_id(approval)
+    assert named is not None
+    handle = gateway.desk.client.get_workflow_handle(named.turn.workflow_id)
+    before = (await handle.describe()).history_length
+    for _ in range(3):
+        assert (await gateway.decide(approval, verdict="approved", **{"as": "guest"})).status_code == 403
+    assert (await handle.describe()).history_length == before

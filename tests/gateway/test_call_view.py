@@ -74,7 +74,7 @@ def test_every_denial_says_whose_it_is(source: DenialSource, told: str, detail: 
         (CallView(call="c1.1", tool="pay", state="proposed"), "Being judged", "live"),
         (CallView(call="c1.1", tool="pay", state="running"), "Running", "live"),
         (CallView(call="c1.1", tool="pay", state="something new"), "Being judged", "live"),
-        (waits(asked("pending")), "Waiting for finance, Ana Sousa", "wait"),
+        (waits(asked("pending")), "Waiting for finance, Ana", "wait"),
         (waits(asked("denied", decided_name="Bo")), "Denied by Bo", "bad"),
         (waits(asked("timed_out")), "Timed out: nobody answered", "bad"),
         (waits(asked("approved", decided_name="Bo")), "Approved by Bo, running now", "live"),

@@ -53,7 +53,7 @@ async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt
         card = (await page.get(f"/approvals/{approval}")).text
         told = words(card)
         assert "<h1" in card
-        for part in ("Pay 420 EUR to Ana Sousa", "420.00 EUR", "Payee", "for Guest", "always needs a person"):
+        for part in ("Pay 420 EUR to Ana", "420.00 EUR", "Payee", "for Guest", "always needs a person"):
             assert part in told
         assert "otherwise denied" in told
         answer = await send(page, approval, fields(card, f"/approvals/{approval}/decide"), verdict="approved")
@@ -135,7 +135,7 @@ async def test_the_second_window_sees_who_was_first(gateway: GatewayDesk) -> Non
     assert answer.status_code == 409
     told = words(answer.text)
     assert "Somebody was first" in told
-    assert "Denied by Ana Sousa" in told
+    assert "Denied by Ana" in told
     assert "over the API" in told
 
 
@@ -186,7 +186,7 @@ async def test_those_who_may_not_see_why(gateway: GatewayDesk) -> None:
     async with browser(gateway) as page:
         card = await page.get(f"/approvals/{approval}")
         assert 'id="decide"' not in card.text
-        assert "It is for Ana Sousa, Bo Lind (finance)" in words(card.text)
+        assert "It is for Ana, Bo (finance)" in words(card.text)
         mine = await page.get(f"/approvals/{own}")
         assert "You asked for this yourself" in words(mine.text)
         withdraw = fields(mine.text, f"/approvals/{own}/withdraw")
