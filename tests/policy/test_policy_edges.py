@@ -1,0 +1,213 @@
+"""Global rules, routes, schemas and errors at their edges."""
+
+from typing import Any
+
+import pytest
+from policy_samples import TOOL, arguments, compiled, context
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy import second_engine
+from signoff.policy.answer import Outcome
+from signoff.policy.compiled import CompiledRules, RulesVerdict, compile_rules
+from signoff.policy.context import context_shape
+from signoff.policy.model import GlobalRule
+from signoff.policy.second_engine import as_celpy, second_program
+from signoff.policy.shapes import read_schema
+
+ACTOR = {"name": "desk", "tags": ["money"]}
+
+
+def rule(name: str, expression: str, effect: Any = "deny", reason: str = "") -> GlobalRule:
+    """A global rule."""
+    return GlobalRule(name=name, rule=expression, effect=effect, reason=reason)
+
+
+def ruled(rules: CompiledRules, ctx: Any = None, actor: Any = ACTOR) -> RulesVerdict:
+    """What the rules say of the sample tool."""
+    return rules.judge(actor=actor, tool=TOOL, ctx=context() if ctx is None else ctx)
+
+
+# Rules
+
+
+def test_no_rule_and_no_rule_that_applies() -> None:
+    """Nothing is said in two ways; each rule that was asked has both engines' answers."""
+    assert ruled(compile_rules([])) == RulesVerdict("none", None, "there are no global rules")
+    found = ruled(compile_rules([rule("a", "actor.name == 'x'"), rule("b", "'x' in actor.tags")]))
+    assert (found.effect, found.rule, found.why) == ("none", None, "no global rule applies")
+    assert [(each.rule, each.kind) for each in found.engines] == [("a", "false")] * 2 + [("b", "false")] * 2
+
+
+def test_the_first_rule_that_applies_is_told() -> None:
+    """With its reason if it has one, and the answers up to it."""
+    rules = [
+        rule("a", "actor.name == 'x'"),
+        rule("b", "tool.name == 'book_flight'", reason="because"),
+        rule("c", "true"),
+    ]
+    found = ruled(compile_rules(rules))
+    assert (found.effect, found.rule, found.why) == ("deny", rules[1], "rule `b` is true: because")
+    assert [each.rule for each in found.engines] == ["a", "a", "b", "b"]
+    assert ruled(compile_rules(rules[2:])).why == "rule `c` is true"
+
+
+@pytest.mark.parametrize(
+    ("ctx", "actor", "why"),
+    [
+        ({**context(), "x": float("nan")}, ACTOR, "a number that is not finite"),
+        (context(), {"name": "\ud800", "tags": []}, "text that is not Unicode (a lone surrogate)"),
+        (context(), {"name": "desk", "tags": [2**60]}, "an integer outside ±(2^53-1)"),
+        (context(), 7, "the data cannot be read (TypeError)"),
+    ],
+)
+def test_a_rule_that_cannot_be_asked_applies(ctx: Any, actor: Any, why: str) -> None:
+    """Data out of bounds on either side errs on the safe side and says why."""
+    found = ruled(compile_rules([rule("a", "false", "hide")]), ctx, actor)
+    assert found.effect == "hide"
+    assert found.why == f"rule `a` could not be evaluated ({why})"
+
+
+def test_numbers_of_the_context_are_what_they_were_declared() -> None:
+    """A declared number is a number however it came, for both engines."""
+    rules = compile_rules([rule("a", "ctx.limit == 5.0")], context_schema={"limit": {"type": "number"}})
+    found = ruled(rules, {**context(), "limit": 5})
+    assert (found.effect, found.why) == ("deny", "rule `a` is true")
+    assert ruled(rules, {**context(), "limit": 6}).effect == "none"
+
+
+# Routes
+
+
+@pytest.mark.parametrize(
+    ("routed", "asked"),
+    [
+        (["user:a"], ("user:a",)),
+        (["user:a", "role:b", "user:a"], ("user:a", "role:b")),
+        ([f"user:u{n}" for n in range(100)], tuple(f"user:u{n}" for n in range(100))),
+        ([f"user:u{n}" for n in range(101)], ("role:boss",)),
+        ([], ("role:boss",)),
+        (["user:a", "somebody"], ("role:boss",)),
+    ],
+)
+def test_a_route_leads_to_people_or_to_those_named(routed: list[str], asked: tuple[str, ...]) -> None:
+    """Up to a hundred people, each once; anything else asks those the policy names, and says so."""
+    found = compiled(route_to="args.recipients", approvers=["role:boss"]).judge(arguments(recipients=routed), context())
+    assert found.approvers == asked
+    assert ("`route_to` gave no list of people" in found.why) == (asked == ("role:boss",))
+
+
+# Errors
+
+
+def problem(**fields: Any) -> ConfigError:
+    """The error of a policy that does not compile."""
+    with pytest.raises(ConfigError) as caught:
+        compiled(**fields)
+    return caught.value
+
+
+def test_an_error_points_at_its_column() -> None:
+    """Owner, rule, column, what to do, the expression; the parts for programs beside."""
+    text = "true && args.totlCost > 5"
+    found = problem(deny_if=text)
+    assert found.message.startswith("tool `book_flight`: `deny_if` column ")
+    assert found.message.endswith(f"did you mean `args.totalCost`? (in `{text}`)")
+    assert (found.context["tool_name"], found.context["field"], found.context["value"]) == (
+        "book_flight",
+        "deny_if",
+        text,
+    )
+    assert f" column {found.context['column']}: " in found.message
+
+
+def test_an_error_of_the_whole_has_no_column() -> None:
+    """What is wrong everywhere points nowhere."""
+    found = problem(deny_if="args.count")
+    assert (
+        found.message == "tool `book_flight`: `deny_if`: the result is int, it must be true or false (in `args.count`)"
+    )
+    assert found.context["column"] == 0
+
+
+@pytest.mark.parametrize(("size", "shown"), [(300, 300), (301, 300)])
+def test_a_long_expression_is_cut_in_an_error(size: int, shown: int) -> None:
+    """Three hundred characters are shown."""
+    text = "args.count + size('" + "x" * (size - 21) + "')"
+    assert len(text) == size
+    assert problem(deny_if=text).message.endswith(f"(in `{text[:shown]}{'' if size == shown else '...'}`)")
+
+
+def test_a_context_field_that_is_there_already() -> None:
+    """The error names the path, for people and programs."""
+    with pytest.raises(ConfigError, match="declared already") as caught:
+        context_shape({"user.name": {"type": "string"}})
+    assert caught.value.message == "context `user.name` is declared already; choose another name"
+    assert (caught.value.context["field"], caught.value.context["value"]) == ("user.name", "user.name")
+
+
+# The second engine
+
+
+@pytest.mark.parametrize(
+    ("error", "note"),
+    [
+        (ValueError("no such key: hunter2"), "no such key"),
+        (KeyError("hunter2"), "KeyError"),
+        (ValueError(), "ValueError"),
+        (ValueError("divide by zero"), "divide by zero"),
+    ],
+)
+def test_a_note_holds_no_argument(error: Exception, note: str) -> None:
+    """Known words at the beginning go out, of anything else the type's name."""
+    assert second_engine._note(error) == note
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("has(args.zero)", Outcome("true")),
+        ("has(args.none)", Outcome("true")),
+        ("has(args.absent)", Outcome("false")),
+        ("has(args.text.x)", Outcome("error", "no such overload")),
+        ("has(args.absent.x)", Outcome("error", "no such member in mapping")),
+    ],
+)
+def test_has_asks_for_presence_not_for_worth(text: str, outcome: Outcome) -> None:
+    """What is there is there, whatever it is; only a map can be asked."""
+    data = {"args": as_celpy({"zero": 0, "none": None, "text": "x"})}
+    found = second_program(text).run(data)
+    assert (found.kind, found.note) == (outcome.kind, outcome.note)
+
+
+# Schemas
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "nullable"),
+    [
+        ({"const": True}, "bool", False),
+        ({"enum": [1, 2]}, "int", False),
+        ({"enum": [1.5]}, "number", False),
+        ({"enum": ["a"]}, "string", False),
+        ({"enum": ["a", None]}, "string", True),
+        ({"enum": ["a", 1]}, "any", False),
+        ({"enum": [["a"]]}, "any", False),
+        ({"anyOf": [{"type": "string"}]}, "string", False),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string", True),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "any", False),
+        ({"$ref": "#/$defs/a~1b"}, "int", False),
+        ({"$ref": "#/$defs/a~0b"}, "bool", False),
+        ({"$ref": "#/$defs/none"}, "any", False),
+        ({"$ref": "other#/$defs/a~1b"}, "any", False),
+        ({"$ref": 7}, "any", False),
+    ],
+)
+def test_a_schema_is_read_as_far_as_it_is_plain(schema: Any, kind: str, nullable: bool) -> None:
+    """One type is a type, several are anything; references are JSON pointers within the schema."""
+    root = {
+        "type": "object",
+        "properties": {"x": schema},
+        "$defs": {"a/b": {"type": "integer"}, "a~b": {"type": "boolean"}},
+    }
+    found = read_schema(root).fields["x"]
+    assert (found.kind, found.nullable) == (kind, nullable)
