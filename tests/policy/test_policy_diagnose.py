@@ -1,0 +1,160 @@
+"""What the type checker reports becomes one sentence with a remedy and a column."""
+
+from typing import Any
+
+import pytest
+
+from signoff.policy.diagnose import Place, read_error
+from signoff.policy.shapes import Shape, read_schema
+
+FIELDS = {
+    "type": "object",
+    "properties": {
+        "count": {"type": "integer"},
+        "cost": {"type": "number"},
+        "leg": {"type": "object", "properties": {"city": {"type": "string"}, "count": {"type": "integer"}}},
+        "legs": {"type": "array", "items": {"type": "object", "properties": {"city": {"type": "string"}}}},
+        "my-field": {"type": "string"},
+    },
+}
+VARIABLES: dict[str, Shape] = {
+    "args": read_schema(FIELDS),
+    "ctx": read_schema({"properties": {"tier": {"type": "string"}}}),
+}
+
+
+def told(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, int]:
+    """What is said of `text` when the checker reports `line:column: message` each."""
+    lines = "\n".join(f"ERROR: <input>:{report} [INVALID_ARGUMENT]" for report in reports)
+    return read_error(f"INVALID_ARGUMENT: {lines}", Place(text, variables))
+
+
+@pytest.mark.parametrize(
+    ("report", "sentence"),
+    [
+        ("", "it cannot be read"),
+        ("INVALID_ARGUMENT: ", "it cannot be read"),
+        ("INVALID_ARGUMENT: something odd\nand more", "something odd"),
+        ("x" * 201, "x" * 200),
+    ],
+)
+def test_a_report_without_a_place(report: str, sentence: str) -> None:
+    """Its first line, at most two hundred characters; nothing said is nothing read."""
+    assert read_error(report, Place("true", VARIABLES)) == (sentence, 0)
+
+
+def test_columns_count_through_lines() -> None:
+    """The column is that of the whole text, line ends counted, from 1."""
+    assert told("ab", "1:2: Odd thing") == ("odd thing", 2)
+    assert told("ab\ncd\nef", "3:1: Odd thing") == ("odd thing", 7)
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        ("A" + "b" * 159, "a" + "b" * 159),
+        ("A" + "b" * 160, "a" + "b" * 159),
+        ("Short expecting this", "short expecting this"),
+        ("Bad expecting {" + "x" * 160 + "} expecting more", "bad"),
+    ],
+)
+def test_a_long_message_is_cut(message: str, sentence: str) -> None:
+    """Up to 160 characters stay; of more, what the parser would have liked instead is left out."""
+    assert told("true", f"1:1: {message}") == (sentence, 1)
+
+
+def test_the_slip_that_can_be_put_right_comes_first() -> None:
+    """Of several errors the one with a remedy, else the first."""
+    found = told("args.cuont > x", "1:12: undeclared reference to 'x'", "1:5: undefined field 'cuont'")
+    assert found == ("no field `args.cuont`; did you mean `args.count`?", 5)
+    assert told("a b", "1:1: One", "1:3: Two") == ("one", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "name", "sentence"),
+    [
+        ("args.cuont > 1", 5, "cuont", "no field `args.cuont`; did you mean `args.count`?"),
+        ("args.leg.ctiy == ''", 9, "ctiy", "no field `args.leg.ctiy`; did you mean `args.leg.city`?"),
+        ("args.legs[0].ctiy == ''", 13, "ctiy", "no field `args.legs[0].ctiy`; did you mean `args.legs[0].city`?"),
+        ("ctx.zzz == ''", 4, "zzz", "no field `ctx.zzz`; declared are `tier`"),
+        (
+            "args.zzz == ''",
+            5,
+            "zzz",
+            "no field `args.zzz`; declared are `cost`, `count`, `leg`, `legs`, `my-field`",
+        ),
+        ("has(args.cuont)", 4, "cuont", "no field `args.cuont`; did you mean `args.count`?"),
+        (
+            "args.leg.zz.zz == ''",
+            12,
+            "zz",
+            "no field `args.leg.zz.zz`; declared are `city`, `cost`, `count`, `leg`, `legs`, `tier`",
+        ),
+        (
+            "ctx.tire == '' && args.tire == ''",
+            23,
+            "tire",
+            "no field `args.tire`; declared are `cost`, `count`, `leg`, `legs`, `my-field`",
+        ),
+        ("x[cuont]", 2, "cuont", "no field `cuont`; did you mean `count`?"),
+    ],
+)
+def test_a_field_that_is_not_there(text: str, column: int, name: str, sentence: str) -> None:
+    """The nearest declared one of that place, or all of them."""
+    assert told(text, f"1:{column}: undefined field '{name}'") == (sentence, column)
+
+
+def test_twelve_fields_are_named_at_most() -> None:
+    """In order of the alphabet."""
+    many = {"args": read_schema({"properties": {f"f{n:02}": {"type": "string"} for n in range(20)}})}
+    listed = ", ".join(f"`f{n:02}`" for n in range(12))
+    assert told("args.zzz", "1:5: undefined field 'zzz'", variables=many)[0].endswith(f"declared are {listed}")
+    none = {"args": Shape("object")}
+    assert told("args.zzz", "1:5: undefined field 'zzz'", variables=none)[0] == "no field `args.zzz`; declared are none"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("size", "`size` does not take these arguments"),
+        ("argz.count", "nothing is called `argz.count`; did you mean `args.count`?"),
+        ("argz", "nothing is called `argz`; did you mean `args`?"),
+        ("sise", "nothing is called `sise`; did you mean `size`?"),
+        ("legs", "nothing is called `legs`; did you mean `args.legs`?"),
+        ("xyzzy", "nothing is called `xyzzy`; there are `args`, `ctx`"),
+    ],
+)
+def test_a_name_nothing_has(name: str, sentence: str) -> None:
+    """A variable, a function, a field without its variable, or what there is."""
+    assert told("true", f"1:1: undeclared reference to '{name}' (in container '')") == (sentence, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "operator", "types", "sentence"),
+    [
+        ("args.count > 1.5", "_>_", "int, double", "`>` does not work on (int, double); write `double(args.count)`"),
+        ("1 > 1.5", "_>_", "int, double", "`>` does not work on (int, double); write `double(n)`"),
+        ("args.count + 'a'", "_+_", "int, string", "`+` does not work on (int, string)"),
+        ("1 in 'a'", "@in", "int, string", "`in` does not work on (int, string); use `contains`"),
+        ("1 in 2", "@in", "int, int", "`in` does not work on (int, int)"),
+        (
+            "args['x']",
+            "_[_]",
+            "policy.Object12, string",
+            "`[ ]` does not work on (object, string); select the field with a point",
+        ),
+        ("1['x']", "_[_]", "int, string", "`[ ]` does not work on (int, string)"),
+        ("args > args", "_>_", "policy.Object1, policy.Object1", "`>` does not work on (object, object)"),
+    ],
+)
+def test_an_operator_that_does_not_fit(text: str, operator: str, types: str, sentence: str) -> None:
+    """Which operator on what, and what to write instead where that is known."""
+    assert told(text, f"1:1: found no matching overload for '{operator}' applied to '({types})'") == (sentence, 1)
+
+
+@pytest.mark.parametrize("text", ["args['my-field'] == ''", "args.my-field == ''", "args.`my-field` == ''"])
+def test_an_argument_cel_cannot_spell(text: str) -> None:
+    """However it is written, it has to be renamed."""
+    sentence = "CEL cannot spell the argument `my-field`; rename it or leave it out of the policy"
+    assert told(text, "1:1: undeclared reference to 'field'") == (sentence, 1)
+    assert told("args.my-fields", "1:1: Odd") == ("odd", 1)
