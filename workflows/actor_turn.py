@@ -210,12 +210,11 @@ class ActorTurn:
         says = " ".join(text_of(part.text) for part in reply.message.parts if isinstance(part, TextPart))
         gated = await self._gate(GateTask(ctx=self._ctx, calls=calls, tally=self._record.tally, agent_says=says))
         self._record.tally = gated.tally
-        for ruling in gated.rulings:
-            self._enter(ruling)
+        rulings = [self._enter(ruling) for ruling in gated.rulings]
+        # A turn may wait for months: what it does not need meanwhile it does not keep.
+        del gated
         self._publish()
-        tasks = [
-            asyncio.create_task(self._conclude(call, ruling)) for call, ruling in zip(calls, gated.rulings, strict=True)
-        ]
+        tasks = [asyncio.create_task(self._conclude(call, ruling)) for call, ruling in zip(calls, rulings, strict=True)]
         try:
             await workflow.wait(tasks)
         except asyncio.CancelledError:
@@ -239,11 +238,14 @@ class ActorTurn:
             raise
         return reply
 
-    def _enter(self, ruling: Ruling) -> None:
-        """Open the request of a call that must wait; nothing to do for the others, or in a turn that was stopped."""
-        if ruling.verdict == "ask" and ruling.request is not None and not self._cancelled:
+    def _enter(self, ruling: Ruling) -> Ruling:
+        """Open the request of a call that must wait; returns the ruling without it, as the desk keeps it from now."""
+        if ruling.request is None:
+            return ruling
+        if ruling.verdict == "ask" and not self._cancelled:
             self._desk.open(ruling.request, workflow.now())
             self._record.mark(ruling.call, "waiting", ruling.rule)
+        return ruling.model_copy(update={"request": None})
 
     async def _conclude(self, call: CallPart, ruling: Ruling) -> CallOutcome:
         outcome = await self._settle(call, ruling)
@@ -276,8 +278,7 @@ class ActorTurn:
 
     async def _judge_again(self, call: CallPart, revision: int, note: str) -> Ruling:
         task = GateTask(ctx=self._ctx, calls=(call,), revision=revision, note=note)
-        ruling = (await self._gate(task)).rulings[0]
-        self._enter(ruling)
+        ruling = self._enter((await self._gate(task)).rulings[0])
         self._publish()
         return ruling
 
