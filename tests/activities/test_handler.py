@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import pytest
-from activity_kit import environment, room_of, run, task_for, told
+from activity_kit import begun, environment, room_of, run, task_for, told
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.handler import redacted
@@ -66,16 +66,16 @@ async def test_a_handler_that_leaves_fails_its_call_and_nothing_else(
 
 async def test_a_cancelled_activity_is_not_taken_for_a_handler_that_cancelled_itself(store: Store) -> None:
     """A read-only tool whose activity is cancelled ends as cancelled, so that a stopped turn stops."""
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def waits(_args: Any, _ctx: Any) -> Any:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     tool = _tool(waits, read_only=True)
     env = environment(tool.name)
     running = asyncio.create_task(run(room_of(store, tool), tool, task_for(tool), env))
-    await begun.wait()
+    await begun(running, started)
     env.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
