@@ -158,7 +158,10 @@ class ActorTurn:
                 record.bad_responds += 1
                 record.settle(calls, [skipped(call) for call in calls], (correction(reply),))
                 continue
-            record.settle(calls, await self._batch(calls, reply), ())
+            says = _words(reply)
+            # A turn may wait for months: what it does not need meanwhile it does not keep.
+            del reply
+            record.settle(calls, await self._batch(calls, says), ())
             if self._cancelled:
                 return record.finished("cancelled")
 
@@ -203,15 +206,13 @@ class ActorTurn:
         code = {"ConfigError": "config_error", "ModelRefused": "model_refused"}.get(kind, "model_unavailable")
         return _Stop(code, text)
 
-    async def _batch(self, calls: tuple[CallPart, ...], reply: ModelReply) -> list[CallOutcome]:
+    async def _batch(self, calls: tuple[CallPart, ...], says: str) -> list[CallOutcome]:
         """Settle every call of one completion; those that need nobody do not wait for those that do."""
         if not calls:
             return []
-        says = " ".join(text_of(part.text) for part in reply.message.parts if isinstance(part, TextPart))
         gated = await self._gate(GateTask(ctx=self._ctx, calls=calls, tally=self._record.tally, agent_says=says))
         self._record.tally = gated.tally
         rulings = [self._enter(ruling) for ruling in gated.rulings]
-        # A turn may wait for months: what it does not need meanwhile it does not keep.
         del gated
         self._publish()
         tasks = [asyncio.create_task(self._conclude(call, ruling)) for call, ruling in zip(calls, rulings, strict=True)]
@@ -410,6 +411,10 @@ class ActorTurn:
         return len(after[1]) > len(before[1]) or any(
             code not in before[1] for code in after[1] if not code.endswith("!")
         )
+
+
+def _words(reply: ModelReply) -> str:
+    return " ".join(text_of(part.text) for part in reply.message.parts if isinstance(part, TextPart))
 
 
 async def _local(call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
