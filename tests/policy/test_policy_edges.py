@@ -6,11 +6,11 @@ import pytest
 from policy_samples import TOOL, arguments, compiled, context
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy import second_engine
+from signoff.policy import first_engine, second_engine
 from signoff.policy.answer import Outcome
-from signoff.policy.compiled import CompiledRules, RulesVerdict, compile_rules
+from signoff.policy.compiled import CompiledRules, RulesVerdict, compile_policy, compile_rules
 from signoff.policy.context import context_shape
-from signoff.policy.model import GlobalRule
+from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.policy.second_engine import as_celpy, second_program
 from signoff.policy.shapes import read_schema
 
@@ -211,3 +211,45 @@ def test_a_schema_is_read_as_far_as_it_is_plain(schema: Any, kind: str, nullable
     }
     found = read_schema(root).fields["x"]
     assert (found.kind, found.nullable) == (kind, nullable)
+
+
+# Cards and notes
+
+
+@pytest.mark.parametrize(
+    ("show", "field", "name"),
+    [({"only": ["currency", "zzz"]}, "show.only", "zzz"), ({"secret": ["yyy"]}, "show.secret", "yyy")],
+)
+def test_a_card_shows_arguments_that_there_are(show: Any, field: str, name: str) -> None:
+    """The error names the tool, the field and every argument there is."""
+    found = problem(show=show)
+    there = "`count`, `currency`, `flag`, `in`, `legs`, `meta`, `my-field`, `note`, `numbers`, `odd`, `optional`"
+    assert found.message == (
+        f"tool `book_flight`: `{field}` names `{name}`, which is no argument; there are {there}, "
+        "`recipients`, `totalCost`"
+    )
+    assert (found.context["tool_name"], found.context["field"], found.context["value"]) == ("book_flight", field, name)
+
+
+def test_a_tool_without_arguments_has_none_to_show() -> None:
+    """Then the list of what there is says so."""
+    policy = ApprovalPolicy.model_validate({"show": {"secret": ["pin"]}})
+    closed = {"type": "object", "additionalProperties": False}
+    with pytest.raises(ConfigError, match=r"which is no argument; there are none$"):
+        compile_policy(policy, tool=TOOL, input_schema=closed)
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("INVALID_ARGUMENT: divide by zero [INTERNAL]\nstack", "divide by zero"),
+        ("NOT_FOUND: Key not found in map : 'hunter2'", "Key not found in map"),
+        ("INTERNAL: No matching overloads found : _<_(int, string)", "No matching overloads found: _<_(int, string)"),
+        ("Odd thing: with more", "Odd thing: with more"),
+        ("plain", "plain"),
+        ("x" * 201, "x" * 200),
+    ],
+)
+def test_a_note_of_the_first_engine_quotes_no_data(text: str, note: str) -> None:
+    """What follows a colon between blanks may be an argument's value; only types are let through."""
+    assert first_engine._note(text) == note
