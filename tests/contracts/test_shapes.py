@@ -1,0 +1,25 @@
+"""The base of all shapes: frozen, forgiving of what is new, and light."""
+
+import pytest
+from pydantic import ValidationError
+
+from signoff.contracts.person import Person, Principal
+
+
+def test_a_shape_remembers_values_and_not_which_were_given() -> None:
+    """The set of given fields is dropped, also after a copy of a copy, and never shared by accident."""
+    person = Person.model_validate_json('{"id": "guest", "tier": "trusted"}')
+    copied = person.model_copy(update={"name": "Guest"})
+    assert person.model_fields_set == set()
+    assert copied.model_fields_set == {"name"}
+    assert Person(id="other").model_fields_set == set()
+    assert (person.id, person.tier, copied.name, copied.tier) == ("guest", "trusted", "Guest", "trusted")
+    assert person == Person(id="guest", tier="trusted")
+
+
+def test_a_shape_is_frozen_and_reads_what_a_later_version_wrote() -> None:
+    """Nothing changes in place; an unknown field is passed over, so that old workers read new histories."""
+    principal = Principal.model_validate({"user": "guest", "invented_later": 1})
+    with pytest.raises(ValidationError):
+        principal.user = "other"  # type: ignore[misc]
+    assert principal.user == "guest"
