@@ -13,7 +13,12 @@ import compose_spec
 import httpx
 import pytest
 import yaml
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
 
+from signoff.contracts.names import DEFAULT_TASK_QUEUE
 from signoff.embedded import ServerHandle, find_temporal, free_port
 
 ROOT = Path(__file__).parent.parent
@@ -93,7 +98,7 @@ async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(serve
         assert done.returncode == 0, told.decode()
 
 
-async def test_the_containers_commands_start(server: ServerHandle, tmp_path: Path) -> None:
+async def test_the_containers_commands_start(server: ServerHandle, client: Client, tmp_path: Path) -> None:
     """`signoff worker` and `signoff gateway` with the file's own environment, pointed at the session's server."""
     port = free_port()
     given = dict(SERVICES["signoff-gateway"]["environment"]) | {
@@ -114,8 +119,10 @@ async def test_the_containers_commands_start(server: ServerHandle, tmp_path: Pat
         for name in (SERVICES["signoff-worker"]["command"][0], SERVICES["signoff-gateway"]["command"][0])
     ]
     try:
-        async with asyncio.timeout(40), httpx.AsyncClient() as http:
+        async with asyncio.timeout(80), httpx.AsyncClient() as http:
             while not await _healthy(http, f"http://127.0.0.1:{port}/healthz"):
+                await asyncio.sleep(0.2)
+            while not await _polled(client):
                 await asyncio.sleep(0.2)
         assert [process.returncode for process in started] == [None, None]
     finally:
@@ -137,6 +144,16 @@ def test_every_name_the_environment_gives_is_a_setting() -> None:
 def _script(name: str) -> str:
     script: str = SERVICES[name]["command"][0]
     return script.replace("$$", "$")
+
+
+async def _polled(client: Client) -> bool:
+    """Whether a worker asks the server for work; before that it may not even have heard of signals."""
+    asked = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=DEFAULT_TASK_QUEUE),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    return bool((await client.workflow_service.describe_task_queue(asked)).pollers)
 
 
 async def _healthy(http: httpx.AsyncClient, url: str) -> bool:
