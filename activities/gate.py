@@ -100,7 +100,7 @@ class GateActivity:
             secrets=secrets,
             card=card,
             rule=verdict.rule,
-            rule_text=verdict.why if not verdict.rule_text else verdict.rule_text,
+            rule_text=verdict.rule_text or verdict.why,
             policy_hash=verdict.policy_hash,
             approvers=self._room.catalog.approvers(tool.name, verdict),
             quorum=policy.quorum,

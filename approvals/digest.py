@@ -29,11 +29,6 @@ def call_digest(*, tenant: str, turn: str, call: str, tool: str, definition: str
     )
 
 
-def action_digest(tool: str, args: Mapping[str, Any]) -> str:
-    """sha-256 of tool and arguments alone: two calls that ask for the same thing have one. Raises `NotCanonical`."""
-    return sha256_hex({"tool": tool, "args": dict(args)})
-
-
 def digest_mark(digest: str, key: bytes) -> str:
     """The first 8 hex digits of HMAC-SHA256 of `digest`: it lets people compare, and masked arguments stay unguessed.
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.approvals.digest import action_digest, call_digest, digest_mark
+from signoff.approvals.digest import call_digest, digest_mark
 from signoff.contracts.canonical import NotCanonical
 
 PARTS: dict[str, Any] = {
@@ -41,7 +41,6 @@ def test_order_and_number_form_do_not_matter() -> None:
     """Arguments that are the same JSON have one digest: member order, `1` and `1.0`."""
     turned = {"flight": "TP 531", "totalCost": 420.0}
     assert call_digest(**{**PARTS, "args": turned}) == call_digest(**PARTS)
-    assert action_digest("book_flight", turned) == action_digest("book_flight", PARTS["args"])
 
 
 @pytest.mark.parametrize("value", [2**53, -(2**53), float("nan"), float("inf"), "\ud800", {1, 2}])
@@ -49,15 +48,6 @@ def test_what_cannot_be_written_canonically_has_no_digest(value: Any) -> None:
     """Arguments outside RFC 8785 raise instead of getting some digest."""
     with pytest.raises(NotCanonical):
         call_digest(**{**PARTS, "args": {"a": value}})
-    with pytest.raises(NotCanonical):
-        action_digest("t", {"a": [value]})
-
-
-def test_the_action_is_tool_and_arguments_alone() -> None:
-    """Identical calls of a turn share their action, other tools and arguments do not."""
-    same = action_digest("a", {"x": 1})
-    assert same == action_digest("a", {"x": 1})
-    assert len({same, action_digest("b", {"x": 1}), action_digest("a", {"x": 2}), action_digest("a", {})}) == 4
 
 
 @given(digest=st.text(alphabet="0123456789abcdef", min_size=64, max_size=64), key=st.binary(min_size=1, max_size=64))

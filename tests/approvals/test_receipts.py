@@ -1,6 +1,5 @@
 """Every receipt word for word, every vote field by field: what people and other programs go by."""
 
-import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 
 from signoff.approvals import machine
 from signoff.approvals.desk import Desk, malformed, read_decision
-from signoff.approvals.digest import action_digest
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -445,8 +443,3 @@ def test_limits_of_a_decision_are_inclusive() -> None:
     full["x"] += "x" * ((DECISION_BYTES - shell) % 2)
     assert isinstance(read_decision((full,)), Decision)
     assert isinstance(read_decision(({**full, "x": full["x"] + "y"},)), Receipt)
-
-
-def test_the_action_digest_is_of_tool_and_arguments() -> None:
-    """Anyone can compute it."""
-    assert action_digest("pay", {"a": 1}) == hashlib.sha256(b'{"args":{"a":1},"tool":"pay"}').hexdigest()
