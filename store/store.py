@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, select, text, update
+from sqlalchemy import Connection, Row, Table, bindparam, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
@@ -24,6 +24,14 @@ KEY_BYTES: Final = 32
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SCHEMA_LOCK: Final = text("SELECT pg_advisory_xact_lock(7310270)")
 
+# Built once: building a statement takes longer than executing it.
+_RECORD: Final = (
+    update(TICKETS)
+    .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed")
+    .values(state="done", outcome=bindparam("told"), finished_at=StoreClock())
+)
+_TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
+
 
 class Store:
     """Tickets, blobs and keys; for one event loop. All methods raise `StoreUnavailable` when the database fails."""
@@ -32,7 +40,12 @@ class Store:
         self._base = base
         self._words = words
         self._closed = False
-        self._insert = sqlite.insert if base.dialect == "sqlite" else postgresql.insert
+        insert = sqlite.insert if base.dialect == "sqlite" else postgresql.insert
+        self._adding = {
+            table: insert(table).on_conflict_do_nothing(index_elements=key).returning(*key)
+            for table in METADATA.sorted_tables
+            for key in [list(table.primary_key)]
+        }
 
     @classmethod
     async def open(cls, url: str, *, durable: bool = False) -> "Store":
@@ -96,11 +109,7 @@ class Store:
         """
 
         def write(connection: Connection) -> CallOutcome:
-            done = connection.execute(
-                update(TICKETS)
-                .where(TICKETS.c.key == key, TICKETS.c.state == "claimed")
-                .values(state="done", outcome=outcome.model_dump_json(), finished_at=StoreClock())
-            )
+            done = connection.execute(_RECORD, {"ticket": key, "told": outcome.model_dump_json()})
             if done.rowcount == 1:
                 return outcome
             ticket = _read_ticket(connection, key)
@@ -138,9 +147,7 @@ class Store:
 
     def _add(self, connection: Connection, table: Table, **values: Any) -> bool:
         """Whether the row was added, which it is unless its primary key is taken."""
-        key = list(table.primary_key)
-        statement = self._insert(table).values(**values).on_conflict_do_nothing(index_elements=key).returning(*key)
-        return connection.execute(statement).first() is not None
+        return connection.execute(self._adding[table], values).first() is not None
 
     async def _create_tables(self) -> None:
         def create(connection: Connection) -> None:
@@ -176,7 +183,7 @@ async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]
 
 
 def _read_ticket(connection: Connection, key: str) -> Ticket | None:
-    row = connection.execute(select(TICKETS).where(TICKETS.c.key == key)).first()
+    row = connection.execute(_TICKET, {"ticket": key}).first()
     return None if row is None else _ticket(row)
 
 

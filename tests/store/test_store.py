@@ -231,7 +231,7 @@ async def test_a_cancelled_claim_leaves_the_store_usable(store: Store) -> None:
 
 async def test_opening_twice_at_once_makes_the_tables_once(store_url: str) -> None:
     """Two openers of an empty database both get a working store."""
-    stores = await asyncio.gather(*(Store.open(store_url) for _ in range(5)))
+    stores = await asyncio.gather(*(Store.open(store_url) for _ in range(12)))
     for store in stores:
         await store.check()
         await store.close()
