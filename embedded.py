@@ -20,13 +20,13 @@ from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNamespaceRequest
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.names import SA_ACTOR, SA_APPROVERS, SA_CODES, SA_DUE_AT, SA_STATE, SA_TENANT
+from signoff.converter import DATA_CONVERTER
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7233"
 DEFAULT_NAMESPACE: Final = "default"
@@ -364,7 +364,7 @@ async def _dial(config: ClientConnectConfig, timeout_seconds: float) -> Client:
     target = config.get("target_host", DEFAULT_ADDRESS)
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await Client.connect(**config, data_converter=pydantic_data_converter)
+            return await Client.connect(**config, data_converter=DATA_CONVERTER)
     except ValueError as error:
         raise ConfigError(
             f"`{target}` is no address of a Temporal server ({_line(error)}): write it as host:port", value=target

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any, TypedDict
 
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import StorageDriverStoreContext
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import (
@@ -27,6 +26,7 @@ from signoff.activities.outcome import OutcomeActivity
 from signoff.activities.room import Profile, Room
 from signoff.activities.tool import tool_activities
 from signoff.contracts import names
+from signoff.converter import DATA_CONVERTER
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
 from signoff.store.store import Store
@@ -70,7 +70,7 @@ class SignoffPlugin(SimplePlugin):
     def __init__(self, room: Room) -> None:
         super().__init__(
             "signoff.SignoffPlugin",
-            data_converter=pydantic_data_converter,
+            data_converter=DATA_CONVERTER,
             workflows=[ActorTurn],
             activities=[
                 ModelActivity(room).model,

@@ -7,11 +7,11 @@ import pytest
 from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import PayloadCodec
 from temporalio.worker import Replayer, WorkerConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from signoff.converter import DATA_CONVERTER
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 from signoff.worker import ContextlessRunner, SignoffPlugin, furnish
@@ -32,7 +32,7 @@ async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, stor
     replayer = Replayer(
         workflows=[ActorTurn],
         workflow_runner=SandboxedWorkflowRunner(restrictions=light),
-        data_converter=pydantic_data_converter,
+        data_converter=DATA_CONVERTER,
     )
     assert (await replayer.replay_workflow(history)).replay_failure is None
 
@@ -55,7 +55,7 @@ async def test_only_a_codec_makes_the_worker_tell_contexts(
 ) -> None:
     """A codec may bind what it encrypts to its workflow, so with one the SDK's own sandbox answers in which it is."""
     given = client.config()
-    given["data_converter"] = dataclasses.replace(pydantic_data_converter, payload_codec=codec)
+    given["data_converter"] = dataclasses.replace(DATA_CONVERTER, payload_codec=codec)
     plugin = SignoffPlugin(await furnish(catalog_of([], actors=[]), store))
     config = plugin.configure_worker(WorkerConfig(client=Client(**given), workflow_runner=SandboxedWorkflowRunner()))
     runner = config["workflow_runner"]

@@ -9,7 +9,6 @@ from activity_kit import environment, free, pinned, room_of
 from desk_fixtures import Ledger, pay_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.model import ModelActivity, _arguments
@@ -26,6 +25,7 @@ from signoff.contracts.limits import (
 from signoff.contracts.message import CallPart, Message, TextPart, user_message
 from signoff.contracts.steps import ModelReply, ModelTask, TurnLimits
 from signoff.contracts.turn import Usage
+from signoff.converter import DATA_CONVERTER
 from signoff.registry.actor import Actor
 from signoff.store.content import load, to_content
 from signoff.store.store import Store
@@ -56,7 +56,7 @@ async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
     )
     task = ModelTask(**{"ctx": pinned(), "completion": 2, "messages": (user_message("go"),)} | fields)
     reply = await environment("signoff.model").run(ModelActivity(room).model, task)
-    converter = pydantic_data_converter.payload_converter
+    converter = DATA_CONVERTER.payload_converter
     assert reply.catalog == room.catalog.hash
     return converter.from_payloads(converter.to_payloads([reply]), [ModelReply])[0]
 

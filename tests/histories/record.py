@@ -18,11 +18,11 @@ from typing import Any
 
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnView
+from signoff.converter import DATA_CONVERTER
 from signoff.embedded import ServerOptions, free_port, run_server
 from signoff.registry.tool import Tool
 from signoff.store.store import Store, open_store
@@ -199,9 +199,7 @@ async def record(chosen: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None)
         async with run_server(options) as server:
-            client = await Client.connect(
-                server.options.address, identity="recorder", data_converter=pydantic_data_converter
-            )
+            client = await Client.connect(server.options.address, identity="recorder", data_converter=DATA_CONVERTER)
             for name in chosen:
                 async with open_store(f"sqlite:///{folder}/{name}.db") as store:
                     key = await SCENARIOS[name](client, store)

@@ -13,12 +13,12 @@ import pytest
 from broken_turn import Hesitant
 from desk_fixtures import catalog_of
 from temporalio.client import WorkflowHistory
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from signoff.activities.room import Room
 from signoff.contracts import names
+from signoff.converter import DATA_CONVERTER
 from signoff.registry.people import development_directory
 from signoff.store.store import Store
 from signoff.worker import PASSED_THROUGH, SignoffPlugin
@@ -58,7 +58,7 @@ async def test_a_broken_workflow_fails_replay(name: str) -> None:
     runner = SandboxedWorkflowRunner(
         restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH, "broken_turn")
     )
-    replayer = Replayer(workflows=[Hesitant], workflow_runner=runner, data_converter=pydantic_data_converter)
+    replayer = Replayer(workflows=[Hesitant], workflow_runner=runner, data_converter=DATA_CONVERTER)
     history = _history(FOLDER / "1" / f"{name}.json")
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     assert result.replay_failure is not None

@@ -1,0 +1,23 @@
+"""How values become Temporal payloads: JSON by pydantic, with one set of validators for the whole process."""
+
+from typing import Final
+
+from temporalio.contrib.pydantic import PydanticPayloadConverter
+from temporalio.converter import CompositePayloadConverter, DataConverter
+
+_ENCODINGS: Final = tuple(PydanticPayloadConverter().converters.values())
+
+
+class SharedConverter(CompositePayloadConverter):
+    """pydantic's converter as the SDK has it, whose validators are built once.
+
+    The SDK makes a converter for each workflow instance and two for each of its tasks, and every one of its own
+    would build the validators of all our types again, and keep them as long as the instance.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(*_ENCODINGS)
+
+
+DATA_CONVERTER: Final = DataConverter(payload_converter_class=SharedConverter)
+"""What every client and worker of Signoff uses. It writes what `temporalio.contrib.pydantic` writes."""
