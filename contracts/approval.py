@@ -41,9 +41,10 @@ class Card(Shape):
 
 
 class Vote(Shape):
-    """One person's counted answer."""
+    """One person's counted answer. `on_behalf` is the person whose delegation it used, if any."""
 
     subject: str
+    on_behalf: str = ""
     name: str = ""
     verdict: Literal["approved", "denied"]
     reason: str = ""
@@ -58,10 +59,13 @@ class ApprovalRequest(Shape):
     """One question to people about one call. Times are workflow time, in UTC.
 
     `approvers` holds `role:<role>` and `user:<id>`; `requester` is who asked for the turn.
-    `grant_ttl` is how many seconds an approval stays valid before execution starts.
+    `grant_ttl` is how many seconds an approval stays valid before execution starts. `kind` `in_doubt` asks what
+    became of a call whose outcome is not known. `edited_by` changed the arguments of the revision before; `before`
+    are the rows its card showed. `escalate_after`, `remind_after` and `timeout` are seconds from `opened_at`.
     """
 
     id: str
+    kind: Literal["approval", "in_doubt"] = "approval"
     code: str
     revision: int = 1
     digest: str
@@ -90,6 +94,16 @@ class ApprovalRequest(Shape):
     requester: Principal
     timeout: float = 86_400.0
     grant_ttl: float = 900.0
+    remind_after: float | None = None
+    escalate_after: float | None = None
+    escalate_to: tuple[str, ...] = ()
+    on_timeout: Literal["deny", "escalate"] = "deny"
+    allow_remember: bool = False
+    edited_by: str = ""
+    edited_name: str = ""
+    before: tuple[CardRow, ...] = ()
+    reminded: int = 0
+    escalated: bool = False
     opened_at: datetime | None = None
     expires_at: datetime | None = None
     remind_at: tuple[datetime, ...] = ()

@@ -47,6 +47,8 @@ class Permit(Shape):
     decisions: tuple[Decision, ...] = ()
     rule: str = ""
     policy_hash: str = ""
+    grant: str = ""
+    """Id of the grant by which nobody was asked; checked and spent with the ticket."""
 
 
 class ToolDenied(Shape):
@@ -78,5 +80,7 @@ class CallOutcome(Shape):
     decided_by: str = ""
     rule: str = ""
     denied: ToolDenied | None = None
+    edited_by: str = ""
+    """Who changed the arguments before they ran."""
     truncated: bool = False
     original_chars: int = 0

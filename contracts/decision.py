@@ -5,17 +5,33 @@ from typing import Any, Literal
 
 from signoff.contracts.base import Shape
 
-Verdict = Literal["approved", "denied"]
+Verdict = Literal["approved", "denied", "happened"]
+"""`happened` answers only the question what became of a call that is in doubt; there `approved` says that it did not
+happen and may run, `denied` gives it up."""
 Assurance = Literal["none", "link", "channel", "session", "mfa"]
 ASSURANCES: tuple[Assurance, ...] = ("none", "link", "channel", "session", "mfa")
 """How strongly a person was identified, weakest first."""
+
+
+class Remember(Shape):
+    """What a person adds to an answer: give the same one to the next calls like this.
+
+    `where` is a CEL predicate over `args`, or empty for exactly these arguments. `seconds` and `uses` bound it.
+    """
+
+    scope: Literal["session", "tenant"] = "session"
+    where: str = ""
+    seconds: float = 3_600.0
+    uses: int = 10
 
 
 class Decision(Shape):
     """One answer to one request. An unsigned one needs `approval_id` and `verdict` only.
 
     `subject`, `channel` and `assurance` are what the gateway verified. `received_at` is the gateway's clock.
-    `key_id` and `signature` are empty until decisions are signed.
+    `edited_args` are the arguments the author wants instead. `result` says what a call in doubt came to.
+    `signature` is Ed25519, in base64, by the gateway's key `key_id`, over the RFC 8785 form of all other fields;
+    both are empty where nobody verified the author.
     """
 
     v: int = 1
@@ -30,6 +46,8 @@ class Decision(Shape):
     assurance: Assurance = "none"
     delivery_id: str = ""
     received_at: datetime | None = None
+    remember: Remember | None = None
+    result: str = ""
     key_id: str = ""
     signature: str = ""
 

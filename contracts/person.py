@@ -1,5 +1,6 @@
 """People and those on whose behalf a turn runs."""
 
+from datetime import datetime
 from typing import Any
 
 from pydantic import Field
@@ -8,10 +9,20 @@ from signoff.contracts.base import Shape
 from signoff.contracts.names import DEFAULT_TENANT
 
 
+class Delegation(Shape):
+    """Somebody who may decide in a person's place until `until` (UTC). One hop: what was delegated to a person is
+    not passed on by theirs."""
+
+    to: str
+    until: datetime
+
+
 class Person(Shape):
     """One person of a directory; `id` matches `ID_PATTERN`.
 
-    `attributes` are the values of the context fields `user.<name>` that the manifest declares.
+    `attributes` are the values of the context fields `user.<name>` that the manifest declares. `identities` are
+    who the person is elsewhere, by channel: e-mail addresses, `TEAM:USER` of Slack, WhatsApp ids, `ISSUER#SUBJECT`
+    of a login.
     """
 
     id: str
@@ -22,13 +33,21 @@ class Person(Shape):
     locale: str = "en"
     active: bool = True
     attributes: dict[str, Any] = Field(default_factory=dict)
+    identities: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    delegations: tuple[Delegation, ...] = ()
 
 
 class Principal(Shape):
-    """Who asked for a turn, filled in by the gateway from its directory, never from a request body."""
+    """Who asked for a turn, filled in by the gateway from its directory, never from a request body.
+
+    `signature` binds it to one turn: Ed25519, in base64, by the gateway's key `key_id`, over the RFC 8785 form of the
+    other fields and the turn's tenant, session and id.
+    """
 
     user: str
     name: str = ""
     tier: str = "standard"
     roles: tuple[str, ...] = ()
     locale: str = "en"
+    key_id: str = ""
+    signature: str = ""

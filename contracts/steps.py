@@ -1,10 +1,11 @@
 """What workflows and activities hand each other. Additive only, like all that lies in histories."""
 
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.content import Content
@@ -78,6 +79,10 @@ class GateTask(Shape):
     revision: int = 1
     note: str = ""
     agent_says: str = ""
+    edited_by: str = ""
+    edited_name: str = ""
+    before: tuple[CardRow, ...] = ()
+    """Of an edit: who made it, and the rows of the card before."""
 
 
 class RunOptions(Shape):
@@ -102,6 +107,7 @@ class Ruling(Shape):
     rule: str = ""
     policy_hash: str = ""
     engines: str = ""
+    grant: str = ""
     request: ApprovalRequest | None = None
     outcome: CallOutcome | None = None
     options: RunOptions = RunOptions()
@@ -164,6 +170,10 @@ class Authority(Shape):
     name: str = ""
     assurance: Assurance = "none"
     unsigned: bool = False
+    on_behalf: str = ""
+    """The person whose delegation lets the author decide."""
+    received_at: datetime | None = None
+    """When the gateway received a decision whose signature holds; None for an unsigned one."""
 
 
 class Offered(Shape):
