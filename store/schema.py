@@ -1,4 +1,4 @@
-"""The tables of the store, and its clock."""
+"""The tables of the store, and its clock. A change here needs a step in store/migrations/ (its docstring says how)."""
 
 from typing import Any, Final
 

@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, bindparam, select, text, update
+from sqlalchemy import Connection, Row, Table, bindparam, select, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.schema import CreateTable
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
@@ -18,11 +17,11 @@ from signoff.contracts.errors import Refused, SignoffError, StoreUnavailable
 from signoff.contracts.limits import PREVIEW_CHARS
 from signoff.store.engine import Base, Found, make_private, open_base, read_url
 from signoff.store.schema import BLOBS, KEYS, METADATA, TICKETS, StoreClock
+from signoff.store.tables import prepare
 from signoff.store.tickets import Claim, Ticket
 
 KEY_BYTES: Final = 32
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SCHEMA_LOCK: Final = text("SELECT pg_advisory_xact_lock(7310270)")
 
 # Built once: building a statement takes longer than executing it.
 _RECORD: Final = (
@@ -49,10 +48,11 @@ class Store:
 
     @classmethod
     async def open(cls, url: str, *, durable: bool = False) -> "Store":
-        """The store at `url` (`sqlite:///FILE`, `postgresql://USER@HOST/NAME`), its tables created if absent.
+        """The store at `url` (`sqlite:///FILE`, `postgresql://USER@HOST/NAME`), its tables made or brought up to date.
 
         `durable` makes SQLite outlive a power cut without losing its last commits.
-        Raises `ConfigError` for a URL that cannot be a store, `StoreUnavailable` when it does not answer.
+        Raises `ConfigError` for a URL that cannot be a store or a store of a newer version, `StoreUnavailable` when
+        it does not answer.
         """
         place = read_url(url)
         try:
@@ -61,7 +61,7 @@ class Store:
             raise StoreUnavailable(f"{place.words} cannot be opened: {error.strerror}") from None
         store = cls(open_base(place, durable=durable), place.words)
         try:
-            await store._create_tables()
+            await store._run(prepare)
         except BaseException:
             await store.close()
             raise
@@ -148,16 +148,6 @@ class Store:
     def _add(self, connection: Connection, table: Table, **values: Any) -> bool:
         """Whether the row was added, which it is unless its primary key is taken."""
         return connection.execute(self._adding[table], values).first() is not None
-
-    async def _create_tables(self) -> None:
-        def create(connection: Connection) -> None:
-            if self._base.dialect == "postgresql":
-                # `IF NOT EXISTS` alone fails when two workers start on an empty database.
-                connection.execute(_SCHEMA_LOCK)
-            for table in METADATA.sorted_tables:
-                connection.execute(CreateTable(table, if_not_exists=True))
-
-        await self._run(create)
 
     async def _run(self, work: Callable[[Connection], Found]) -> Found:
         """`work` in one transaction."""

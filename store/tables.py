@@ -1,0 +1,59 @@
+"""Brings a database to the tables of this version: made at once in an empty one, step by step in an older one."""
+
+import importlib
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.schema import CreateTable
+
+from signoff.contracts.errors import ConfigError
+from signoff.store.schema import METADATA
+
+VERSION_TABLE: Final = "signoff_version"
+"""Where alembic writes which step a database has taken; a name of our own, for databases shared with others."""
+_FOLDER: Final = Path(__file__).parent / "migrations" / "versions"
+STEPS: Final = tuple(sorted(file.stem.partition("_")[0] for file in _FOLDER.glob("r[0-9]*.py")))
+_ADVISORY: Final = text("SELECT pg_advisory_xact_lock(7310270)")
+_VERSION: Final = text(f"SELECT version_num FROM {VERSION_TABLE}")
+
+
+def prepare(connection: Connection) -> None:
+    """Make or change the tables, one opener at a time. Raises `ConfigError` for a database of a newer version."""
+    if _step(connection) == STEPS[-1]:
+        return
+    if connection.dialect.name == "postgresql":
+        connection.execute(_ADVISORY)
+    else:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    # Another opener may have done it while this one waited for the lock.
+    step = _step(connection)
+    if step not in (None, *STEPS):
+        raise ConfigError(
+            f"the store's tables are of a newer version (`{step}`) than this program's (`{STEPS[-1]}`); "
+            "install the newer one here, too",
+            value=step,
+        )
+    if step is None and not set(METADATA.tables) & set(inspect(connection).get_table_names()):
+        _make(connection)
+    elif step != STEPS[-1]:
+        # Imported only where there is something to migrate: it takes longer than making a new store.
+        migrations: Any = importlib.import_module("signoff.store.migrations")
+        migrations.migrate(connection, VERSION_TABLE)
+
+
+def _step(connection: Connection) -> str | None:
+    """The step that the database has taken last, or None."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found: str | None = connection.scalar(_VERSION)
+    return found
+
+
+def _make(connection: Connection) -> None:
+    for table in METADATA.sorted_tables:
+        connection.execute(CreateTable(table, if_not_exists=True))
+        for index in table.indexes:
+            index.create(connection)
+    connection.exec_driver_sql(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)")
+    connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES (:step)"), {"step": STEPS[-1]})
