@@ -8,7 +8,8 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision
 from signoff.contracts.person import Principal
 
-ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled", "lapsed"]
+ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled", "lapsed", "happened"]
+"""`happened` only where `kind` is `in_doubt`: somebody says that the call had its effect."""
 
 
 class CardRow(Shape):
@@ -46,7 +47,7 @@ class Vote(Shape):
     subject: str
     on_behalf: str = ""
     name: str = ""
-    verdict: Literal["approved", "denied"]
+    verdict: Literal["approved", "denied", "happened"]
     reason: str = ""
     channel: str = ""
     assurance: Assurance = "none"
@@ -61,7 +62,8 @@ class ApprovalRequest(Shape):
     `approvers` holds `role:<role>` and `user:<id>`; `requester` is who asked for the turn.
     `grant_ttl` is how many seconds an approval stays valid before execution starts. `kind` `in_doubt` asks what
     became of a call whose outcome is not known. `edited_by` changed the arguments of the revision before; `before`
-    are the rows its card showed. `escalate_after`, `remind_after` and `timeout` are seconds from `opened_at`.
+    are the rows its card showed. `escalate_after`, `remind_after` and `timeout` are seconds from `opened_at`. With
+    `on_timeout` `escalate` the deadline is put off once, by `timeout`; then `extended` is set.
     """
 
     id: str
@@ -104,6 +106,7 @@ class ApprovalRequest(Shape):
     before: tuple[CardRow, ...] = ()
     reminded: int = 0
     escalated: bool = False
+    extended: bool = False
     opened_at: datetime | None = None
     expires_at: datetime | None = None
     remind_at: tuple[datetime, ...] = ()

@@ -47,6 +47,8 @@ class Permit(Shape):
     decisions: tuple[Decision, ...] = ()
     rule: str = ""
     policy_hash: str = ""
+    doubts: tuple[Decision, ...] = ()
+    """Who said that an earlier try of this call did not happen: each names that try by `doubt_digest`."""
     grant: str = ""
     """Id of the grant by which nobody was asked; checked and spent with the ticket."""
 
@@ -82,5 +84,7 @@ class CallOutcome(Shape):
     denied: ToolDenied | None = None
     edited_by: str = ""
     """Who changed the arguments before they ran."""
+    note: str = ""
+    """What the model is told before `value`: that people changed the arguments, or say that it happened."""
     truncated: bool = False
     original_chars: int = 0

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from signoff.contracts.base import Shape
 
-Verdict = Literal["approved", "denied", "happened"]
+Verdict = Literal["approved", "denied", "happened", "withdrawn"]
 """`happened` answers only the question what became of a call that is in doubt; there `approved` says that it did not
-happen and may run, `denied` gives it up."""
+happen and may run, `denied` gives it up. `withdrawn` is the verdict of an envelope that `cancel` takes, of no answer."""
 Assurance = Literal["none", "link", "channel", "session", "mfa"]
 ASSURANCES: tuple[Assurance, ...] = ("none", "link", "channel", "session", "mfa")
 """How strongly a person was identified, weakest first."""
@@ -30,8 +30,8 @@ class Decision(Shape):
 
     `subject`, `channel` and `assurance` are what the gateway verified. `received_at` is the gateway's clock.
     `edited_args` are the arguments the author wants instead. `result` says what a call in doubt came to.
-    `signature` is Ed25519, in base64, by the gateway's key `key_id`, over the RFC 8785 form of all other fields;
-    both are empty where nobody verified the author.
+    `signature` is Ed25519, in base64, by the gateway's key `key_id`, over the bytes of contracts/signed.py; both are
+    empty where nobody verified the author.
     """
 
     v: int = 1

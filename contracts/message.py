@@ -32,7 +32,7 @@ class CallPart(Shape):
 
 
 class ResultPart(Shape):
-    """The one result of one call, as the model reads it; `code` as in `CallOutcome`."""
+    """The one result of one call, as the model reads it: `note`, then `value`; `code` as in `CallOutcome`."""
 
     kind: Literal["result"] = "result"
     call: str
@@ -40,6 +40,7 @@ class ResultPart(Shape):
     tool: str
     code: str
     value: Content
+    note: str = ""
 
 
 Part = Annotated[TextPart | CallPart | ResultPart, Field(discriminator="kind")]

@@ -83,6 +83,9 @@ class GateTask(Shape):
     edited_name: str = ""
     before: tuple[CardRow, ...] = ()
     """Of an edit: who made it, and the rows of the card before."""
+    doubt: int = 0
+    doubt_of: str = ""
+    """Number of the ticket of the call with digest `doubt_of` of which nobody knows whether it happened."""
 
 
 class RunOptions(Shape):
@@ -107,6 +110,8 @@ class Ruling(Shape):
     rule: str = ""
     policy_hash: str = ""
     engines: str = ""
+    action: str = ""
+    """sha-256 of the call's tool and arguments: two calls that do the same have the same one."""
     grant: str = ""
     request: ApprovalRequest | None = None
     outcome: CallOutcome | None = None
