@@ -29,6 +29,14 @@ def call_digest(*, tenant: str, turn: str, call: str, tool: str, definition: str
     )
 
 
+def doubt_digest(digest: str, ticket: int) -> str:
+    """What an answer about a call in doubt is bound to: the call's digest and the ticket of the try in question.
+
+    It is no call's digest, so that no answer to one question passes for an answer to the other.
+    """
+    return sha256_hex({"v": DIGEST_VERSION, "doubt": digest, "ticket": ticket})
+
+
 def digest_mark(digest: str, key: bytes) -> str:
     """The first 8 hex digits of HMAC-SHA256 of `digest`: it lets people compare, and masked arguments stay unguessed.
 

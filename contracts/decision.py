@@ -7,7 +7,7 @@ from signoff.contracts.base import Shape
 
 Verdict = Literal["approved", "denied", "happened", "withdrawn"]
 """`happened` answers only the question what became of a call that is in doubt; there `approved` says that it did not
-happen and may run, `denied` gives it up. `withdrawn` is the verdict of an envelope that `cancel` takes, of no answer."""
+happen and may run, `denied` gives it up. `withdrawn` is what an envelope for `cancel` says, and no answer."""
 Assurance = Literal["none", "link", "channel", "session", "mfa"]
 ASSURANCES: tuple[Assurance, ...] = ("none", "link", "channel", "session", "mfa")
 """How strongly a person was identified, weakest first."""
