@@ -1,0 +1,265 @@
+"""The two engines side by side: what each makes of a value, and that a note names types and never quotes data."""
+
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+from celpy import celtypes
+from celpy.celparser import CELParseError
+from policy_samples import arguments, compiled, context
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.answer import EngineAnswer, Outcome
+from signoff.policy.expression import EVALUATORS, facts
+from signoff.policy.first_engine import first_program
+from signoff.policy.model import ApprovalPolicy
+from signoff.policy.operators import FUNCTIONS
+from signoff.policy.second_engine import MAX_STEPS, as_celpy, second_program
+from signoff.policy.syntax import subtrees
+
+DATA = {"s": "x", "m": {"k": 1}, "n": 3, "l": [1, 2], "none": None, "d": 1.5, "yes": True}
+
+
+def both(text: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Kind and note of each engine's outcome over the sample."""
+    one = first_program(text, ["args"]).run({"args": DATA})
+    two = second_program(text).run({"args": as_celpy(DATA)})
+    return (one.kind, one.note), (two.kind, two.note)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [
+        ("args.absent == 1", "Key not found in map", "no such member in mapping"),
+        ("args.s < 5", "No matching overloads found: _<_(string, int64)", "found no matching overload"),
+        ("args.n / 0 == 1", "divide by zero", "modulus or divide by zero"),
+        ("args.n % 0 == 1", "modulus by zero", "modulus or divide by zero"),
+        ("args.l[7] == 1", "Index error: index=7 size=2", "invalid_argument"),
+        ("args.n + 9223372036854775807 > 0", "integer overflow", "return error for overflow"),
+        ("has(args.s.x)", "Applying SELECT to non-message type", "no such overload"),
+    ],
+)
+def test_an_error_is_told_in_each_engines_words(text: str, first: str, second: str) -> None:
+    """The kind of failure, its types and places, so that a person can see what to mend."""
+    assert both(text) == (("error", first), ("error", second))
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [
+        ("args.n", "a int", "a IntType"),
+        ("args.d", "a double", "a DoubleType"),
+        ("args.s", "a string", "a StringType"),
+        ("b'x'", "a bytes", "a BytesType"),
+        ("args.m", "a map<dyn, dyn>", "a MapType"),
+        ("args.l", "a list<dyn>", "a ListType"),
+        ("args.none", "a null", "a NoneType"),
+        ("duration('1h')", "a duration", "a DurationType"),
+    ],
+)
+def test_what_is_no_answer_is_told_by_its_type(text: str, first: str, second: str) -> None:
+    """Neither true nor false, and the value itself is not told."""
+    assert both(text) == (("other", first), ("other", second))
+
+
+def test_an_answer_has_no_note() -> None:
+    """True and false speak for themselves."""
+    assert both("args.yes") == (("true", ""), ("true", ""))
+    assert both("args.n == 4") == (("false", ""), ("false", ""))
+
+
+def test_lists_and_texts_come_back_as_plain_values() -> None:
+    """What a route gives can be compared between the engines."""
+    for text, value in (("['a', 'b' + args.s]", ["a", "bx"]), ("args.l", [1, 2]), ("args.s", "x")):
+        one = first_program(text, ["args"]).run({"args": DATA})
+        two = second_program(text).run({"args": as_celpy(DATA)})
+        assert one.value == two.value == value
+    found = second_program("['a', args.s]").run({"args": as_celpy(DATA)}).value
+    assert [type(each) for each in found] == [str, str]
+
+
+def test_data_that_is_not_there_is_an_error_in_words() -> None:
+    """A variable that nobody gave, and data that are no mapping."""
+    assert first_program("args.s == 'x'", ["args"]).run({}) == Outcome(
+        "error", 'No value with name "args" found in Activation'
+    )
+    broken: Any = 7
+    assert first_program("args.s == 'x'", ["args"]).run(broken) == Outcome("error", "'int' object is not iterable")
+    assert second_program("args.s == 'x'").run({}).kind == "error"
+    assert second_program("args.s == 'x'").run(broken).kind == "error"
+
+
+# has()
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("has(args.none.x)", "no such overload"),
+        ("has(args.l.x)", "no such overload"),
+        ("has(args.l[0])", "no such overload"),
+        ("has(args)", "no such overload"),
+        ("has(1)", "no such overload"),
+        ("has('x')", "no such overload"),
+        ("has(.args)", "no such overload"),
+        ("has(args.absent.deeper)", "no such member in mapping"),
+        ("has(args.l[9].x)", "invalid_argument"),
+        ("has(nothing.x)", "undeclared reference"),
+    ],
+)
+def test_has_of_what_has_no_fields_is_an_error(text: str, note: str) -> None:
+    """Only a field of a map can be asked for; what fails before it keeps its own words, also within a condition."""
+    program = second_program(text)
+    found = program.run({"args": as_celpy(DATA)})
+    assert (found.kind, found.note) == ("error", note)
+    around = second_program(f"{text} || false").run({"args": as_celpy(DATA)})
+    assert around.kind == "error"
+    assert second_program(f"{text} || true").run({"args": as_celpy(DATA)}) == Outcome("true")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("has(args.m.k)", "true"), ("has(args.m.z)", "false"), ("!has(args.z)", "true")]
+)
+def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
+    """A field is there or not, at any depth."""
+    assert both(text) == ((kind, ""), (kind, ""))
+
+
+# Macros and their budget
+
+
+def test_each_round_of_a_macro_costs_a_step() -> None:
+    """The budget is spent over the whole evaluation and is whole again for the next."""
+    program = second_program("args.all(x, x >= 0)")
+    most = {"args": as_celpy([1] * MAX_STEPS)}
+    assert program.run(most) == program.run(most) == Outcome("true")
+    spent = {"args": as_celpy([1] * (MAX_STEPS + 1))}
+    assert (program.run(spent).kind, program.run(spent).note) == ("error", "too many steps")
+    twice = second_program("args.all(x, x >= 0) && args.all(y, y >= 0)")
+    assert twice.run({"args": as_celpy([1] * (MAX_STEPS // 2))}) == Outcome("true")
+    assert twice.run(most).note == "too many steps"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("args.l.exists(x, x == args.n - 1)", "true"),
+        ("args.l.all(x, args.l.exists(y, y == x && args.n > y))", "true"),
+        ("args.l.map(x, x + args.n) == [4, 5]", "true"),
+        ("args.l.exists(x, x > 1) && args.l.exists(x, x < 2)", "true"),
+        ("args.l.exists(args, args == 2) && args.n == 3", "true"),
+        ("args.l.filter(x, x > 1) == [2]", "true"),
+        ("args.l.exists_one(x, x > 0)", "false"),
+    ],
+)
+def test_a_macro_sees_its_item_and_everything_around(text: str, kind: str) -> None:
+    """The item's name holds within the macro alone, over what else is called so."""
+    assert both(text) == ((kind, ""), (kind, ""))
+
+
+# Reading
+
+
+def test_brackets_and_links_of_one_child_are_dropped() -> None:
+    """A tree is as deep as its operators; brackets mean what they mean and cost no depth."""
+    plain, wrapped = second_program("args.n + 1 == 4"), second_program("((((args.n)) + (1)) == ((4)))")
+    assert plain.tree == wrapped.tree
+    assert plain.tree.data == "relation"
+    for text, kind in (("(args.n - 1) * 2 == 4", "true"), ("args.n - (1 * 2) == 1", "true"), ("!(args.yes)", "false")):
+        assert both(text) == ((kind, ""), (kind, ""))
+
+
+def test_a_tree_keeps_every_place() -> None:
+    """Each node still knows where it stands in the text."""
+    tree = second_program("args.n == (args.l[0])").tree
+    assert (tree.meta.line, tree.meta.column) == (1, 1)
+    assert all(each.meta.line == 1 for each in subtrees(tree))
+
+
+def test_a_text_that_cannot_be_read_raises() -> None:
+    """Nothing is a program that the second engine did not read whole, and it prints nothing."""
+    for text in ("1 +", "a b", ")", ""):
+        with pytest.raises(CELParseError):
+            second_program(text)
+
+
+def test_other_operators_may_be_handed_over() -> None:
+    """An expression runs with the functions it is given, and with CEL's own when given none."""
+    odd = {**FUNCTIONS, "_==_": lambda *_: celtypes.BoolType(True)}
+    assert second_program("1 == 2", odd).run({}) == Outcome("true")
+    assert second_program("1 == 2").run({}) == Outcome("false")
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("plain", "kind"),
+    [
+        (True, celtypes.BoolType),
+        (0, celtypes.IntType),
+        (1.0, celtypes.DoubleType),
+        ("x", celtypes.StringType),
+        ([1], celtypes.ListType),
+        ((1,), celtypes.ListType),
+        ({"a": 1}, celtypes.MapType),
+    ],
+)
+def test_plain_values_become_cels(plain: Any, kind: type) -> None:
+    """By their type, within lists and maps too."""
+    assert type(as_celpy(plain)) is kind
+    assert as_celpy(plain) == (list(plain) if isinstance(plain, tuple) else plain)
+    assert type(as_celpy({"inner": [plain]})[celtypes.StringType("inner")][0]) is kind
+    assert [type(name) for name in as_celpy({"inner": plain})] == [celtypes.StringType]
+
+
+def test_null_stays_null() -> None:
+    """Nothing is nothing in both."""
+    assert as_celpy(None) is None
+    assert as_celpy([None]) == celtypes.ListType([None])
+
+
+# Expressions
+
+
+def test_the_evaluators_are_named_with_their_versions() -> None:
+    """So that a verdict can be read again by what gave it."""
+    assert f"cel-expr-python {version('cel-expr-python')}, cel-python {version('cel-python')}" == EVALUATORS
+
+
+def test_facts_hold_the_data_for_both() -> None:
+    """Plain as they came for the first, CEL's values for the second."""
+    found = facts({"args": {"n": 1}, "ctx": {}})
+    assert found.plain == {"args": {"n": 1}, "ctx": {}}
+    assert sorted(found.celpy) == ["args", "ctx"]
+    assert type(found.celpy["args"]) is celtypes.MapType
+
+
+def test_an_expression_answers_for_its_rule() -> None:
+    """Each answer names the rule and the engine, and the second's is not run after an error of the first."""
+    expression = compiled(auto_approve_if="args.count / 0 == 1").expressions["auto_approve_if"]
+    data = facts({"args": arguments(), "ctx": context(), "tool": {}})
+    assert expression.outcomes(data)[1] == Outcome("error", "not run, the first engine has an error")
+    assert expression.ask(data) == (
+        EngineAnswer("auto_approve_if", "cel-expr-python", "error", "divide by zero"),
+        EngineAnswer("auto_approve_if", "cel-python", "error", "not run, the first engine has an error"),
+    )
+
+
+@pytest.mark.parametrize("rule", ["route_to", "deny_if"])
+def test_a_result_of_no_known_type_is_a_finding(rule: str) -> None:
+    """What the schema leaves open is told by rule, and judged at the call."""
+    found = compiled(ApprovalPolicy.model_validate({rule: "args.meta.x"})).findings
+    assert found == (f"`{rule}`: not checked: the type of the result", f"`{rule}`: not checked: `args.meta.x`")
+
+
+def test_an_optional_argument_is_guarded_or_refused() -> None:
+    """The sentence shows what to write."""
+    with pytest.raises(ConfigError) as caught:
+        compiled(deny_if="args.flag && args.optional == 'x'")
+    assert caught.value.message == (
+        "tool `book_flight`: `deny_if`: `args.optional` is optional; ask `has(args.optional) && ...` first, "
+        "else its absence is an error (in `args.flag && args.optional == 'x'`)"
+    )
+    assert caught.value.context["column"] == 0
+    assert compiled(deny_if="has(args.optional) && args.optional == 'x'").findings == ()

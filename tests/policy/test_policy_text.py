@@ -1,0 +1,120 @@
+"""The text of an expression before any engine reads it: what is rewritten, what is refused, and where."""
+
+import pytest
+from policy_samples import arguments, compiled, context, verdict_of
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.second_engine import second_program
+from signoff.policy.syntax import MAX_CHARS, MAX_NESTING, MAX_OPERATORS, normalise, text_problem, tree_problem
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("  a\r\n&& b \r\n", "a\n&& b"),
+        ("a\rb", "a\rb"),
+        ("tool.tags.includes('x')", "('x' in tool.tags)"),
+        ('actor.tags.includes( "x" )', '("x" in actor.tags)'),
+        (
+            "!tool.tags.includes('x') && (true || actor.tags.includes('y')) && a",
+            "!('x' in tool.tags) && (true || ('y' in actor.tags)) && a",
+        ),
+        ("tool.tags.includes(a) || tool.tags.includes('x')", "tool.tags.includes(a) || ('x' in tool.tags)"),
+        ("tool.tags.includes('x' + a)", "tool.tags.includes('x' + a)"),
+        ("mytool.tags.includes('x')", "mytool.tags.includes('x')"),
+        (
+            "a == \"tool.tags.includes('x')\" || tool.tags.includes('x')",
+            "a == \"tool.tags.includes('x')\" || ('x' in tool.tags)",
+        ),
+        ("a // tool.tags.includes('x')\n|| b", "a // tool.tags.includes('x')\n|| b"),
+        ("a // why\n|| tool.tags.includes('x')", "a // why\n|| ('x' in tool.tags)"),
+    ],
+)
+def test_what_is_rewritten_before_reading(written: str, read: str) -> None:
+    """Line ends, blanks around, and the JavaScript test of a tag with a plain text, outside of strings and comments."""
+    assert normalise(written) == read
+
+
+LONG = "a" * MAX_CHARS
+DEEP = "(" * MAX_NESTING
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ("it is empty", 0)),
+        (LONG, ("", 0)),
+        (LONG + "a", ("it has 2001 characters; at most 2000 are allowed, split it", 0)),
+        ("a == 'b", ("a string is not closed", 6)),
+        ("'", ("a string is not closed", 1)),
+        ("a == 'b\n'", ("a string is not closed", 6)),
+        ('a == """b\n"""', ("", 0)),
+        ("a == 'b'", ("", 0)),
+        ("a // it's a comment\n", ("", 0)),
+        (DEEP, ("", 0)),
+        (DEEP + "(", ("nested deeper than 24; split it", 25)),
+        ("()" * 30 + "[]" * 30 + "{}" * 30 + DEEP, ("", 0)),
+        ("[{" * 12 + "[", ("nested deeper than 24; split it", 25)),
+        ("'((((((((((((((((((((((((((((('", ("", 0)),
+        ("a\r|| b\r|| c", ("a carriage return; write it as one line", 2)),
+        ("\ra", ("a carriage return; write it as one line", 1)),
+    ],
+)
+def test_what_is_refused_unread_and_where(text: str, told: tuple[str, int]) -> None:
+    """One sentence and the column from 1; nothing and no column for a text that may be read."""
+    assert text_problem(text) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("&&".join(["a"] * MAX_OPERATORS), f"more than {MAX_OPERATORS} operators stand within each other; split it"),
+        ("&&".join(["a"] * (MAX_OPERATORS - 1)), ""),
+        ("a.all(x, x.all(y, y.all(z, z)))", "macros stand more than 2 deep; split it"),
+        ("a.all(x, x.exists(y, y)) && a.map(x, x.filter(y, y)) == []", ""),
+        ("a.all(x, x.starts(y.ends(z.size())))", ""),
+        ("a.b{c: 1}", "a policy cannot build messages; compare the fields one by one"),
+        ("true || a.b{c: 1} == a", "a policy cannot build messages; compare the fields one by one"),
+        ("a == {'c': 1}", ""),
+    ],
+)
+def test_what_is_refused_once_read(text: str, problem: str) -> None:
+    """Too deep a chain, too many macros within each other, messages; side by side is not deep."""
+    assert tree_problem(second_program(text).tree) == problem
+
+
+@pytest.mark.parametrize("macro", ["all", "exists", "exists_one", "filter", "map"])
+def test_every_macro_counts(macro: str) -> None:
+    """Three of a kind within each other are one too many, whichever it is."""
+    tree = second_program(f"a.{macro}(x, x.{macro}(y, y.{macro}(z, z)))").tree
+    assert tree_problem(tree) == "macros stand more than 2 deep; split it"
+
+
+def test_a_text_with_its_own_line_ends_is_a_policy() -> None:
+    """What an editor on Windows writes means the same, a comment ends with its line."""
+    text = "args.count < 3 // few\r\n&& args.flag\r\n"
+    assert verdict_of(arguments(count=2, flag=True), auto_approve_if=text) == "auto"
+    assert verdict_of(arguments(count=2, flag=False), auto_approve_if=text) == "ask"
+    assert compiled(auto_approve_if=text).expressions["auto_approve_if"].text == text.replace("\r\n", "\n").strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "column"),
+    [
+        ("args.flag && 'b", "column 14: a string is not closed", 14),
+        ("args.flag\r&& true", "column 10: a carriage return; write it as one line", 10),
+    ],
+)
+def test_a_refusal_points_at_its_column(text: str, message: str, column: int) -> None:
+    """The column stands in the sentence and beside it, for people and for editors."""
+    with pytest.raises(ConfigError) as caught:
+        compiled(deny_if=text)
+    assert message in caught.value.message
+    assert caught.value.context["column"] == column
+    assert caught.value.context["value"] == text
+
+
+def test_tags_are_asked_of_the_tool_at_hand() -> None:
+    """The rewritten question has the answer of the plain one."""
+    for text in ("tool.tags.includes('money')", "'money' in tool.tags"):
+        assert compiled(auto_approve_if=text).judge(arguments(), context()).verdict == "auto"
