@@ -59,3 +59,32 @@ KEYS: Final = Table(
     Column("created_at", BigInteger, nullable=False, default=StoreClock()),
 )
 """Secrets made by the store itself."""
+
+TOKENS: Final = Table(
+    "tokens",
+    METADATA,
+    Column("id", String(16), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("scopes", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("used_at", BigInteger, nullable=True),
+    Column("revoked_at", BigInteger, nullable=True),
+)
+"""Personal API tokens; `digest` is the sha-256 of the secret, `id` its first characters."""
+
+SESSIONS: Final = Table(
+    "sessions",
+    METADATA,
+    Column("digest", String(64), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("assurance", String(8), nullable=False),
+    Column("scopes", String(64), nullable=False),
+    Column("token", String(16), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+"""Browsers whose people signed in; `digest` is the sha-256 of the cookie, `token` the id of a pasted token or empty."""

@@ -33,7 +33,10 @@ _TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
 
 
 class Store:
-    """Tickets, blobs and keys; for one event loop. All methods raise `StoreUnavailable` when the database fails."""
+    """Tickets, blobs, keys, and rows of other modules; for one event loop.
+
+    All methods raise `StoreUnavailable` when the database fails.
+    """
 
     def __init__(self, base: Base, words: str) -> None:
         self._base = base
@@ -61,7 +64,7 @@ class Store:
             raise StoreUnavailable(f"{place.words} cannot be opened: {error.strerror}") from None
         store = cls(open_base(place, durable=durable), place.words)
         try:
-            await store._run(prepare)
+            await store.run(prepare)
         except BaseException:
             await store.close()
             raise
@@ -80,18 +83,18 @@ class Store:
             for table in METADATA.sorted_tables:
                 connection.execute(select(*table.primary_key).limit(1))
 
-        await self._run(read)
+        await self.run(read)
 
     async def put_blob(self, body: bytes) -> BlobRef:
         """Keep `body`, the bytes of a JSON value, under their hash; keeping them again changes nothing."""
         sha256 = hashlib.sha256(body).hexdigest()
-        await self._run(lambda connection: self._add(connection, BLOBS, sha256=sha256, size=len(body), body=body))
+        await self.run(lambda connection: self._add(connection, BLOBS, sha256=sha256, size=len(body), body=body))
         return BlobRef(sha256=sha256, size=len(body), preview=preview(body))
 
     async def get_blob(self, sha256: str) -> bytes | None:
         """The bytes kept under `sha256`, or None."""
         query = select(BLOBS.c.body).where(BLOBS.c.sha256 == sha256)
-        found = await self._run(lambda connection: connection.scalar(query))
+        found = await self.run(lambda connection: connection.scalar(query))
         return None if found is None else bytes(found)
 
     async def claim(self, key: str, *, workflow: str, call: str, tool: str, owner: str = "") -> Claim:
@@ -117,11 +120,11 @@ class Store:
                 raise Refused("an outcome was reported for a ticket that nobody claimed")
             return ticket.outcome
 
-        return await self._run(write)
+        return await self.run(write)
 
     async def look(self, key: str) -> Ticket | None:
         """The ticket `key`, or None."""
-        return await self._run(lambda connection: _read_ticket(connection, key))
+        return await self.run(lambda connection: _read_ticket(connection, key))
 
     async def secret_key(self, name: str) -> bytes:
         """The 32 random bytes called `name`, made when first asked for and the same for everyone ever after."""
@@ -131,8 +134,8 @@ class Store:
             self._add(connection, KEYS, name=name, secret=secrets.token_bytes(KEY_BYTES))
             return connection.execute(query).scalar_one()
 
-        found = await self._run(lambda connection: connection.scalar(query))
-        return bytes(await self._run(make) if found is None else found)
+        found = await self.run(lambda connection: connection.scalar(query))
+        return bytes(await self.run(make) if found is None else found)
 
     async def _enter(self, key: str, state: str, **values: str) -> Claim:
         def enter(connection: Connection) -> Claim:
@@ -143,14 +146,14 @@ class Store:
                 raise StoreUnavailable(f"{self._words} lost a ticket while it was read")
             return ticket.claim
 
-        return await self._run(enter)
+        return await self.run(enter)
 
     def _add(self, connection: Connection, table: Table, **values: Any) -> bool:
         """Whether the row was added, which it is unless its primary key is taken."""
         return connection.execute(self._adding[table], values).first() is not None
 
-    async def _run(self, work: Callable[[Connection], Found]) -> Found:
-        """`work` in one transaction."""
+    async def run(self, work: Callable[[Connection], Found]) -> Found:
+        """`work` in one transaction, rolled back when it raises; for the other modules that keep rows here."""
         if self._closed:
             raise StoreUnavailable(f"{self._words} is closed")
         try:

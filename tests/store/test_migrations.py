@@ -57,9 +57,9 @@ def first_version(connection: Connection) -> None:
 
 async def test_a_new_store_has_the_tables_of_this_version(store: Store) -> None:
     """Made at once, an empty database is at the last step and equal to METADATA."""
-    step = await store._run(lambda connection: connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")))
+    step = await store.run(lambda connection: connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")))
     assert step == STEPS[-1]
-    assert await store._run(difference) == []
+    assert await store.run(difference) == []
 
 
 async def test_all_steps_one_after_the_other_make_the_same_tables(store_url: str) -> None:
@@ -78,7 +78,7 @@ async def test_a_store_without_a_step_is_adopted_with_its_rows(store_url: str) -
     async with open_store(store_url) as store:
         claim = await store.claim("k", workflow="w", call="c1.1", tool="t")
         assert (claim.kind, claim.outcome and claim.outcome.code) == ("done", "ok")
-        assert await store._run(difference) == []
+        assert await store.run(difference) == []
     async with open_store(store_url) as again:
         await again.check()
 

@@ -155,7 +155,7 @@ async def test_sqlite_is_opened_with_wal_and_the_chosen_durability(
     """WAL always; `durable` syncs every commit."""
     names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
     async with open_store(sqlite_url, durable=durable) as store:
-        found = await store._run(lambda c: [c.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names])
+        found = await store.run(lambda c: [c.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names])
     assert found == ["wal", synchronous, 1, 15_000]
 
 

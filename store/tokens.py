@@ -1,0 +1,157 @@
+"""Personal API tokens: random, scoped, expiring; the store keeps their hash, and shows none of them again."""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, get_args
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from signoff.contracts.base import Shape
+from signoff.contracts.errors import NotFound, Refused
+from signoff.store.schema import TOKENS
+from signoff.store.store import Store
+
+Scope = Literal["read", "decide", "start"]
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+"""What a token may do: look, answer requests, start and stop turns. None implies another."""
+PREFIX: Final = "sgf_"
+TOKEN_BYTES: Final = 32
+ID_CHARS: Final = 12
+LONGEST: Final = timedelta(days=366)
+SEEN_EVERY: Final = timedelta(minutes=1)
+"""How exactly it is known when a token was last used; each time would be a write for each request."""
+
+
+class Token(Shape):
+    """A token as people may see it; `id` begins its hash. Times are the gateway's, in UTC."""
+
+    id: str
+    tenant: str
+    person: str
+    scopes: tuple[Scope, ...]
+    created_at: datetime
+    expires_at: datetime
+    used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+class Tokens:
+    """The tokens in a store. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(
+        self, tenant: str, person: str, scopes: Iterable[Scope], *, lifetime: timedelta, now: datetime
+    ) -> tuple[str, Token]:
+        """A new token: its secret, which nobody can ask for again, and what is kept of it.
+
+        Raises `Refused` without a scope, or for a lifetime that is not between now and 366 days.
+        """
+        given = tuple(scope for scope in SCOPES if scope in set(scopes))
+        if not given:
+            raise Refused(f"a token needs a scope: {', '.join(f'`{scope}`' for scope in SCOPES)}", code="malformed")
+        if not timedelta(0) < lifetime <= LONGEST:
+            raise Refused(f"a token lives for {LONGEST.days} days at most, and longer than no time", code="malformed")
+        secret = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+        digest = _digest(secret)
+        token = Token(
+            id=digest[:ID_CHARS],
+            tenant=tenant,
+            person=person,
+            scopes=given,
+            created_at=now,
+            expires_at=now + lifetime,
+        )
+        row = {
+            "id": token.id,
+            "digest": digest,
+            "tenant": tenant,
+            "person": person,
+            "scopes": " ".join(given),
+            "created_at": millis(now),
+            "expires_at": millis(token.expires_at),
+        }
+        await self._store.run(lambda connection: connection.execute(insert(TOKENS).values(**row)))
+        return secret, token
+
+    async def known(self, secret: str, now: datetime) -> Token:
+        """The token of this secret, noted as used. Raises `Refused` (`unauthenticated`) for any that is not good."""
+        digest = _digest(secret)
+
+        def read(connection: Connection) -> Token | None:
+            row = connection.execute(select(TOKENS).where(TOKENS.c.id == digest[:ID_CHARS])).first()
+            if row is None or not hmac.compare_digest(row.digest, digest):
+                return None
+            token = _token(row)
+            if not _over(token, now) and (token.used_at is None or now - token.used_at >= SEEN_EVERY):
+                connection.execute(update(TOKENS).where(TOKENS.c.id == token.id).values(used_at=millis(now)))
+            return token
+
+        token = await self._store.run(read)
+        if token is None:
+            raise Refused("this token is not known here; make one with `signoff token create`", code="unauthenticated")
+        if over := _over(token, now):
+            raise Refused(over, code="unauthenticated")
+        return token
+
+    async def all(self, tenant: str) -> list[Token]:
+        """Every token of a tenant, newest first, those that are over included."""
+        query = select(TOKENS).where(TOKENS.c.tenant == tenant).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id)
+        return await self._store.run(lambda connection: [_token(row) for row in connection.execute(query)])
+
+    async def revoke(self, token_id: str, tenant: str, now: datetime) -> Token:
+        """End a token, and with it every session that was opened by it; ending it again changes nothing.
+
+        Raises `NotFound`.
+        """
+        found = (TOKENS.c.id == token_id) & (TOKENS.c.tenant == tenant)
+
+        def end(connection: Connection) -> Row[Any] | None:
+            mark = update(TOKENS).where(found, TOKENS.c.revoked_at.is_(None)).values(revoked_at=millis(now))
+            connection.execute(mark)
+            return connection.execute(select(TOKENS).where(found)).first()
+
+        row = await self._store.run(end)
+        if row is None:
+            raise NotFound(f"there is no token `{token_id[:40]}`; `signoff token list` shows those there are")
+        return _token(row)
+
+
+def millis(moment: datetime) -> int:
+    """A time as the store keeps it: milliseconds since 1970 in UTC."""
+    return round(moment.timestamp() * 1000)
+
+
+def moment_of(millis: int) -> datetime:
+    """The time behind what the store keeps."""
+    return datetime.fromtimestamp(millis / 1000, UTC)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+
+
+def _over(token: Token, now: datetime) -> str:
+    """Why a token is not good any more, or nothing."""
+    if token.revoked_at is not None:
+        return "this token was revoked; make another with `signoff token create`"
+    if now >= token.expires_at:
+        return f"this token expired on {token.expires_at:%Y-%m-%d}; make another with `signoff token create`"
+    return ""
+
+
+def _token(row: Row[Any]) -> Token:
+    return Token(
+        id=row.id,
+        tenant=row.tenant,
+        person=row.person,
+        scopes=tuple(row.scopes.split()),
+        created_at=moment_of(row.created_at),
+        expires_at=moment_of(row.expires_at),
+        used_at=None if row.used_at is None else moment_of(row.used_at),
+        revoked_at=None if row.revoked_at is None else moment_of(row.revoked_at),
+    )

@@ -1,0 +1,116 @@
+"""Personal tokens and sessions, on every database."""
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from signoff.contracts.errors import NotFound, Refused
+from signoff.store.sessions import LIFETIME, Sessions
+from signoff.store.store import Store, open_store
+from signoff.store.tokens import LONGEST, SEEN_EVERY, Tokens
+
+NOW = datetime(2030, 1, 2, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+async def test_a_token_is_known_by_its_secret_alone(store: Store) -> None:
+    """Who, where, what for and until when; the secret begins with `sgf_` and holds 32 random bytes."""
+    tokens = Tokens(store)
+    secret, token = await tokens.create("main", "ana", ["decide", "read"], lifetime=DAY, now=NOW)
+    assert secret.startswith("sgf_")
+    assert len(secret) == 4 + 43
+    found = await tokens.known(secret, NOW)
+    assert (found.tenant, found.person, found.scopes) == ("main", "ana", ("read", "decide"))
+    assert found.expires_at == NOW + DAY
+    for wrong in ("", "sgf_", secret[:-1], secret + "A", secret.upper(), token.id, "\ud800"):
+        with pytest.raises(Refused, match="not known") as refused:
+            await tokens.known(wrong, NOW)
+        assert refused.value.code == "unauthenticated"
+
+
+async def test_the_database_does_not_hold_the_secret(tmp_path: Path) -> None:
+    """Whoever reads the store cannot act as anybody."""
+    async with open_store(f"sqlite:///{tmp_path}/s.db") as store:
+        secret, _ = await Tokens(store).create("main", "ana", ["read"], lifetime=DAY, now=NOW)
+        cookie = "c" * 64
+        await Sessions(store).open(cookie, tenant="main", person="ana", assurance="session", now=NOW)
+    dump = "\n".join(sqlite3.connect(tmp_path / "s.db").iterdump())
+    assert "ana" in dump
+    assert secret not in dump
+    assert secret[4:] not in dump
+    assert cookie not in dump
+
+
+async def test_a_token_ends(store: Store) -> None:
+    """At its expiry to the millisecond, and when it is revoked; the sentence says which."""
+    tokens = Tokens(store)
+    secret, token = await tokens.create("main", "ana", ["read"], lifetime=DAY, now=NOW)
+    await tokens.known(secret, NOW + DAY - timedelta(milliseconds=1))
+    with pytest.raises(Refused, match="expired on 2030-01-03"):
+        await tokens.known(secret, NOW + DAY)
+    ended = await tokens.revoke(token.id, "main", NOW)
+    assert (await tokens.revoke(token.id, "main", NOW + DAY)).revoked_at == ended.revoked_at == NOW
+    with pytest.raises(Refused, match="revoked"):
+        await tokens.known(secret, NOW)
+
+
+async def test_when_a_token_was_last_used_is_kept(store: Store) -> None:
+    """Once a minute at most; never for a use that was refused."""
+    tokens = Tokens(store)
+    secret, token = await tokens.create("main", "ana", ["read"], lifetime=DAY, now=NOW)
+    moments = [NOW, NOW + SEEN_EVERY / 2, NOW + SEEN_EVERY * 2]
+    used = []
+    for moment in moments:
+        await tokens.known(secret, moment)
+        used.append((await tokens.all("main"))[0].used_at)
+    assert used == [NOW, NOW, NOW + SEEN_EVERY * 2]
+    await tokens.revoke(token.id, "main", NOW)
+    with pytest.raises(Refused):
+        await tokens.known(secret, NOW + DAY / 2)
+    assert (await tokens.all("main"))[0].used_at == NOW + SEEN_EVERY * 2
+
+
+async def test_tokens_belong_to_a_tenant(store: Store) -> None:
+    """Another tenant's are neither listed nor revoked."""
+    tokens = Tokens(store)
+    secret, token = await tokens.create("acme", "ana", ["read"], lifetime=DAY, now=NOW)
+    assert await tokens.all("main") == []
+    with pytest.raises(NotFound, match="signoff token list"):
+        await tokens.revoke(token.id, "main", NOW)
+    assert (await tokens.known(secret, NOW)).tenant == "acme"
+
+
+@pytest.mark.parametrize("lifetime", [timedelta(0), -DAY, LONGEST + timedelta(seconds=1)])
+async def test_a_token_that_never_ends_is_refused(store: Store, lifetime: timedelta) -> None:
+    """A year at most."""
+    with pytest.raises(Refused, match="366 days"):
+        await Tokens(store).create("main", "ana", ["read"], lifetime=lifetime, now=NOW)
+    with pytest.raises(Refused, match="scope"):
+        await Tokens(store).create("main", "ana", [], lifetime=DAY, now=NOW)
+
+
+async def test_a_session_lasts_until_it_is_closed_or_over(store: Store) -> None:
+    """By its cookie alone; a login may do everything a person may."""
+    sessions = Sessions(store)
+    opened = await sessions.open("a" * 64, tenant="main", person="ana", assurance="mfa", now=NOW)
+    assert await sessions.known("a" * 64, NOW) == opened
+    assert (opened.assurance, opened.scopes) == ("mfa", ("read", "decide", "start"))
+    assert await sessions.known("b" * 64, NOW) is None
+    assert await sessions.known("a" * 64, NOW + LIFETIME) is None
+    await sessions.open("b" * 64, tenant="main", person="bo", assurance="session", now=NOW + LIFETIME)
+    await sessions.close("b" * 64)
+    assert await sessions.known("b" * 64, NOW + LIFETIME) is None
+    assert await sessions.known("a" * 64, NOW) is None, "what is over is forgotten"
+
+
+async def test_a_session_is_worth_what_its_token_is(store: Store) -> None:
+    """Its scopes, its end, and gone the moment the token is revoked."""
+    tokens, sessions = Tokens(store), Sessions(store)
+    _, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(hours=1), now=NOW)
+    opened = await sessions.open("a" * 64, tenant="main", person="ana", assurance="session", now=NOW, token=token)
+    assert (opened.scopes, opened.expires_at) == (("read",), token.expires_at)
+    assert await sessions.known("a" * 64, NOW) == opened
+    await tokens.revoke(token.id, "main", NOW)
+    assert await sessions.known("a" * 64, NOW) is None
