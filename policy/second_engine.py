@@ -68,13 +68,13 @@ class _Evaluator(Evaluator):
     def macro_has_eval(self, exprlist: lark.Tree[lark.Token]) -> Any:
         operand = exprlist.children[0]
         if not isinstance(operand, lark.Tree) or operand.data != "member_dot":
-            return CELEvalError("no such overload", TypeError, ())
+            return CELEvalError("no such overload")
         holder, name = operand.children
         inner: Any = self.visit(holder) if isinstance(holder, lark.Tree) else None
         if isinstance(inner, CELEvalError):
             return inner
         if not isinstance(inner, celtypes.MapType):
-            return CELEvalError("no such overload", TypeError, ())
+            return CELEvalError("no such overload")
         return celtypes.BoolType(find(inner, celtypes.StringType(str(name)))[0])
 
 

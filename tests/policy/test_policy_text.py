@@ -4,6 +4,8 @@ import pytest
 from policy_samples import arguments, compiled, context, verdict_of
 
 from signoff.contracts.errors import ConfigError
+from signoff.policy.compiled import compile_rules
+from signoff.policy.model import GlobalRule
 from signoff.policy.second_engine import second_program
 from signoff.policy.syntax import MAX_CHARS, MAX_NESTING, MAX_OPERATORS, normalise, text_problem, tree_problem
 
@@ -112,6 +114,27 @@ def test_a_refusal_points_at_its_column(text: str, message: str, column: int) ->
     assert message in caught.value.message
     assert caught.value.context["column"] == column
     assert caught.value.context["value"] == text
+
+
+@pytest.mark.parametrize(
+    "text", ["&&".join(["args.flag"] * 97), "args.recipients.all(a, [a].all(b, [b].all(c, true)))"]
+)
+def test_what_is_too_deep_points_nowhere(text: str) -> None:
+    """No single place is to blame, so the column is 0 and the sentence names none."""
+    with pytest.raises(
+        ConfigError, match=r"^tool `book_flight`: `deny_if`: (more than 96|macros stand more)"
+    ) as caught:
+        compiled(deny_if=text)
+    assert caught.value.context["column"] == 0
+
+
+def test_an_error_of_a_global_rule_names_no_tool() -> None:
+    """Rules stand above the tools; field and value say where to look."""
+    with pytest.raises(ConfigError) as caught:
+        compile_rules([GlobalRule(name="night", rule="actor.nme == 'x'", effect="deny")])
+    assert caught.value.message.startswith("global rules: `night` column ")
+    found = caught.value.context
+    assert (found["tool_name"], found["field"], found["value"]) == ("", "night", "actor.nme == 'x'")
 
 
 def test_tags_are_asked_of_the_tool_at_hand() -> None:
