@@ -16,9 +16,10 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.embedded import connect
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest import load_manifest, load_people
+from signoff.registry.manifest import load_manifest
 from signoff.registry.nearest import did_you_mean, shown
-from signoff.registry.people import Directory, development_directory
+from signoff.registry.people import DevelopmentDirectory, Directory, declared_people
+from signoff.registry.people_file import FileDirectory
 from signoff.settings import Settings, load_settings, require_supported_profile
 
 _RUNNING_FILE: Final = "running.json"
@@ -91,8 +92,12 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
 
 
 def people_of(settings: Settings, catalog: Catalog) -> Directory:
-    """Who may ask and decide: the file named in the settings, else the manifest's people. Raises `ConfigError`."""
-    return catalog.people if settings.people is None else development_directory(load_people(settings.people))
+    """Who may ask and decide: the file named in the settings, else the manifest's people. Raises `ConfigError`.
+
+    The built-in people are added in the development profile only.
+    """
+    declared = declared_people(catalog.people) if settings.people is None else FileDirectory(settings.people)
+    return DevelopmentDirectory(declared) if settings.profile == "development" else declared
 
 
 async def reach_server(running: Running | None, address: str | None = None) -> Client:

@@ -16,7 +16,7 @@ from signoff.policy.compiled import CompiledPolicy, CompiledRules, PolicyVerdict
 from signoff.policy.model import APPROVER, ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.nearest import did_you_mean, shown
-from signoff.registry.people import Directory, development_directory
+from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
 from signoff.registry.pinned import ContextFields, context_fields, pinned_cel
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond import RESPOND_OFFER
@@ -147,7 +147,7 @@ def build_catalog(
     actors: Iterable[Actor] = (),
     policies: Sequence[GlobalRule] = (),
     default_approvers: Sequence[str] = ("role:approvers",),
-    people: Iterable[Person] = (),
+    people: Iterable[Person] | Directory = (),
     context: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Catalog:
     """Check everything against everything. Raises `ConfigError` that names the thing and the remedy.
@@ -172,7 +172,7 @@ def build_catalog(
         policies=MappingProxyType(compiled),
         rules=rules,
         default_approvers=approvers,
-        people=development_directory(people),
+        people=DevelopmentDirectory(people if isinstance(people, Directory) else FixedDirectory(people)),
         fields=fields,
         hash=_hash(registry, known, compiled, rules, approvers, fields),
     )

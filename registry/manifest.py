@@ -17,7 +17,8 @@ from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.context import ToolContext
 from signoff.registry.function import ToolFields, from_function
-from signoff.registry.people import person_from
+from signoff.registry.people import Directory
+from signoff.registry.people_file import FileDirectory, read_people
 from signoff.registry.reference import extend_path, load_reference
 from signoff.registry.sections import (
     ActorSection,
@@ -50,42 +51,21 @@ def load_manifest(path: str | os.PathLike[str]) -> Catalog:
         raise _located(file, error) from error
 
 
-def load_people(path: str | os.PathLike[str]) -> tuple[Person, ...]:
-    """The people of a YAML file, a list of persons. Raises `ConfigError` with file and line."""
-    file = read_yaml(Path(path), str(path))
-    return _people(file, (), file.data)
-
-
 def _catalog(file: YamlFile, folder: Path, top: Top) -> Catalog:
     extend_path((folder / each).resolve() for each in top.path)
     defaults = read_section(file, ("defaults",), Defaults, top.defaults, "`defaults`")
-    people = load_people(folder / top.people) if isinstance(top.people, str) else _people(file, ("people",), top.people)
     return build_catalog(
         tools=[_tool(file, name, data) for name, data in top.tools.items()],
         actors=[_actor(file, name, data, defaults.model) for name, data in top.actors.items()],
         policies=[_rule(file, index, data) for index, data in enumerate(top.policies)],
         default_approvers=defaults.approvers,
-        people=people,
+        people=_people(file, folder, top.people),
         context=top.context,
     )
 
 
-def _people(file: YamlFile, place: Place, data: Any) -> tuple[Person, ...]:
-    if not isinstance(data, list):
-        raise file.error(place, "people are a list of persons, each with an `id`")
-    people: dict[tuple[str, str], Person] = {}
-    for index, each in enumerate(data):
-        here = (*place, index)
-        if not isinstance(each, Mapping):
-            raise file.error(here, "a person is a mapping with an `id`")
-        try:
-            person = person_from(each)
-        except ConfigError as error:
-            raise file.error((*here, str(error.context.get("field", ""))), error.message, **error.context) from None
-        if (person.tenant, person.id) in people:
-            raise file.error(here, f"person `{person.id}` is declared twice; keep one", field="id", value=person.id)
-        people[(person.tenant, person.id)] = person
-    return tuple(people.values())
+def _people(file: YamlFile, folder: Path, given: list[Any] | str) -> Directory | tuple[Person, ...]:
+    return FileDirectory(folder / given) if isinstance(given, str) else read_people(file, ("people",), given)
 
 
 def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:

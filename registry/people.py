@@ -1,9 +1,8 @@
-"""The directory: who exists, in which tenant, with which roles."""
+"""The directory: who exists, in which tenant, with which roles, and who stands in for whom."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
-
-from pydantic import ValidationError
+from datetime import datetime
+from typing import Any, Final, Protocol, runtime_checkable
 
 from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.ids import ID_PATTERN, is_id
@@ -11,63 +10,113 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person, Principal
 from signoff.registry.nearest import did_you_mean
 
+EMAIL: Final = "email"
+"""The channel whose identities are e-mail addresses."""
+
 DEVELOPMENT_PEOPLE: Final = (
     Person(id="guest", name="Guest", tier="standard"),
     Person(id="approver", name="Approver", tier="standard", roles=("approvers",)),
 )
 """Who exists in the development profile before anybody was declared."""
+_BUILT_IN: Final = {(person.tenant, person.id): person for person in DEVELOPMENT_PEOPLE}
 
 
-class Directory:
-    """People by tenant and id; immutable. Raises `ConfigError` for a duplicate or an id that is not one."""
+@runtime_checkable
+class Directory(Protocol):
+    """People by tenant. It is asked at the moment of each decision and answers from memory.
 
-    __slots__ = ("_people",)
-
-    def __init__(self, people: Iterable[Person]) -> None:
-        known: dict[tuple[str, str], Person] = {}
-        for person in people:
-            _check(person)
-            if (person.tenant, person.id) in known:
-                raise ConfigError(
-                    f"person `{person.id}` is declared twice in tenant `{person.tenant}`; keep one",
-                    person=person.id,
-                    field="id",
-                    value=person.id,
-                )
-            known[(person.tenant, person.id)] = person
-        self._people = known
+    A directory that cannot know at this moment raises `Unavailable`; then nothing is decided.
+    """
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """The person of exactly this id in this tenant, active or not, or None."""
-        return self._people.get((tenant, person_id))
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
         """Everybody (of one tenant), in order of declaration."""
+
+    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """The one person, active or not, who is `identity` on `channel`, or None."""
+
+    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """The active people in whose place this person may decide at `now` (aware), in order of declaration."""
+
+
+class FixedDirectory:
+    """People who never change. Raises `ConfigError` with `person`, `index`, `field` and `value` for what cannot be."""
+
+    __slots__ = ("_deputies", "_identities", "_people")
+
+    def __init__(self, people: Iterable[Person]) -> None:
+        declared = tuple(people)
+        self._people = _by_id(declared)
+        self._identities = _by_identity(declared)
+        self._deputies = _by_delegate(declared, self._people)
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self._people.get((tenant, person_id))
+
+    def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+        """See `Directory`."""
         return tuple(person for person in self._people.values() if tenant in (None, person.tenant))
 
+    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self._identities.get((tenant, channel, same_identity(channel, identity)))
 
-def development_directory(people: Iterable[Person] = ()) -> Directory:
+    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """See `Directory`."""
+        found = self._deputies.get((tenant, person_id), ())
+        return tuple(
+            person
+            for person in found
+            if person.active and any(each.to == person_id and now < each.until for each in person.delegations)
+        )
+
+
+class DevelopmentDirectory:
+    """Another directory, and those built-in people (`guest`, `approver`) whose ids it does not use itself."""
+
+    __slots__ = ("declared",)
+
+    def __init__(self, declared: Directory) -> None:
+        self.declared = declared
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self.declared.find(person_id, tenant) or _BUILT_IN.get((tenant, person_id))
+
+    def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+        """See `Directory`; the built-in ones stand first."""
+        built_in = (each for each in DEVELOPMENT_PEOPLE if tenant in (None, each.tenant))
+        unused = (each for each in built_in if self.declared.find(each.id, each.tenant) is None)
+        return (*unused, *self.declared.all(tenant))
+
+    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`; the built-in ones are nobody elsewhere."""
+        return self.declared.by_identity(channel, identity, tenant)
+
+    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """See `Directory`; the built-in ones delegate nothing."""
+        return self.declared.delegators(person_id, tenant, now)
+
+
+def development_directory(people: Iterable[Person] = ()) -> DevelopmentDirectory:
     """`people` and those built-in ones (`guest`, `approver`) whose ids they do not use themselves."""
-    declared = tuple(people)
-    own = {person.id for person in declared if person.tenant == DEFAULT_TENANT}
-    return Directory((*(person for person in DEVELOPMENT_PEOPLE if person.id not in own), *declared))
+    return DevelopmentDirectory(FixedDirectory(people))
 
 
-def person_from(data: Mapping[str, Any]) -> Person:
-    """A person from plain data. Raises `ConfigError` with `field` for an unknown key or a wrong value."""
-    for key in data:
-        if key not in Person.model_fields:
-            allowed = ", ".join(f"`{name}`" for name in Person.model_fields)
-            near = did_you_mean(key, Person.model_fields)
-            raise ConfigError(f"unknown key `{key}` of a person; allowed: {allowed}{near}", field=key, value=data[key])
-    try:
-        person = Person.model_validate(dict(data))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = str(first["loc"][0])
-        raise ConfigError(f"`{name}` of a person: {first['msg'].lower()}", field=name, value=data.get(name)) from None
-    _check(person)
-    return person
+def declared_people(directory: Directory) -> Directory:
+    """`directory` without the built-in people of the development profile."""
+    return directory.declared if isinstance(directory, DevelopmentDirectory) else directory
+
+
+def same_identity(channel: str, identity: str) -> str:
+    """One spelling of an identity: e-mail addresses in lower case, all else as it is.
+
+    Only ASCII is folded: other letters that lower-case to ASCII would make one person of two addresses.
+    """
+    return identity.lower() if channel == EMAIL and identity.isascii() else identity
 
 
 def principal_of(person: Person) -> Principal:
@@ -87,12 +136,71 @@ def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, **{f"user.{name}": value for name, value in person.attributes.items()}}
 
 
-def _check(person: Person) -> None:
-    for field, value in (("id", person.id), ("tenant", person.tenant), *(("roles", role) for role in person.roles)):
+def _by_id(people: tuple[Person, ...]) -> dict[tuple[str, str], Person]:
+    known: dict[tuple[str, str], Person] = {}
+    for index, person in enumerate(people):
+        _check_ids(index, person)
+        if (person.tenant, person.id) in known:
+            why = f"is declared twice in tenant `{person.tenant}`; keep one"
+            raise _wrong(index, person, "id", person.id, why)
+        known[(person.tenant, person.id)] = person
+    return known
+
+
+def _by_identity(people: tuple[Person, ...]) -> dict[tuple[str, str, str], Person]:
+    known: dict[tuple[str, str, str], Person] = {}
+    for index, person in enumerate(people):
+        for channel, identities in person.identities.items():
+            for at, identity in enumerate(identities):
+                field = f"identities.{channel}.{at}"
+                _check_identity(index, person, channel, identity, field)
+                key = (person.tenant, channel, same_identity(channel, identity))
+                other = known.setdefault(key, person)
+                if other is not person:
+                    why = f"has the {channel} identity `{identity}`, which is that of `{other.id}`; keep one"
+                    raise _wrong(index, person, field, identity, why)
+    return known
+
+
+def _by_delegate(
+    people: tuple[Person, ...], known: Mapping[tuple[str, str], Person]
+) -> dict[tuple[str, str], tuple[Person, ...]]:
+    deputies: dict[tuple[str, str], tuple[Person, ...]] = {}
+    for index, person in enumerate(people):
+        for at, delegation in enumerate(person.delegations):
+            field = f"delegations.{at}.to"
+            if delegation.to == person.id:
+                raise _wrong(index, person, field, delegation.to, "delegates to themselves; name somebody else")
+            if (person.tenant, delegation.to) not in known:
+                near = did_you_mean(delegation.to, [each for tenant, each in known if tenant == person.tenant])
+                why = f"delegates to `{delegation.to}`, who is not declared in tenant `{person.tenant}`{near}"
+                raise _wrong(index, person, field, delegation.to, why)
+            if delegation.until.tzinfo is None:
+                why = f"delegates to `{delegation.to}` until a time without a zone; end it with `Z` for UTC"
+                raise _wrong(index, person, f"delegations.{at}.until", delegation.until, why)
+        for to in dict.fromkeys(each.to for each in person.delegations):
+            deputies[(person.tenant, to)] = (*deputies.get((person.tenant, to), ()), person)
+    return deputies
+
+
+def _check_ids(index: int, person: Person) -> None:
+    named = (("id", person.id), ("tenant", person.tenant))
+    listed = ((f"roles.{at}", role) for at, role in enumerate(person.roles))
+    channels = ((f"identities.{channel}", channel) for channel in person.identities)
+    for field, value in (*named, *listed, *channels):
         if not is_id(value):
-            raise ConfigError(
-                f"`{field}` of person `{person.id}` is `{value}`, which does not match `{ID_PATTERN[:-2]}$`",
-                person=person.id,
-                field=field,
-                value=value,
-            )
+            key = field.partition(".")[0]
+            message = f"`{key}` of person `{person.id}` is `{value}`, which does not match `{ID_PATTERN[:-2]}$`"
+            raise ConfigError(message, person=person.id, index=index, field=field, value=value)
+
+
+def _check_identity(index: int, person: Person, channel: str, identity: str, field: str) -> None:
+    if not identity or identity != identity.strip() or not identity.isprintable():
+        raise _wrong(index, person, field, identity, f"has a {channel} identity that is empty or has blanks around it")
+    if channel == EMAIL and identity.count("@") != 1:
+        why = f"has the email identity `{identity}`, which is no address such as `ana@example.com`"
+        raise _wrong(index, person, field, identity, why)
+
+
+def _wrong(index: int, person: Person, field: str, value: object, why: str) -> ConfigError:
+    return ConfigError(f"person `{person.id}` {why}", person=person.id, index=index, field=field, value=value)

@@ -13,14 +13,14 @@ from signoff.contracts.turn import CallView, TurnView
 from signoff.gateway.call_view import CallLine, call_line
 from signoff.gateway.card_view import typed_right
 from signoff.gateway.masking import masked_args, masked_view
-from signoff.registry.people import Directory
+from signoff.registry.people import FixedDirectory
 
 CATALOG = desk_catalog(Ledger())
 
 
 def line(view: CallView, part: CallPart | None = None) -> CallLine:
     """The line of a call."""
-    return call_line(view, part, CATALOG, Directory(PEOPLE), "en")
+    return call_line(view, part, CATALOG, FixedDirectory(PEOPLE), "en")
 
 
 def outcome(code: CallCode, text: Any = "", **more: Any) -> CallView:

@@ -1,0 +1,156 @@
+"""People in YAML: the one reader of them, and a directory that follows its file."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import Field
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Delegation, Person
+from signoff.registry.people import Directory, FixedDirectory
+from signoff.registry.sections import Section, read_section
+from signoff.registry.yamlfile import Place, YamlFile, read_yaml
+
+CHECK_SECONDS: Final = 1.0
+"""How old what a `FileDirectory` says may be, once its file has changed."""
+
+_log = logging.getLogger(__name__)
+
+
+class PersonSection(Section):
+    """One person of a file."""
+
+    id: str
+    name: str = ""
+    tenant: str = DEFAULT_TENANT
+    tier: str = "standard"
+    roles: list[str] = Field(default_factory=list)
+    locale: str = "en"
+    active: bool = True
+    attributes: dict[str, Any] = Field(default_factory=dict)
+    identities: dict[str, list[str]] = Field(default_factory=dict)
+    delegations: list[Any] = Field(default_factory=list)
+
+
+class DelegationSection(Section):
+    """One delegation; `until` is a time of ISO 8601 with its zone."""
+
+    to: str
+    until: str
+
+
+class FileDirectory:
+    """The people of a YAML file, read anew when its time, size or inode changes; looked at once a second at most.
+
+    A new file that is wrong, or gone, changes nothing: the last good people stay, and one sentence is logged.
+    The first one must be right: raises `ConfigError`. `clock` gives seconds that never go back.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = Path(path)
+        self._clock = clock
+        self._due = clock() + CHECK_SECONDS
+        # Taken before reading: what is written meanwhile shows as a change at the next look.
+        self._stamp = _stamp(self._path)
+        self._people: Directory = FixedDirectory(load_people(self._path))
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self._present().find(person_id, tenant)
+
+    def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+        """See `Directory`."""
+        return self._present().all(tenant)
+
+    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self._present().by_identity(channel, identity, tenant)
+
+    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """See `Directory`."""
+        return self._present().delegators(person_id, tenant, now)
+
+    def _present(self) -> Directory:
+        now = self._clock()
+        if now >= self._due:
+            self._due = now + CHECK_SECONDS
+            stamp = _stamp(self._path)
+            if stamp != self._stamp:
+                self._stamp = stamp
+                self._read_anew()
+        return self._people
+
+    def _read_anew(self) -> None:
+        try:
+            self._people = FixedDirectory(load_people(self._path))
+        except ConfigError as error:
+            _log.error("%s; the people read before stay in force", error.message)
+        else:
+            _log.info("%s was read anew: %d people", self._path, len(self._people.all()))
+
+
+def load_people(path: str | os.PathLike[str]) -> tuple[Person, ...]:
+    """The people of a YAML file, a list of persons. Raises `ConfigError` with file and line."""
+    file = read_yaml(Path(path), str(path))
+    return read_people(file, (), file.data)
+
+
+def read_people(file: YamlFile, place: Place, data: Any) -> tuple[Person, ...]:
+    """The people at a place of a YAML file, checked against each other. Raises `ConfigError` with file and line."""
+    if not isinstance(data, list):
+        raise file.error(place, "people are a list of persons, each with an `id`")
+    people = tuple(_person(file, (*place, index), each) for index, each in enumerate(data))
+    try:
+        FixedDirectory(people)
+    except ConfigError as error:
+        where = (int(part) if part.isdecimal() else part for part in str(error.context["field"]).split("."))
+        here = (*place, int(str(error.context["index"])), *where)
+        raise file.error(here, error.message, **error.context) from None
+    return people
+
+
+def _person(file: YamlFile, place: Place, data: Any) -> Person:
+    if not isinstance(data, Mapping):
+        raise file.error(place, "a person is a mapping with an `id`")
+    section = read_section(file, place, PersonSection, data, "a person")
+    delegations = enumerate(section.delegations)
+    fields = dict(section) | {
+        "roles": tuple(section.roles),
+        "identities": {channel: tuple(each) for channel, each in section.identities.items()},
+        "delegations": tuple(_delegation(file, (*place, "delegations", at), each) for at, each in delegations),
+    }
+    return Person(**fields)
+
+
+def _delegation(file: YamlFile, place: Place, data: Any) -> Delegation:
+    if not isinstance(data, Mapping):
+        raise file.error(place, "a delegation is a mapping with `to` and `until`")
+    section = read_section(file, place, DelegationSection, data, "a delegation")
+    until = _utc(section.until)
+    if until is None:
+        message = f"`until` of a delegation is `{section.until}`; write a time and its zone, `2030-01-31T18:00:00Z`"
+        raise file.error((*place, "until"), message, field="until", value=section.until)
+    return Delegation(to=section.to, until=until)
+
+
+def _utc(text: str) -> datetime | None:
+    """The moment a text names, in UTC; None for one without a zone and for what is no time."""
+    try:
+        found = datetime.fromisoformat(text)
+        return found.astimezone(UTC) if found.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
