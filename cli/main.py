@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "watch": ("signoff.cli.turns", "Watch a turn until it ends."),
     "tools": ("signoff.cli.tools", "List, explain and validate the tools of a manifest."),
     "policy": ("signoff.cli.policies", "Check, test and explain policies."),
+    "token": ("signoff.cli.token", "Make, list and revoke personal tokens."),
     "worker": ("signoff.cli.services", "Run a worker alone."),
     "gateway": ("signoff.cli.services", "Run the gateway with its inbox alone."),
     "demo": ("signoff.cli.demo.command", "Play the whole story unattended, with kills, and check it."),
