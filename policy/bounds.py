@@ -20,10 +20,9 @@ def out_of_bounds(value: Any) -> str:
         seen += 1
         if depth > MAX_DEPTH:
             return f"nested deeper than {MAX_DEPTH} levels"
-        if seen + len(stack) > MAX_VALUES:
-            return f"more than {MAX_VALUES} values"
         if isinstance(item, dict | list | tuple):
-            if len(item) > MAX_VALUES:
+            # Those met, those that wait and those within: known before any of them is touched.
+            if seen + len(stack) + len(item) > MAX_VALUES:
                 return f"more than {MAX_VALUES} values"
             if isinstance(item, dict) and (why := _odd_key(item)):
                 return why

@@ -1,0 +1,70 @@
+"""What is out of bounds is told in exact words, and values are counted wherever they stand."""
+
+from typing import Any
+
+import pytest
+
+from signoff.policy.bounds import out_of_bounds
+from signoff.policy.facts import ToolFacts
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({1: 1}, "a name that is not a string"),
+        ({"a": {"b": 1, None: 2}}, "a name that is not a string"),
+        ({"\ud800": 1}, "a name that is not Unicode (a lone surrogate)"),
+        ([{"ok": 1, "x\udfff": 2}], "a name that is not Unicode (a lone surrogate)"),
+        (["\ud800"], "text that is not Unicode (a lone surrogate)"),
+        ({"a": 2**53}, "an integer outside ±(2^53-1)"),
+        (float("-inf"), "a number that is not finite"),
+        (b"", "a bytes, which is not a JSON type"),
+        ([object()], "a object, which is not a JSON type"),
+    ],
+)
+def test_what_is_out_of_bounds_is_told_in_a_few_words(value: Any, why: str) -> None:
+    """People read these words in errors and verdicts."""
+    assert out_of_bounds(value) == why
+
+
+@pytest.mark.parametrize(("within", "why"), [(998, ""), (999, ""), (1_000, "more than 2000 values")])
+def test_values_that_wait_beside_a_list_count(within: int, why: str) -> None:
+    """The list outside, its 1,000 items and what lies in the last of them together are at most 2,000."""
+    assert out_of_bounds([*[0] * 999, [0] * within]) == why
+    assert out_of_bounds([[0] * within, *[0] * 999]) == why
+    assert out_of_bounds([*[0] * 999, {str(name): 0 for name in range(within)}]) == why
+
+
+def test_thirty_two_levels_are_counted_through_objects_and_lists() -> None:
+    """The innermost value is a level of its own."""
+    value: Any = 1
+    for _ in range(15):
+        value = {"a": [value]}
+    assert out_of_bounds([value]) == ""
+    assert out_of_bounds([[value]]) == "nested deeper than 32 levels"
+
+
+def test_too_many_names_are_told_before_an_odd_one() -> None:
+    """Nothing within an object that is too large is looked at."""
+    assert out_of_bounds(dict.fromkeys(range(2_000))) == "more than 2000 values"
+
+
+def test_a_policy_sees_six_facts_of_a_tool() -> None:
+    """Names as policies write them, JSON types only; a tool outside any set or plugin has empty ones."""
+    tool = ToolFacts("pay", "acme", "local", ("money", "final"), "bank", "acme-tools")
+    assert tool.as_cel() == {
+        "name": "pay",
+        "scope": "acme",
+        "routing": "local",
+        "tags": ["money", "final"],
+        "toolset": "bank",
+        "plugin": "acme-tools",
+    }
+    assert ToolFacts("pay", "acme", "local", ()).as_cel() == {
+        "name": "pay",
+        "scope": "acme",
+        "routing": "local",
+        "tags": [],
+        "toolset": "",
+        "plugin": "",
+    }
