@@ -50,10 +50,11 @@ def typed_environment(variables: Mapping[str, Shape]) -> cel.Env:
 def _message(file: descriptor_pb2.FileDescriptorProto, shape: Shape, numbers: Iterator[int]) -> str:
     """Adds a message for an object; returns its full name with a leading point."""
     message = file.message_type.add(name=f"Object{next(numbers)}")
+    # Fields have JSON names whether anybody reads them or not; those of `a_b` and `aB` would collide.
+    message.options.deprecated_legacy_json_field_conflicts = True
     spoken = [(name, inner) for name, inner in shape.fields.items() if is_cel_name(name)]
     for number, (name, inner) in enumerate(spoken, 1):
-        # A json_name of our own: `a_b` and `aB` side by side would collide in the default one.
-        added = message.field.add(name=name, number=number, label=_FIELD.LABEL_OPTIONAL, json_name=f"f{number}")
+        added = message.field.add(name=name, number=number, label=_FIELD.LABEL_OPTIONAL)
         if inner.kind == "list" and not inner.nullable and inner.items is not None and inner.items.kind != "list":
             added.label = _FIELD.LABEL_REPEATED
             inner = inner.items
