@@ -107,10 +107,11 @@ def _type_name(value: Any) -> str:
 
 
 def _follow(reference: Any, root: Any) -> Any:
-    if not isinstance(reference, str) or not reference.startswith("#"):
+    document, *parts = reference.split("/") if isinstance(reference, str) else [""]
+    if document != "#":
         return None
     place = root
-    for part in reference.removeprefix("#").split("/")[1:]:
+    for part in parts:
         name = part.replace("~1", "/").replace("~0", "~")
         if not isinstance(place, Mapping) or name not in place:
             return None

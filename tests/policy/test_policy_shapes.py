@@ -1,0 +1,307 @@
+"""What a policy knows of its data is read from JSON Schema: every form that is plain, and `any` for the rest."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from signoff.policy.shapes import ANY, Shape, pin_numbers, read_schema
+
+INT, TEXT = Shape("int"), Shape("string")
+LEG = {"type": "object", "properties": {"n": {"type": "integer"}, "t": {"type": "string"}}, "required": ["n"]}
+LEG_FIELDS = {"n": INT, "t": TEXT}
+NULL = {"type": "null"}
+
+
+def leg(nullable: bool = False) -> Shape:
+    """The shape of `LEG`."""
+    return Shape("object", nullable, LEG_FIELDS, frozenset({"n"}))
+
+
+@pytest.mark.parametrize(
+    ("schema", "shape"),
+    [
+        ({"type": "integer"}, INT),
+        ({"type": "number"}, Shape("number")),
+        ({"type": "string"}, TEXT),
+        ({"type": "boolean"}, Shape("bool")),
+        ({"type": ["integer"]}, INT),
+        ({"type": ["integer", "null"]}, Shape("int", True)),
+        ({"type": ["null", "number"]}, Shape("number", True)),
+        ({"type": ["boolean", "null"]}, Shape("bool", True)),
+        ({"type": ["string", "integer"]}, ANY),
+        ({"type": ["string", "integer", "null"]}, ANY),
+        ({"type": "null"}, ANY),
+        ({"type": []}, ANY),
+        ({"type": "file"}, ANY),
+        ({"type": 7}, ANY),
+        ({}, ANY),
+        (True, ANY),
+        (None, ANY),
+        ([LEG], ANY),
+    ],
+)
+def test_one_type_is_a_shape(schema: Any, shape: Shape) -> None:
+    """`null` beside it makes it nullable; several types, none and unknown ones are not checked."""
+    assert read_schema(schema) == shape
+
+
+@pytest.mark.parametrize(
+    ("schema", "shape"),
+    [
+        ({"type": "array", "items": {"type": "string"}}, Shape("list", items=TEXT)),
+        ({"type": ["array", "null"], "items": {"type": "string"}}, Shape("list", True, items=TEXT)),
+        ({"type": "array", "items": LEG}, Shape("list", items=leg())),
+        ({"type": "array"}, Shape("list", items=ANY)),
+        ({"type": "array", "items": True}, Shape("list", items=ANY)),
+        (LEG, leg()),
+        ({**LEG, "type": ["object", "null"]}, leg(nullable=True)),
+        ({"properties": LEG["properties"]}, Shape("object", fields=LEG_FIELDS)),
+        ({**LEG, "additionalProperties": False}, leg()),
+        ({**LEG, "additionalProperties": {"type": "boolean"}}, leg()),
+        ({"type": "object", "properties": {"x": LEG}}, Shape("object", fields={"x": leg()})),
+        ({"type": "object", "additionalProperties": False}, Shape("object")),
+        ({"type": ["object", "null"], "additionalProperties": False}, Shape("object", True)),
+        ({"type": "object", "properties": {}, "additionalProperties": False}, Shape("object")),
+        ({"type": "object", "properties": {}}, Shape("map", items=ANY)),
+        ({"type": "object", "properties": ["n"]}, Shape("map", items=ANY)),
+        ({"type": "object"}, Shape("map", items=ANY)),
+        ({"type": ["object", "null"]}, Shape("map", True, items=ANY)),
+        ({"type": "object", "additionalProperties": True}, Shape("map", items=ANY)),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, Shape("map", items=INT)),
+        ({"type": "object", "additionalProperties": LEG}, Shape("map", items=leg())),
+    ],
+)
+def test_lists_objects_and_maps(schema: Any, shape: Shape) -> None:
+    """An object that declares nothing and is not closed is a map; a list says what its items are."""
+    assert read_schema(schema) == shape
+
+
+@pytest.mark.parametrize(
+    ("schema", "shape"),
+    [
+        ({"enum": [True, False]}, Shape("bool")),
+        ({"enum": [1, 1.5]}, ANY),
+        ({"enum": [None, 1]}, Shape("int", True)),
+        ({"enum": [True, 1]}, ANY),
+        ({"enum": [{"a": 1}]}, ANY),
+        ({"enum": []}, ANY),
+        ({"enum": "abc"}, ANY),
+        ({"enum": ["a"], "const": 1}, TEXT),
+        ({"enum": ["a"], "type": "string"}, TEXT),
+        ({"const": "a"}, TEXT),
+        ({"const": 7}, INT),
+        ({"const": 7.0}, Shape("number")),
+        ({"const": None}, ANY),
+        ({"const": ["a"]}, ANY),
+    ],
+)
+def test_values_that_are_listed_tell_their_type(schema: Any, shape: Shape) -> None:
+    """Where no type is declared."""
+    assert read_schema(schema) == shape
+
+
+@pytest.mark.parametrize("union", ["anyOf", "oneOf"])
+@pytest.mark.parametrize(
+    ("options", "shape"),
+    [
+        ([{"type": "string"}], TEXT),
+        ([LEG, NULL], leg(nullable=True)),
+        ([NULL, LEG], leg(nullable=True)),
+        ([LEG], leg()),
+        ([{"type": "array", "items": {"type": "string"}}, NULL], Shape("list", True, items=TEXT)),
+        ([{"type": ["integer", "null"]}], Shape("int", True)),
+        ([{"type": "string"}, {"type": "integer"}], ANY),
+        ([{"type": "string"}, {"type": "integer"}, NULL], ANY),
+        ([NULL], ANY),
+        ([], ANY),
+        (["string", NULL], Shape("any", True)),
+        ({"type": "string"}, ANY),
+    ],
+)
+def test_a_union_with_null_is_a_nullable_shape(union: str, options: Any, shape: Shape) -> None:
+    """Fields, required ones and items are kept; a union of several types is not checked."""
+    assert read_schema({union: options}) == shape
+
+
+@pytest.mark.parametrize(
+    ("schema", "shape"),
+    [
+        ({"allOf": [LEG]}, leg()),
+        ({"allOf": [LEG, {"type": "object"}]}, ANY),
+        ({"allOf": []}, ANY),
+        ({"allOf": {"type": "string"}}, ANY),
+        ({"allOf": {"one": {"type": "string"}}}, ANY),
+        ({"allOf": [{"type": "string"}], "type": "integer"}, INT),
+        ({"allOf": [{"type": "string"}], "properties": LEG["properties"]}, Shape("object", fields=LEG_FIELDS)),
+    ],
+)
+def test_all_of_one_is_that_one(schema: Any, shape: Shape) -> None:
+    """Unless the schema says beside it what it is."""
+    assert read_schema(schema) == shape
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        lambda ref: {"anyOf": [ref, NULL]},
+        lambda ref: {"oneOf": [NULL, ref]},
+        lambda ref: {"allOf": [ref]},
+        lambda ref: {"type": "array", "items": ref},
+        lambda ref: {"type": "object", "properties": {"x": ref}},
+        lambda ref: {"type": "object", "additionalProperties": ref},
+        lambda ref: {"$ref": "#/$defs/Again"},
+    ],
+)
+def test_a_reference_is_found_wherever_it_stands(holder: Callable[[Any], Any]) -> None:
+    """It leads from the root of the schema, however deep it is written."""
+    ref = {"$ref": "#/$defs/Leg"}
+    defs = {"Leg": LEG, "Again": ref}
+    referred = read_schema({"type": "object", "properties": {"here": holder(ref)}, "$defs": defs})
+    written = read_schema({"type": "object", "properties": {"here": holder(LEG)}, "$defs": {**defs, "Again": LEG}})
+    assert referred == written
+    assert referred.fields["here"] != ANY
+
+
+@pytest.mark.parametrize(
+    ("reference", "shape"),
+    [
+        ("#/$defs/deep/down", TEXT),
+        ("#/$defs/~01", INT),
+        ("#/$defs/a~1b~1c", Shape("bool")),
+        ("#/$defs/deep/none", ANY),
+        ("#/$defs/deep/down/type/x", ANY),
+        ("#/none/deep", ANY),
+        ("/$defs/deep/down", ANY),
+        ("#/$defs/list/0", ANY),
+        ("#$defs/deep/down", ANY),
+        ("#Leg", ANY),
+        ("", ANY),
+    ],
+)
+def test_a_reference_is_a_pointer_within_the_schema(reference: str, shape: Shape) -> None:
+    """Names are unescaped once, and what is not there is not checked."""
+    defs = {
+        "deep": {"down": {"type": "string"}},
+        "~1": {"type": "integer"},
+        "a/b/c": {"type": "boolean"},
+        "list": [{"type": "string"}],
+        "named": {"$anchor": "Leg", "type": "string"},
+    }
+    root = {"type": "object", "properties": {"x": {"$ref": reference}}, "deep": defs["deep"], "$defs": defs}
+    assert read_schema(root).fields["x"] == shape
+
+
+def test_a_schema_that_holds_itself_ends() -> None:
+    """After sixteen steps what lies deeper is not checked."""
+    shape: Shape | None = read_schema({"type": "object", "properties": {"next": {"$ref": "#"}}})
+    for _ in range(8):
+        assert shape is not None
+        assert shape.kind == "object"
+        shape = shape.step("next")
+    assert shape is not None
+    assert shape.fields == {"next": ANY}
+    assert read_schema({"$ref": "#"}) == ANY
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: {"type": "array", "items": inner},
+        lambda inner: {"type": "object", "properties": {"[]": inner}},
+        lambda inner: {"type": "object", "additionalProperties": inner},
+        lambda inner: {"anyOf": [inner]},
+        lambda inner: {"oneOf": [inner, NULL]},
+        lambda inner: {"allOf": [inner]},
+    ],
+)
+@pytest.mark.parametrize(("steps", "kind"), [(16, "int"), (17, "any")])
+def test_a_schema_is_read_sixteen_steps_deep(wrap: Callable[[Any], Any], steps: int, kind: str) -> None:
+    """Whatever a step is: an item, a field, a map's value, one of a union."""
+    schema: Any = {"type": "integer"}
+    for _ in range(steps):
+        schema = wrap(schema)
+    assert innermost(read_schema(schema)).kind == kind
+
+
+@pytest.mark.parametrize(("steps", "kind"), [(16, "int"), (17, "any")])
+def test_sixteen_references_are_followed(steps: int, kind: str) -> None:
+    """One to the next; the one after is not checked."""
+    chain = {f"d{step}": {"$ref": f"#/$defs/d{step + 1}"} for step in range(1, steps)}
+    schema = {"$ref": "#/$defs/d1", "$defs": {**chain, f"d{steps}": {"type": "integer"}}}
+    assert read_schema(schema).kind == kind
+
+
+def innermost(shape: Shape) -> Shape:
+    """What lies at the end of single fields and items."""
+    while (inner := shape.items or shape.fields.get("[]")) is not None:
+        shape = inner
+    return shape
+
+
+def test_a_step_leads_to_a_field_or_an_item() -> None:
+    """And nowhere where nothing is declared."""
+    legs = Shape("list", items=leg())
+    assert legs.step("[]") == leg()
+    assert leg().step("n") == INT
+    assert leg().step("zzz") is None
+    assert leg().step("[]") is None
+    assert legs.step("n") is None
+
+
+# Numbers
+
+
+def typed(value: Any) -> Any:
+    """A value with the type of every scalar beside it, as `49 == 49.0` in Python."""
+    if isinstance(value, dict):
+        return {name: typed(item) for name, item in value.items()}
+    return [typed(item) for item in value] if isinstance(value, list) else (type(value), value)
+
+
+NUMBER = Shape("number")
+NUMBERS = Shape("object", fields={"n": NUMBER, "i": INT, "l": Shape("list", items=NUMBER), "o": leg()})
+
+
+@pytest.mark.parametrize(
+    ("value", "shape", "pinned"),
+    [
+        (49, NUMBER, 49.0),
+        (49.5, NUMBER, 49.5),
+        (49.0, INT, 49),
+        (49.5, INT, 49.5),
+        (math.inf, INT, math.inf),
+        (49, INT, 49),
+        (True, NUMBER, True),
+        (False, INT, False),
+        (None, NUMBER, None),
+        ("49", NUMBER, "49"),
+        (49, TEXT, 49),
+        (49.0, TEXT, 49.0),
+        (49, ANY, 49),
+        (49, None, 49),
+        ([1, 2.0], Shape("list", items=NUMBER), [1.0, 2.0]),
+        ((1.0, 2.5), Shape("list", items=INT), [1, 2.5]),
+        ([1, 2.0], ANY, [1, 2.0]),
+        ({"a": 1, "b": {"c": 2}}, Shape("map", items=NUMBER), {"a": 1.0, "b": {"c": 2}}),
+        ({"a": 1}, Shape("map", items=Shape("map", items=NUMBER)), {"a": 1}),
+        ({"a": {"b": 1}}, Shape("map", items=Shape("map", items=NUMBER)), {"a": {"b": 1.0}}),
+        (
+            {"n": 1, "i": 2.0, "l": [3], "o": {"n": 4.0, "zzz": 5}, "zzz": 6},
+            NUMBERS,
+            {"n": 1.0, "i": 2, "l": [3.0], "o": {"n": 4, "zzz": 5}, "zzz": 6},
+        ),
+        ({"zzz": 1}, Shape("object", fields={"n": NUMBER}, items=NUMBER), {"zzz": 1}),
+        ({"n": 1}, Shape("map", fields={"n": INT}, items=NUMBER), {"n": 1}),
+    ],
+)
+def test_numbers_become_what_their_schema_says(value: Any, shape: Shape | None, pinned: Any) -> None:
+    """A `number` is a float and an `integer` an int, wherever they lie; nothing else changes."""
+    assert typed(pin_numbers(value, shape)) == typed(pinned)
+
+
+def test_an_integer_that_no_float_can_hold_is_an_error() -> None:
+    """Rather than infinity."""
+    with pytest.raises(OverflowError):
+        pin_numbers(10**400, NUMBER)
