@@ -40,8 +40,8 @@ class Person(Shape):
 class Principal(Shape):
     """Who asked for a turn, filled in by the gateway from its directory, never from a request body.
 
-    `signature` binds it to one turn: Ed25519, in base64, by the gateway's key `key_id`, over the RFC 8785 form of the
-    other fields and the turn's tenant, session and id.
+    `signature` binds it to one turn: Ed25519, in base64, by the gateway's key `key_id`, over the bytes of
+    contracts/signed.py. `signed_at` is the gateway's clock.
     """
 
     user: str
@@ -49,5 +49,6 @@ class Principal(Shape):
     tier: str = "standard"
     roles: tuple[str, ...] = ()
     locale: str = "en"
+    signed_at: datetime | None = None
     key_id: str = ""
     signature: str = ""

@@ -1,0 +1,1 @@
+../../keyfiles.py

@@ -1,0 +1,242 @@
+"""Signatures: whatever is changed, borrowed, too old or by nobody's key is not believed."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.person import Principal
+from signoff.contracts.signed import decision_bytes, principal_bytes, unsigned_principal
+from signoff.signing import Mark, PrivateKeys, PublicKey, Signer, Verifier, new_key
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
+OLD, NEW = new_key(NOW - timedelta(days=90)), new_key(NOW - timedelta(days=1))
+SIGNER = Signer(PrivateKeys(keys=(NEW,)))
+CHECK = SIGNER.verifier()
+DECISION = Decision(
+    approval_id="main.s.t.c1.1",
+    revision=1,
+    digest="d" * 64,
+    verdict="approved",
+    edited_args={"amount": 380.5, "to": "Zoë", "list": [1, None, True]},
+    reason="cheap",
+    subject="ana",
+    channel="inbox",
+    assurance="session",
+    delivery_id="inbox:ana:1",
+    received_at=NOW,
+    remember=Remember(seconds=60.0),
+)
+ANA = Principal(user="ana", name="Ana", tier="trusted", roles=("finance",))
+
+
+def signed_ana(signer: Signer = SIGNER) -> Principal:
+    """Ana, who asks for turn main/s/t."""
+    return signer.sign_principal(ANA, "main", "s", "t", at=NOW)
+
+
+def retired(*, at: datetime) -> tuple[Signer, Verifier]:
+    """A signer with the old key, and the verifier of a worker that knows it as retired and the new one as in use."""
+    keys = PrivateKeys(keys=(OLD.model_copy(update={"retired_at": at}), NEW))
+    return Signer(PrivateKeys(keys=(OLD,))), Verifier(keys.public().keys)
+
+
+def test_a_signed_decision_survives_its_way_through_histories() -> None:
+    """Through JSON, once and again, in any time zone of the clock: it verifies, and is otherwise what it was."""
+    signed = SIGNER.sign_decision(DECISION)
+    assert signed.key_id == NEW.id == SIGNER.key_id
+    assert signed.model_copy(update={"key_id": "", "signature": ""}) == DECISION
+    again = Decision.model_validate_json(signed.model_dump_json())
+    once_more = Decision.model_validate(json.loads(json.dumps(again.model_dump(mode="json", exclude_none=True))))
+    assert all(CHECK.check_decision(each) for each in (signed, again, once_more))
+    east = DECISION.model_copy(update={"received_at": NOW.astimezone(timezone(timedelta(hours=9)))})
+    assert SIGNER.sign_decision(east) == signed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"approval_id": "main.s.t.c1.2"},
+        {"revision": 2},
+        {"revision": None},
+        {"digest": "e" * 64},
+        {"digest": ""},
+        {"verdict": "denied"},
+        {"edited_args": {"amount": 381, "to": "Zoë", "list": [1, None, True]}},
+        {"edited_args": None},
+        {"reason": "very cheap"},
+        {"reason": ""},
+        {"subject": "bo"},
+        {"channel": "slack"},
+        {"assurance": "mfa"},
+        {"delivery_id": "inbox:ana:2"},
+        {"received_at": NOW - timedelta(microseconds=1)},
+        {"received_at": None},
+        {"received_at": NOW.replace(tzinfo=None)},
+        {"remember": Remember(seconds=61.0)},
+        {"remember": None},
+        {"result": "done"},
+        {"v": 2},
+        {"key_id": ""},
+        {"key_id": OLD.id},
+        {"signature": ""},
+        {"signature": "not base64"},
+        {"signature": "AAAA"},
+        {"signature": "A" * 86 + "=="},
+    ],
+)
+def test_altered_reason_and_any_other_altered_field(change: dict[str, Any]) -> None:
+    """A decision of which anything was changed after it was signed is not believed."""
+    assert not CHECK.check_decision(SIGNER.sign_decision(DECISION).model_copy(update=change))
+
+
+def test_every_field_of_a_decision_is_signed() -> None:
+    """Whatever fields decisions get, they are among the bytes unless they hold their default."""
+    written = set(json.loads(decision_bytes(SIGNER.sign_decision(DECISION))))
+    assert written == set(Decision.model_fields) - {"signature", "v", "result"}
+    assert set(json.loads(decision_bytes(DECISION.model_copy(update={"v": 2, "result": "r"})))) >= {"v", "result"}
+
+
+def test_what_was_signed_before_a_field_existed_verifies_after() -> None:
+    """A field at its default adds nothing to the bytes, so shapes can grow under waiting turns."""
+
+    class Grown(Decision):
+        """A decision of a later version."""
+
+        mood: str = "calm"
+
+    signed = SIGNER.sign_decision(DECISION)
+    assert CHECK.check_decision(Grown.model_validate(signed.model_dump()))
+    assert not CHECK.check_decision(Grown.model_validate({**signed.model_dump(), "mood": "angry"}))
+
+
+@pytest.mark.parametrize(
+    ("tenant", "session", "turn", "change"),
+    [
+        ("other", "s", "t", {}),
+        ("main", "other", "t", {}),
+        ("main", "s", "other", {}),
+        ("main", "t", "s", {}),
+        ("main", "s", "t", {"user": "bo"}),
+        ("main", "s", "t", {"name": "Bo"}),
+        ("main", "s", "t", {"tier": "premium"}),
+        ("main", "s", "t", {"roles": ("finance", "approvers")}),
+        ("main", "s", "t", {"roles": ()}),
+        ("main", "s", "t", {"locale": "de"}),
+        ("main", "s", "t", {"signed_at": NOW + timedelta(seconds=1)}),
+        ("main", "s", "t", {"signed_at": None}),
+        ("main", "s", "t", {"signature": ""}),
+        ("main", "s", "t", {"key_id": OLD.id}),
+    ],
+)
+def test_a_principal_is_bound_to_its_turn(tenant: str, session: str, turn: str, change: dict[str, Any]) -> None:
+    """The signature of one turn is none for another, nor for another person, tier or role."""
+    assert CHECK.check_principal(signed_ana(), "main", "s", "t")
+    assert not CHECK.check_principal(signed_ana().model_copy(update=change), tenant, session, turn)
+
+
+def test_who_it_is_stays_the_same_when_signed_again() -> None:
+    """By another key or at another time it is the same principal without its proof."""
+    other = Signer(PrivateKeys(keys=(OLD,))).sign_principal(ANA, "main", "s", "t", at=NOW + timedelta(days=1))
+    assert other != signed_ana()
+    assert unsigned_principal(other) == unsigned_principal(signed_ana()) == ANA
+
+
+def test_the_wrong_key_is_not_believed() -> None:
+    """Neither a key that nobody knows, nor another key under the name of a known one, nor no keys at all."""
+    stranger = Signer(PrivateKeys(keys=(OLD,)))
+    foreign = stranger.sign_decision(DECISION)
+    assert not CHECK.check_decision(foreign)
+    assert not CHECK.check_decision(foreign.model_copy(update={"key_id": NEW.id}))
+    assert not CHECK.check_principal(signed_ana(stranger).model_copy(update={"key_id": NEW.id}), "main", "s", "t")
+    assert not Verifier().check_decision(SIGNER.sign_decision(DECISION))
+
+
+def test_rotation_with_overlap() -> None:
+    """The newest key signs, wherever it stands in the file; every key that is not retired is believed."""
+    before = Signer(PrivateKeys(keys=(OLD,))).sign_decision(DECISION)
+    both = Signer(PrivateKeys(keys=(NEW, OLD)))
+    assert both.key_id == Signer(PrivateKeys(keys=(OLD, NEW))).key_id == NEW.id
+    assert both.verifier().check_decision(before)
+    assert both.verifier().check_decision(both.sign_decision(DECISION))
+    assert set(both.verifier().key_ids) == {OLD.id, NEW.id}
+
+
+def test_a_retired_key_vouches_for_what_was_received_before() -> None:
+    """A turn that waits since before is not stranded; from the moment of retirement on the key is worth nothing."""
+    signer, check = retired(at=NOW + timedelta(microseconds=1))
+    assert check.check_decision(signer.sign_decision(DECISION))
+    assert check.check_principal(signed_ana(signer), "main", "s", "t")
+    _, too_late = retired(at=NOW)
+    assert not too_late.check_decision(signer.sign_decision(DECISION))
+    assert not too_late.check_principal(signed_ana(signer), "main", "s", "t")
+
+
+def test_retired_keys_do_not_sign() -> None:
+    """The newest of the others does; without one nothing can."""
+    gone = NEW.model_copy(update={"retired_at": NOW})
+    assert Signer(PrivateKeys(keys=(OLD, gone))).key_id == OLD.id
+    with pytest.raises(ConfigError, match="signoff keys create"):
+        Signer(PrivateKeys(keys=(gone,)))
+    with pytest.raises(ConfigError, match="signoff keys create"):
+        Signer(PrivateKeys())
+
+
+def test_bytes_are_signed_for_one_purpose() -> None:
+    """What is signed for one use is not good for another, nor for a decision; time counts for it as well."""
+    mark = SIGNER.sign_bytes("checkpoint", b"heads")
+    assert CHECK.check_bytes("checkpoint", b"heads", mark, at=NOW)
+    assert not CHECK.check_bytes("checkpoint", b"tails", mark, at=NOW)
+    assert not CHECK.check_bytes("link", b"heads", mark, at=NOW)
+    assert not CHECK.check_bytes("checkpoint", b"heads", Mark(OLD.id, mark.signature), at=NOW)
+    signed = SIGNER.sign_decision(DECISION)
+    borrowed = SIGNER.sign_bytes("decision", decision_bytes(signed))
+    assert not CHECK.check_decision(signed.model_copy(update={"signature": borrowed.signature}))
+    signer, check = retired(at=NOW)
+    assert not check.check_bytes("checkpoint", b"heads", signer.sign_bytes("checkpoint", b"heads"), at=NOW)
+
+
+@pytest.mark.parametrize("args", [{"amount": 2**60}, {"amount": float("nan"), "to": "\ud800"}])
+def test_what_has_no_canonical_form_is_not_signed(args: dict[str, Any]) -> None:
+    """A decision that cannot be written in one way only is refused by the signer, and never believed."""
+    odd = DECISION.model_copy(update={"edited_args": args})
+    with pytest.raises(NotCanonical):
+        SIGNER.sign_decision(odd)
+    assert not CHECK.check_decision(SIGNER.sign_decision(DECISION).model_copy(update={"edited_args": args}))
+
+
+def test_a_decision_without_a_time_is_not_signed() -> None:
+    """The deadline counts on it."""
+    with pytest.raises(ValueError, match="when it was received"):
+        SIGNER.sign_decision(DECISION.model_copy(update={"received_at": None}))
+
+
+def test_ids_are_made_of_the_keys() -> None:
+    """A key cannot be given another one's id, in either file."""
+    with pytest.raises(ValueError, match="is not the one of this key"):
+        PublicKey(id=OLD.id, created_at=NOW, public=NEW.public_half().public)
+    with pytest.raises(ValueError, match="is not the one of this key"):
+        type(NEW)(id=OLD.id, created_at=NOW, private=NEW.private)
+
+
+def test_no_text_form_shows_a_private_key() -> None:
+    """Neither the key, the list of keys, the signer nor the public half."""
+    keys = PrivateKeys(keys=(OLD, NEW))
+    texts = [repr(each) + str(each) for each in (NEW, keys, Signer(keys), keys.public(), vars(Signer(keys)))]
+    assert not any(key.private in text for key in keys.keys for text in texts)
+
+
+def test_the_bytes_are_canonical_json() -> None:
+    """Anyone with the public key can check a decision without Signoff: RFC 8785 of what it says."""
+    assert principal_bytes(ANA, "main", "s", "t") == (
+        b'{"principal":{"name":"Ana","roles":["finance"],"tier":"trusted","user":"ana"},'
+        b'"session":"s","tenant":"main","turn":"t"}'
+    )
+    bare = Decision(approval_id="a", verdict="denied", received_at=NOW, key_id="k")
+    assert decision_bytes(bare) == (
+        b'{"approval_id":"a","key_id":"k","received_at":"2026-03-01T12:00:00.123456Z","verdict":"denied"}'
+    )
