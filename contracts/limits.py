@@ -40,6 +40,9 @@ MAX_ACTIVE_SECONDS: Final = 3_600.0
 """Seconds of model and tool time of one turn; waiting for people does not count."""
 MAX_REVISIONS: Final = 20
 """How often one call is asked again (lapsed, changed tool) before it is refused."""
+MAX_REMEMBERED_SECONDS: Final = 30 * 86_400.0
+MAX_REMEMBERED_USES: Final = 1_000
+"""For how long and how often a person may have an answer given again."""
 MAX_INTEGER: Final = 2**53 - 1
 MAX_DEPTH: Final = 32
 """Levels of a call's arguments, and of the context that policies read."""

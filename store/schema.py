@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 
@@ -88,3 +88,49 @@ SESSIONS: Final = Table(
     Column("expires_at", BigInteger, nullable=False),
 )
 """Browsers whose people signed in; `digest` is the sha-256 of the cookie, `token` the id of a pasted token or empty."""
+
+FREEZES: Final = Table(
+    "freezes",
+    METADATA,
+    Column("tenant", String(64), primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("frozen_by", String(64), nullable=False),
+    Column("frozen_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Tenants whose tools do not run."""
+
+GRANTS: Final = Table(
+    "grants",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("session", String(64), nullable=False),
+    Column("tool", String(64), nullable=False),
+    Column("definition", String(64), nullable=False),
+    Column("exact", String(64), nullable=False),
+    Column("predicate", Text, nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("policy_hash", String(64), nullable=False),
+    Column("verdict", String(8), nullable=False),
+    Column("people", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("approval_id", String(200), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("uses", Integer, nullable=False),
+    Column("uses_left", Integer, nullable=False),
+    Column("revoked_by", String(64), nullable=True),
+    Column("revoked_at", BigInteger, nullable=True),
+    Index("grants_by_tool", "tenant", "tool"),
+)
+"""Remembered answers. `exact` is a digest of arguments, `predicate` a CEL expression over them; one of both is empty.
+`people` are ids with a space between them."""
+
+GRANT_USES: Final = Table(
+    "grant_uses",
+    METADATA,
+    Column("grant_id", String(64), primary_key=True),
+    Column("key", String(80), primary_key=True),
+    Column("used_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Which tickets were claimed by which grant; of a denial, which calls it denied."""

@@ -5,11 +5,9 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, bindparam, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
@@ -18,10 +16,10 @@ from signoff.contracts.limits import PREVIEW_CHARS
 from signoff.store.engine import Base, Found, make_private, open_base, read_url
 from signoff.store.schema import BLOBS, KEYS, METADATA, TICKETS, StoreClock
 from signoff.store.tables import prepare
+from signoff.store.terms import added, freeze_of, moment, share_tenant, spend, tenant_of
 from signoff.store.tickets import Claim, Ticket
 
 KEY_BYTES: Final = 32
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # Built once: building a statement takes longer than executing it.
 _RECORD: Final = (
@@ -30,6 +28,14 @@ _RECORD: Final = (
     .values(state="done", outcome=bindparam("told"), finished_at=StoreClock())
 )
 _TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
+
+
+class _NotGiven(SignoffError):
+    """Rolls a claim back; carries what the claimer is told."""
+
+    def __init__(self, claim: Claim) -> None:
+        super().__init__("the ticket was not given")
+        self.claim = claim
 
 
 class Store:
@@ -42,12 +48,6 @@ class Store:
         self._base = base
         self._words = words
         self._closed = False
-        insert = sqlite.insert if base.dialect == "sqlite" else postgresql.insert
-        self._adding = {
-            table: insert(table).on_conflict_do_nothing(index_elements=key).returning(*key)
-            for table in METADATA.sorted_tables
-            for key in [list(table.primary_key)]
-        }
 
     @classmethod
     async def open(cls, url: str, *, durable: bool = False) -> "Store":
@@ -88,7 +88,7 @@ class Store:
     async def put_blob(self, body: bytes) -> BlobRef:
         """Keep `body`, the bytes of a JSON value, under their hash; keeping them again changes nothing."""
         sha256 = hashlib.sha256(body).hexdigest()
-        await self.run(lambda connection: self._add(connection, BLOBS, sha256=sha256, size=len(body), body=body))
+        await self.run(lambda connection: added(connection, BLOBS, {"sha256": sha256, "size": len(body), "body": body}))
         return BlobRef(sha256=sha256, size=len(body), preview=preview(body))
 
     async def get_blob(self, sha256: str) -> bytes | None:
@@ -97,13 +97,42 @@ class Store:
         found = await self.run(lambda connection: connection.scalar(query))
         return None if found is None else bytes(found)
 
-    async def claim(self, key: str, *, workflow: str, call: str, tool: str, owner: str = "") -> Claim:
-        """Claim the ticket `key`; of all claimers ever, exactly one is answered `fresh`. `owner` is for people."""
-        return await self._enter(key, "claimed", workflow=workflow, call=call, tool=tool, owner=owner)
+    async def claim(self, key: str, *, workflow: str, call: str, tool: str, owner: str = "", grant: str = "") -> Claim:
+        """Claim the ticket `key`; of all claimers ever, exactly one is answered `fresh`. `owner` is for people.
+
+        In the same transaction one use of `grant` is spent, if given, and the tenant, which `workflow` names, is seen
+        not to be frozen; else nothing is claimed.
+        """
+
+        def enter(connection: Connection) -> Claim:
+            tenant = tenant_of(workflow)
+            share_tenant(connection, tenant)
+            # The row first: SQLite's lock is taken by writing, and what is read after that is the latest.
+            values = {"key": key, "state": "claimed", "workflow": workflow, "call": call, "tool": tool, "owner": owner}
+            fresh = added(connection, TICKETS, values)
+            freeze = freeze_of(connection, tenant)
+            frozen = "" if freeze is None else freeze.reason or "no reason given"
+            if not fresh:
+                return self._found(connection, key).model_copy(update={"frozen": frozen})
+            if frozen:
+                raise _NotGiven(Claim(kind="frozen", frozen=frozen))
+            if grant and not spend(connection, grant, key):
+                raise _NotGiven(Claim(kind="ungranted"))
+            return Claim(kind="fresh")
+
+        try:
+            return await self.run(enter)
+        except _NotGiven as why:
+            return why.claim
 
     async def void_unclaimed(self, key: str, *, workflow: str, call: str, tool: str) -> Claim:
         """Make sure that an unclaimed ticket is never claimed: `void` then, else what there is (`open` or `done`)."""
-        return await self._enter(key, "void", workflow=workflow, call=call, tool=tool, owner="")
+        values = {"key": key, "state": "void", "workflow": workflow, "call": call, "tool": tool, "owner": ""}
+
+        def enter(connection: Connection) -> Claim:
+            return Claim(kind="void") if added(connection, TICKETS, values) else self._found(connection, key)
+
+        return await self.run(enter)
 
     async def record(self, key: str, outcome: CallOutcome) -> CallOutcome:
         """Write down what became of a claimed ticket, once; returns the outcome that stands, which is the first.
@@ -131,26 +160,17 @@ class Store:
         query = select(KEYS.c.secret).where(KEYS.c.name == name)
 
         def make(connection: Connection) -> Any:
-            self._add(connection, KEYS, name=name, secret=secrets.token_bytes(KEY_BYTES))
+            added(connection, KEYS, {"name": name, "secret": secrets.token_bytes(KEY_BYTES)})
             return connection.execute(query).scalar_one()
 
         found = await self.run(lambda connection: connection.scalar(query))
         return bytes(await self.run(make) if found is None else found)
 
-    async def _enter(self, key: str, state: str, **values: str) -> Claim:
-        def enter(connection: Connection) -> Claim:
-            if self._add(connection, TICKETS, key=key, state=state, **values):
-                return Claim(kind="fresh" if state == "claimed" else "void")
-            ticket = _read_ticket(connection, key)
-            if ticket is None:
-                raise StoreUnavailable(f"{self._words} lost a ticket while it was read")
-            return ticket.claim
-
-        return await self.run(enter)
-
-    def _add(self, connection: Connection, table: Table, **values: Any) -> bool:
-        """Whether the row was added, which it is unless its primary key is taken."""
-        return connection.execute(self._adding[table], values).first() is not None
+    def _found(self, connection: Connection, key: str) -> Claim:
+        ticket = _read_ticket(connection, key)
+        if ticket is None:
+            raise StoreUnavailable(f"{self._words} lost a ticket while it was read")
+        return ticket.claim
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
         """`work` in one transaction, rolled back when it raises; for the other modules that keep rows here."""
@@ -184,14 +204,10 @@ def _ticket(row: Row[Any]) -> Ticket:
     fields = dict(row._mapping)
     outcome, finished = fields.pop("outcome"), fields.pop("finished_at")
     return Ticket(
-        **{**fields, "claimed_at": _moment(fields["claimed_at"])},
+        **{**fields, "claimed_at": moment(fields["claimed_at"])},
         outcome=None if outcome is None else CallOutcome.model_validate_json(outcome),
-        finished_at=None if finished is None else _moment(finished),
+        finished_at=None if finished is None else moment(finished),
     )
-
-
-def _moment(milliseconds: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def preview(body: bytes) -> str:

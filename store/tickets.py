@@ -6,7 +6,7 @@ from typing import Literal
 from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome
 
-ClaimKind = Literal["fresh", "done", "open", "void"]
+ClaimKind = Literal["fresh", "done", "open", "void", "frozen", "ungranted"]
 TicketState = Literal["claimed", "done", "void"]
 
 
@@ -14,11 +14,13 @@ class Claim(Shape):
     """The answer to a claim.
 
     `fresh`: it is the caller's, run; `done`: it ran, here is `outcome`; `open`: somebody began and never told what
-    became of it; `void`: it must not run under this key any more.
+    became of it; `void`: it must not run under this key any more. `frozen` and `ungranted`: nothing was claimed, as
+    the tenant is frozen or the grant has no use left. `frozen` is why the tenant is, also beside another kind.
     """
 
     kind: ClaimKind
     outcome: CallOutcome | None = None
+    frozen: str = ""
 
 
 class Ticket(Shape):

@@ -1,0 +1,136 @@
+"""The rows of remembered answers."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from sqlalchemy import Connection, Row, select, update
+
+from signoff.contracts.decision import Remember
+from signoff.contracts.errors import NotFound
+from signoff.contracts.grant import Grant, Like
+from signoff.store.schema import GRANTS, StoreClock
+from signoff.store.store import Store
+from signoff.store.terms import added, moment, spend
+
+CANDIDATES: Final = 200
+"""How many remembered answers for one tool are tried; with more of them people are asked instead."""
+_USABLE: Final = (GRANTS.c.uses_left > 0, GRANTS.c.revoked_at.is_(None), GRANTS.c.expires_at > StoreClock())
+
+
+class Grants:
+    """The remembered answers in a store. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def write(
+        self,
+        grant_id: str,
+        verdict: Literal["approved", "denied"],
+        like: Like,
+        wish: Remember,
+        *,
+        people: tuple[str, ...],
+        approval_id: str,
+        reason: str = "",
+        since: datetime | None = None,
+    ) -> Grant:
+        """Remember an answer; returns what stands under this id, which is the first, revoked or used up or not.
+
+        It is over `wish.seconds` after `since`, or after now, whichever is earlier.
+        """
+        row = {
+            "id": grant_id,
+            "verdict": verdict,
+            **like.model_dump(exclude={"where", "exact"}),
+            "exact": like.exact,
+            "predicate": like.where,
+            "people": " ".join(people),
+            "reason": reason,
+            "approval_id": approval_id,
+            "uses": wish.uses,
+            "uses_left": wish.uses,
+        }
+
+        def write(connection: Connection) -> Grant:
+            now: int = connection.execute(select(StoreClock())).scalar_one()
+            begin = moment(now) if since is None else min(moment(now), since)
+            end = _millis(begin + timedelta(seconds=wish.seconds))
+            added(connection, GRANTS, row | {"created_at": now, "expires_at": end})
+            return _grant(connection.execute(select(GRANTS).where(GRANTS.c.id == grant_id)).one())
+
+        return await self._store.run(write)
+
+    async def usable(self, tenant: str, session: str, tool: str) -> list[Grant]:
+        """What may answer for a call of `tool` in this session now: denials first, then the oldest."""
+        query = (
+            select(GRANTS)
+            .where(GRANTS.c.tenant == tenant, GRANTS.c.tool == tool, GRANTS.c.session.in_(("", session)), *_USABLE)
+            .order_by(GRANTS.c.verdict.desc(), GRANTS.c.created_at, GRANTS.c.id)
+            .limit(CANDIDATES)
+        )
+        return await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
+
+    async def look(self, grant_id: str) -> Grant | None:
+        """One remembered answer, or None."""
+        query = select(GRANTS).where(GRANTS.c.id == grant_id)
+
+        def read(connection: Connection) -> Grant | None:
+            row = connection.execute(query).first()
+            return None if row is None else _grant(row)
+
+        return await self._store.run(read)
+
+    async def all(self, tenant: str, *, every: bool = False) -> list[Grant]:
+        """What is remembered in a tenant, newest first; with `every` also what is over, used up or revoked."""
+        query = select(GRANTS).where(GRANTS.c.tenant == tenant).order_by(GRANTS.c.created_at.desc(), GRANTS.c.id)
+        query = query if every else query.where(*_USABLE)
+        return await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
+
+    async def revoke(self, grant_id: str, tenant: str, *, by: str) -> Grant:
+        """Take a remembered answer back; doing it again changes nothing. Raises `NotFound`."""
+        named = (GRANTS.c.id == grant_id) & (GRANTS.c.tenant == tenant)
+
+        def mark(connection: Connection) -> Row[Any] | None:
+            taken = update(GRANTS).where(named, GRANTS.c.revoked_at.is_(None))
+            connection.execute(taken.values(revoked_at=StoreClock(), revoked_by=by))
+            return connection.execute(select(GRANTS).where(named)).first()
+
+        row = await self._store.run(mark)
+        if row is None:
+            raise NotFound(f"there is no grant `{grant_id[:40]}`; `signoff grants list` shows those there are")
+        return _grant(row)
+
+    async def use(self, grant_id: str, ticket: str) -> bool:
+        """Spend one use for a call that ends without a ticket, once for each key; False when nothing is left."""
+        return await self._store.run(lambda connection: spend(connection, grant_id, ticket))
+
+
+def _millis(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
+
+
+def _grant(row: Row[Any]) -> Grant:
+    return Grant(
+        id=row.id,
+        verdict=row.verdict,
+        like=Like(
+            tenant=row.tenant,
+            session=row.session,
+            tool=row.tool,
+            definition=row.definition,
+            exact=row.exact,
+            where=row.predicate,
+            rule=row.rule,
+            policy_hash=row.policy_hash,
+        ),
+        people=tuple(row.people.split()),
+        reason=row.reason,
+        approval_id=row.approval_id,
+        created_at=moment(row.created_at),
+        expires_at=moment(row.expires_at),
+        uses=row.uses,
+        uses_left=row.uses_left,
+        revoked_by=row.revoked_by or "",
+        revoked_at=None if row.revoked_at is None else moment(row.revoked_at),
+    )
