@@ -166,5 +166,4 @@ def _plain(value: Any) -> Any:
 def _note(error: Exception) -> str:
     # celpy's messages hold the whole activation, that is the call's arguments: only what is known to be bare goes out.
     text = str(error.args[0]) if error.args else ""
-    known = next((note for note in _SAFE_NOTES if text.startswith(note)), "")
-    return known or type(error).__name__
+    return next((note for note in _SAFE_NOTES if text.startswith(note)), type(error).__name__)

@@ -1,0 +1,367 @@
+"""Verdicts, routes, hashes and global rules in full: each field of what a policy says, for each way it can be said."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from policy_samples import SCHEMA, TOOL, arguments, compiled, context
+
+from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.errors import ConfigError
+from signoff.policy.answer import EngineAnswer
+from signoff.policy.compiled import CompiledPolicy, PolicyVerdict, RulesVerdict, compile_policy, compile_rules
+from signoff.policy.expression import EVALUATORS
+from signoff.policy.facts import ToolFacts
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.second_engine import second_program
+
+ONE, TWO = "cel-expr-python", "cel-python"
+ACTOR = {"name": "desk", "tags": ["money"]}
+BAD = float("nan")
+NO_ROUTE = "; `route_to` gave no list of people that both engines agree on, so the named approvers are asked"
+
+
+def answers(rule: str, first: str, second: str, notes: tuple[str, str] = ("", "")) -> tuple[EngineAnswer, ...]:
+    """Both engines' answers to one rule."""
+    one: Any = first
+    two: Any = second
+    return (EngineAnswer(rule, ONE, one, notes[0]), EngineAnswer(rule, TWO, two, notes[1]))
+
+
+def of(fields: dict[str, Any]) -> CompiledPolicy:
+    """A policy of the sample tool by the names of its fields."""
+    return compiled(ApprovalPolicy.model_validate(fields))
+
+
+def split(policy: CompiledPolicy, rule: str, second: str) -> CompiledPolicy:
+    """The policy with a second engine that reads another expression, as a wrong engine would."""
+    other = replace(policy.expressions[rule], second=second_program(second))
+    return replace(policy, expressions={**policy.expressions, rule: other})
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize(
+    ("requires", "verdict", "why"), [(False, "auto", "the tool never asks"), (True, "ask", "the tool always asks")]
+)
+def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None:
+    """Who decided, why, and nobody named; no engine was asked."""
+    policy = compiled(requires)
+    assert policy.judge({"x": BAD}, {}) == PolicyVerdict(
+        verdict, "requires_approval", "", why, policy.hash, EVALUATORS, (), ()
+    )
+    assert (policy.evaluators, policy.findings, policy.expressions) == (EVALUATORS, (), {})
+    assert policy.hash == sha256_hex({"requires_approval": requires})
+    assert policy.tool == TOOL
+
+
+def test_a_policy_without_rules_asks() -> None:
+    """What nobody said may pass does not pass."""
+    policy = compiled(approvers=["role:a"])
+    assert policy.judge(arguments(), context()) == PolicyVerdict(
+        "ask",
+        "requires_approval",
+        "",
+        "the policy has no rule that lets it pass without a person",
+        policy.hash,
+        EVALUATORS,
+        (),
+        ("role:a",),
+    )
+
+
+RULES: dict[str, Any] = {
+    "deny_if": "args.count > 8",
+    "require_approval_if": "args.count > 5",
+    "auto_approve_if": "args.count > 1",
+}
+CLEAR = (*answers("deny_if", "false", "false"), *answers("require_approval_if", "false", "false"))
+
+
+@pytest.mark.parametrize(
+    ("count", "verdict", "rule", "why", "engines"),
+    [
+        (9, "deny", "deny_if", "`deny_if` is true, so the call is denied", answers("deny_if", "true", "true")),
+        (
+            6,
+            "ask",
+            "require_approval_if",
+            "`require_approval_if` is true, so a person is asked",
+            (*CLEAR[:2], *answers("require_approval_if", "true", "true")),
+        ),
+        (
+            2,
+            "auto",
+            "auto_approve_if",
+            "`auto_approve_if` is true, so nobody need be asked",
+            (*CLEAR, *answers("auto_approve_if", "true", "true")),
+        ),
+        (
+            1,
+            "ask",
+            "auto_approve_if",
+            "`auto_approve_if` is false, so a person is asked",
+            (*CLEAR, *answers("auto_approve_if", "false", "false")),
+        ),
+    ],
+)
+def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why: str, engines: Any) -> None:
+    """Deny before ask before auto; the answers up to the deciding rule are kept, and only a question names people."""
+    policy = compiled(approvers=["role:a"], **RULES)
+    asked = ("role:a",) if verdict == "ask" else ()
+    assert policy.judge(arguments(count=count), context()) == PolicyVerdict(
+        verdict, rule, RULES[rule], why, policy.hash, EVALUATORS, engines, asked
+    )
+
+
+@pytest.mark.parametrize("rule", ["deny_if", "require_approval_if"])
+def test_rules_that_do_not_hold_do_not_let_pass(rule: str) -> None:
+    """Where nothing says that a call may pass, a person is asked, though no rule objects."""
+    verdict = of({rule: "args.count > 5"}).judge(arguments(), context())
+    assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("ask", "requires_approval", "")
+    assert verdict.why == "the policy has no rule that lets it pass without a person"
+    assert verdict.engines == answers(rule, "false", "false")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reading"),
+    [
+        ("true", "false", "was answered differently by the two engines"),
+        ("false", "true", "was answered differently by the two engines"),
+        ("true", "1", "gave no true or false"),
+        ("args.meta.x", "true", "gave no true or false"),
+        ("args.meta.x", "args.meta.x", "gave no true or false"),
+        ("true", "1 / 0 == 1", "could not be evaluated (modulus or divide by zero)"),
+        ("args.meta.x", "1 / 0 == 1", "could not be evaluated (modulus or divide by zero)"),
+        ("args.count / 0 == 1", "true", "could not be evaluated (divide by zero)"),
+        ("args.meta.y == 1", "true", "could not be evaluated (key not found in map)"),
+    ],
+)
+def test_how_an_unclear_answer_is_told(first: str, second: str, reading: str) -> None:
+    """A failure before a wrong type before a disagreement, in the words of the engine that had it."""
+    for rule, meaning in (("auto_approve_if", "a person is asked"), ("deny_if", "the call is denied")):
+        policy = split(of({rule: first}), rule, second)
+        verdict = policy.judge(arguments(meta={"x": "text"}), context())
+        assert verdict.why == f"`{rule}` {reading}, so {meaning}"
+        assert verdict.verdict == ("ask" if rule == "auto_approve_if" else "deny")
+
+
+# Data that cannot be read
+
+
+class Unreadable(dict[str, Any]):
+    """Data that fail when they are looked at, with a message that holds them."""
+
+    def items(self) -> Any:
+        """Fails."""
+        raise RuntimeError("hunter2")
+
+
+@pytest.mark.parametrize(
+    ("args", "ctx", "problem"),
+    [
+        ({"x": BAD}, {}, "a number that is not finite"),
+        ({}, {"x": 2**60}, "an integer outside ±(2^53-1)"),
+        (Unreadable(), {}, "the data cannot be read (RuntimeError)"),
+        ({}, {"user": Unreadable()}, "the data cannot be read (RuntimeError)"),
+    ],
+)
+def test_data_no_engine_may_see(args: Any, ctx: Any, problem: str) -> None:
+    """Both engines stand for an error with the same words, and the named people are asked."""
+    policy = compiled(auto_approve_if="true", approvers=["role:a"], route_to="['role:b']")
+    assert policy.judge(args, ctx) == PolicyVerdict(
+        "ask",
+        "auto_approve_if",
+        "true",
+        f"`auto_approve_if` could not be evaluated ({problem}), so a person is asked"
+        "; `route_to` could not be evaluated, so the named approvers are asked",
+        policy.hash,
+        EVALUATORS,
+        answers("auto_approve_if", "error", "error", (problem, problem)),
+        ("role:a",),
+    )
+
+
+def test_numbers_are_what_the_schema_says() -> None:
+    """A declared number is a double and an integer stays one, in arguments and context, for both engines."""
+    text = "args.totalCost / 2.0 == 24.5 && args.count / 2 == 1 && ctx.limit / 2.0 == 2.5"
+    policy = compile_policy(
+        ApprovalPolicy(auto_approve_if=text),
+        tool=TOOL,
+        input_schema=SCHEMA,
+        context_schema={"limit": {"type": "number"}},
+    )
+    assert policy.judge(arguments(totalCost=49, count=3), {**context(), "limit": 5}).verdict == "auto"
+
+
+def test_a_policy_reads_the_tool_it_was_compiled_for() -> None:
+    """Name, scope, routing, tags, toolset and plugin are those of the tool."""
+    facts = ToolFacts("book_flight", "travel", "local", ("money",), "set", "plug")
+    text = (
+        "tool.name == 'book_flight' && tool.scope == 'travel' && tool.routing == 'local' && tool.tags == ['money'] "
+        "&& tool.toolset == 'set' && tool.plugin == 'plug'"
+    )
+    policy = compile_policy(ApprovalPolicy(auto_approve_if=text), tool=facts, input_schema=SCHEMA)
+    assert policy.tool == facts
+    assert policy.judge(arguments(), context()).verdict == "auto"
+
+
+# Routes
+
+
+def test_a_route_is_told_with_the_rule_that_asked() -> None:
+    """The people of the route, after the deciding rule's answers those of the route, and no word of a fallback."""
+    policy = compiled(approvers=["role:a"], require_approval_if="args.count > 1", route_to="['user:' + args.currency]")
+    verdict = policy.judge(arguments(), context())
+    assert verdict.approvers == ("user:EUR",)
+    assert verdict.why == "`require_approval_if` is true, so a person is asked"
+    notes = ("a list<dyn>", "a ListType")
+    assert verdict.engines[:2] == answers("require_approval_if", "true", "true")
+    assert [(each.rule, each.kind, each.note) for each in verdict.engines[2:]] == [
+        ("route_to", "other", verdict.engines[2].note),
+        ("route_to", "other", notes[1]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "people"),
+    [
+        ("['user:a', 'user:b']", "['user:a', 'user:b']", ("user:a", "user:b")),
+        ("['user:a', 'user:b']", "['user:b', 'user:a']", None),
+        ("['user:a']", "['user:a', 'user:b']", None),
+        ("['user:a']", "[]", None),
+        ("['user:a']", "'user:a'", None),
+        ("['user:a']", "1 / 0", None),
+        ("['user:a']", "{'user:a': 1}", None),
+        ("args.recipients", "['user:a']", None),
+    ],
+)
+def test_both_engines_name_the_same_people_or_nobody(first: str, second: str, people: Any) -> None:
+    """In the same order; else those the policy names are asked, the answers are kept, and the reason says so."""
+    policy = split(compiled(approvers=["role:a"], route_to=first), "route_to", second)
+    verdict = policy.judge(arguments(), context())
+    assert verdict.approvers == (people or ("role:a",))
+    base = "the policy has no rule that lets it pass without a person"
+    assert verdict.why == (base if people else base + NO_ROUTE)
+    assert [(each.rule, each.engine) for each in verdict.engines] == [("route_to", ONE), ("route_to", TWO)]
+
+
+def test_a_route_is_asked_only_when_somebody_is() -> None:
+    """A call that passes or is denied goes to nobody."""
+    for fields in ({"auto_approve_if": "true"}, {"deny_if": "true"}):
+        verdict = of({**fields, "route_to": "['user:a']"}).judge(arguments(), context())
+        assert verdict.approvers == ()
+        assert [each.rule for each in verdict.engines] == [*fields, *fields]
+
+
+# Hashes and findings
+
+
+def test_the_hash_is_of_what_was_said() -> None:
+    """The spelled fields in their plain form, expressions as they are read; what was left out does not count."""
+    policy = compiled(autoApproveIf="  tool.tags.includes('money') ", quorum=2, timeout="1h", show={"secret": ["note"]})
+    said = {
+        "auto_approve_if": "('money' in tool.tags)",
+        "quorum": 2,
+        "timeout": 3600.0,
+        "show": {"secret": ["note"]},
+    }
+    assert policy.hash == sha256_hex({"requires_approval": said})
+    assert compiled(quorum=1).hash == sha256_hex({"requires_approval": {}})
+
+
+def test_the_hash_of_rules_is_of_each_rule() -> None:
+    """Strictest first, each with its name, expression, effect and reason."""
+    rules = [
+        GlobalRule(name="b", rule=" tool.tags.includes('x')", effect="deny", reason="r"),
+        GlobalRule(name="a", rule="true", effect="hide"),
+    ]
+    said = [
+        {"name": "a", "rule": "true", "effect": "hide", "reason": ""},
+        {"name": "b", "rule": "('x' in tool.tags)", "effect": "deny", "reason": "r"},
+    ]
+    assert compile_rules(rules).hash == sha256_hex({"policies": said})
+    assert compile_rules([]).hash == sha256_hex({"policies": []})
+
+
+def test_findings_are_told_rule_by_rule() -> None:
+    """Everything that could not be checked, in the order of judging."""
+    policy = compiled(auto_approve_if="args.odd == 1", deny_if="args.meta.a == 1", route_to="args.meta.b")
+    assert policy.findings == (
+        "`deny_if`: not checked: `args.meta.a`",
+        "`auto_approve_if`: not checked: `args.odd`",
+        "`route_to`: not checked: the type of the result",
+        "`route_to`: not checked: `args.meta.b`",
+    )
+    rules = compile_rules(
+        [
+            GlobalRule(name="a", rule="ctx.free.x == 1", effect="deny"),
+            GlobalRule(name="b", rule="ctx.free.y == 1", effect="hide"),
+        ],
+        {"free": {"type": "object"}},
+    )
+    assert rules.findings == ("`b`: not checked: `ctx.free.y`", "`a`: not checked: `ctx.free.x`")
+
+
+# Global rules
+
+
+@pytest.mark.parametrize(
+    ("expression", "reading"),
+    [
+        ("1 / (size(actor.tags) - 1) == 1", "could not be evaluated (divide by zero)"),
+        ("ctx.free.x", "gave no true or false"),
+    ],
+)
+def test_a_rule_with_an_unclear_answer_applies_and_says_so(expression: str, reading: str) -> None:
+    """The rule's own name, how it was read, then its reason."""
+    rule = GlobalRule(name="night", rule=expression, effect="require_approval", reason="at night")
+    rules = compile_rules([rule], {"free": {"type": "object"}})
+    found = rules.judge(actor=ACTOR, tool=TOOL, ctx={**context(), "free": {"x": "text"}})
+    assert (found.effect, found.rule, found.why) == ("require_approval", rule, f"rule `night` {reading}: at night")
+    assert [each.rule for each in found.engines] == ["night", "night"]
+
+
+def test_engines_that_disagree_on_a_rule_apply_it() -> None:
+    """One engine's objection is enough, whichever it is."""
+    rule = GlobalRule(name="r", rule="ctx.tenant == 'main'", effect="deny")
+    rules = compile_rules([rule])
+    for second, ctx, kinds in (
+        ("false", context(), ("true", "false")),
+        ("true", {**context(), "tenant": "x"}, ("false", "true")),
+    ):
+        split_rules = replace(rules, rules=((rule, replace(rules.rules[0][1], second=second_program(second))),))
+        assert split_rules.judge(actor=ACTOR, tool=TOOL, ctx=ctx) == RulesVerdict(
+            "deny", rule, "rule `r` was answered differently by the two engines", answers("r", *kinds)
+        )
+
+
+def test_a_rule_reads_tool_actor_and_context() -> None:
+    """Each is what was handed over."""
+    text = "actor.name == 'desk' && actor.tags == ['money'] && tool.name == 'book_flight' && ctx.user.name == 'T'"
+    rule = GlobalRule(name="r", rule=text, effect="hide")
+    found = compile_rules([rule]).judge(actor=ACTOR, tool=TOOL, ctx=context())
+    assert found == RulesVerdict("hide", rule, "rule `r` is true", answers("r", "true", "true"))
+
+
+def test_an_error_of_a_route_names_tool_and_field() -> None:
+    """For programs as for people."""
+    with pytest.raises(ConfigError) as caught:
+        compiled(route_to="args.count")
+    assert caught.value.message == (
+        "tool `book_flight`: `route_to`: the result is int, it must be a list of strings (in `args.count`)"
+    )
+    found = caught.value.context
+    assert (found["tool_name"], found["field"], found["value"], found["column"]) == (
+        "book_flight",
+        "route_to",
+        "args.count",
+        0,
+    )
+
+
+def test_a_schema_that_is_no_object_leaves_the_card_unchecked() -> None:
+    """Where the arguments' names are not known, none can be refused."""
+    policy = ApprovalPolicy.model_validate({"show": {"secret": ["pin"], "only": ["x"]}})
+    assert compile_policy(policy, tool=TOOL, input_schema={"$ref": "other"}).policy == policy
