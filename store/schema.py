@@ -134,3 +134,42 @@ GRANT_USES: Final = Table(
     Column("used_at", BigInteger, nullable=False, default=StoreClock()),
 )
 """Which tickets were claimed by which grant; of a denial, which calls it denied."""
+
+AUDIT_HEADS: Final = Table(
+    "audit_heads",
+    METADATA,
+    Column("stream", String(200), primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("covered", BigInteger, nullable=False),
+)
+"""The last record of each stream, and up to which one the checkpoints vouch; a writer locks the row of its stream."""
+
+AUDIT_RECORDS: Final = Table(
+    "audit_records",
+    METADATA,
+    Column("stream", String(200), primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("key", String(200), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("at", String(32), nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("subject", String(200), nullable=False),
+    Column("data", Text, nullable=False),
+    Column("prev", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("written_at", BigInteger, nullable=False),
+    Index("audit_records_keys", "stream", "key", unique=True),
+)
+"""What happened, chained by hash within each stream; rows are only ever added. `at` is ISO 8601 in UTC."""
+
+AUDIT_CHECKPOINTS: Final = Table(
+    "audit_checkpoints",
+    METADATA,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("key_id", String(64), nullable=False),
+    Column("signature", String(128), nullable=False),
+)
+"""Signed statements of how far the streams had come, each naming the one before."""
