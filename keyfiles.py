@@ -143,16 +143,17 @@ def _read(path: Path, shape: type[Keys], field: str, remedy: str) -> Keys:
     except OSError as error:
         raise ConfigError(f"`{path}` cannot be read: {error.strerror}", field=field) from None
     except ValidationError as error:
-        # Never with the input: it may be a private key.
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        if where.endswith(".private"):
-            text = f"`{path}` holds private keys, which no worker may have: {remedy}"
-            raise ConfigError(text, field=field) from None
-        told = first["msg"].removeprefix("Value error, ").partition(":")[0].lower()
-        raise ConfigError(
-            f"`{path}` holds no keys ({f'`{where}`: ' if where else ''}{told}): {remedy}", field=field
-        ) from None
+        raise ConfigError(f"`{path}` holds {_fault(error)}: {remedy}", field=field) from None
+
+
+def _fault(error: ValidationError) -> str:
+    # Never with the input: it may be a private key.
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    if any(fault["type"] == "extra_forbidden" and fault["loc"][-1] == "private" for fault in faults):
+        return "private keys, which no worker may have"
+    where = ".".join(map(str, faults[0]["loc"]))
+    told = faults[0]["msg"].removeprefix("Value error, ").partition(":")[0].lower()
+    return f"no keys ({f'`{where}`: ' if where else ''}{told})"
 
 
 def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> None:

@@ -1,0 +1,220 @@
+"""Files of keys: who may read them, how they grow, and what a worker makes of a file that changes."""
+
+import os
+import stat
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import ConfigError
+from signoff.keyfiles import (
+    LOOK_SECONDS,
+    FileVerifier,
+    create_key,
+    ensure_development_keys,
+    read_private,
+    read_public,
+    retire_key,
+    write_keys,
+)
+from signoff.signing import PrivateKeys, Signer, new_key
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    """Where the gateway's keys go."""
+    return tmp_path / "gateway" / "signing-keys.json"
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Path:
+    """Where the workers' keys go."""
+    return tmp_path / "worker" / "public-keys.json"
+
+
+def decision(signer: Signer, at: datetime = NOW) -> Decision:
+    """A signed answer."""
+    return signer.sign_decision(Decision(approval_id="main.s.t.c1.1", verdict="approved", received_at=at))
+
+
+def test_created_keys_are_there_when_read_again(private: Path, public: Path) -> None:
+    """Each new key joins the others, in both files; the newest signs."""
+    first = create_key(private, public, NOW)
+    second = create_key(private, public, NOW + timedelta(days=1))
+    assert read_private(private) == PrivateKeys(keys=(first, second))
+    assert read_public(public) == read_private(private).public()
+    assert Signer(read_private(private)).key_id == second.id
+
+
+def test_only_the_gateways_user_may_read_private_keys(private: Path, public: Path) -> None:
+    """The file is made 0600; one that other users can read or change is refused until that is repaired."""
+    create_key(private, public, NOW)
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert stat.S_IMODE(public.stat().st_mode) == 0o644
+    for mode in (0o604, 0o620, 0o602, 0o601):
+        private.chmod(mode)
+        with pytest.raises(ConfigError, match="chmod 600"):
+            read_private(private)
+    private.chmod(0o640)
+    assert read_private(private).keys
+
+
+def test_no_private_key_is_in_the_public_file(private: Path, public: Path) -> None:
+    """Nor does a worker take a file that holds one."""
+    key = create_key(private, public, NOW)
+    assert key.private not in public.read_text()
+    with pytest.raises(ConfigError, match=r"holds private keys, which no worker may have.*signoff keys export"):
+        read_public(private)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "invalid json"),
+        ("[]", "object"),
+        ("{}{", "invalid json"),
+        ('{"keys": 1}', "`keys`"),
+        ('{"keys": [{"id": "x"}]}', "`keys.0.created_at`: field required"),
+        ('{"key": []}', "`key`: extra inputs"),
+        ('{"keys": [{"id": "x", "created_at": "2026-03-01T12:00:00Z", "private": "SECRET"}]}', "32 bytes in base64"),
+        ('{"keys": [{"id": "x", "created_at": "2026-03-01T12:00:00", "private": "SECRET"}]}', "timezone"),
+    ],
+)
+def test_a_broken_file_is_one_sentence_without_its_contents(private: Path, text: str, told: str) -> None:
+    """Its name, the place and the remedy, and nothing of what it holds: that may be a key."""
+    private.parent.mkdir()
+    private.write_text(text)
+    private.chmod(0o600)
+    with pytest.raises(ConfigError) as caught:
+        read_private(private)
+    assert told in caught.value.message
+    assert str(private) in caught.value.message
+    assert "signoff keys create" in caught.value.message
+    assert "SECRET" not in str(caught.value.context) + caught.value.message
+    assert caught.value.__cause__ is None
+
+
+def test_a_missing_file_says_how_to_make_it(private: Path, public: Path) -> None:
+    """Another remedy for each of the two."""
+    with pytest.raises(ConfigError, match="make one with `signoff keys create`"):
+        read_private(private)
+    with pytest.raises(ConfigError, match="signoff keys export"):
+        read_public(public)
+
+
+def test_a_key_is_retired_once_and_never_the_last(private: Path, public: Path) -> None:
+    """A retired key stays as it is; unknown ones and the only one in use are refused."""
+    first = create_key(private, public, NOW)
+    with pytest.raises(ConfigError, match="only key in use"):
+        retire_key(private, public, first.id, NOW)
+    create_key(private, public, NOW + timedelta(days=1))
+    assert retire_key(private, public, first.id, NOW).retired_at == NOW
+    assert retire_key(private, public, first.id, NOW + timedelta(days=9)).retired_at == NOW
+    assert [key.retired_at for key in read_public(public).keys] == [NOW, None]
+    with pytest.raises(ConfigError, match=rf"no key `nope` in .*{first.id}"):
+        retire_key(private, public, "nope", NOW)
+
+
+def test_development_keys_are_made_once(private: Path, public: Path) -> None:
+    """The first start makes them, later ones find them; a public file that is lost or strange is written anew."""
+    first = ensure_development_keys(private, public, NOW)
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert ensure_development_keys(private, public, NOW + timedelta(days=1)) == first
+    public.write_text("{")
+    assert ensure_development_keys(private, public, NOW) == first
+    public.unlink()
+    assert ensure_development_keys(private, public, NOW) == first
+    assert read_public(public) == first.public()
+    before = public.stat().st_mtime_ns
+    ensure_development_keys(private, public, NOW)
+    assert public.stat().st_mtime_ns == before
+
+
+def test_processes_that_start_at_once_have_one_key(private: Path, public: Path) -> None:
+    """Whoever comes second uses the first one's key, which is whole from the moment it is there."""
+    found: list[PrivateKeys] = []
+    starts = [
+        threading.Thread(target=lambda: found.append(ensure_development_keys(private, public, NOW))) for _ in range(8)
+    ]
+    for start in starts:
+        start.start()
+    for start in starts:
+        start.join()
+    assert len(found) == 8
+    assert all(keys == found[0] for keys in found)
+    assert os.listdir(private.parent) == [private.name]
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    """A file stands where the folder should be."""
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        create_key(tmp_path / "taken" / "private.json", tmp_path / "public.json", NOW)
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+def test_a_worker_takes_up_new_and_retired_keys_by_itself(private: Path, public: Path) -> None:
+    """It reads its file again when that changed, once a second at most; before there is one it believes nothing."""
+    clock = Clock()
+    check = FileVerifier(public, clock=clock)
+    create_key(private, public, NOW - timedelta(days=2))
+    old = Signer(read_private(private))
+    assert not check.check_decision(decision(old))
+    clock.now += LOOK_SECONDS
+    assert check.check_decision(decision(old))
+    create_key(private, public, NOW - timedelta(days=1))
+    new = Signer(read_private(private))
+    clock.now += LOOK_SECONDS
+    assert check.check_decision(decision(new))
+    assert check.check_decision(decision(old))
+    retire_key(private, public, old.key_id, NOW)
+    clock.now += LOOK_SECONDS
+    assert not check.check_decision(decision(old, NOW))
+    assert check.check_decision(decision(old, NOW - timedelta(seconds=1)))
+    assert set(check.key_ids) == {old.key_id, new.key_id}
+
+
+def test_a_file_that_breaks_leaves_the_keys_in_force(
+    private: Path, public: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Lost or unreadable, the last keys hold; it is said once; a key taken out of a whole file is gone at once."""
+    clock = Clock()
+    create_key(private, public, NOW)
+    signer = Signer(read_private(private))
+    check = FileVerifier(public, clock=clock)
+    public.write_text('{"keys": [')
+    for _ in range(3):
+        clock.now += LOOK_SECONDS
+        assert check.check_decision(decision(signer))
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "the keys known before stay in force"
+    ]
+    public.unlink()
+    clock.now += LOOK_SECONDS
+    assert check.check_decision(decision(signer))
+    write_keys(PrivateKeys(keys=(new_key(NOW),)), private, public)
+    clock.now += LOOK_SECONDS
+    assert not check.check_decision(decision(signer))
+
+
+def test_a_worker_does_not_start_on_a_broken_file(public: Path) -> None:
+    """What is there has to be public keys."""
+    public.parent.mkdir()
+    public.write_text("{}}")
+    with pytest.raises(ConfigError, match="holds no keys"):
+        FileVerifier(public)
