@@ -45,11 +45,10 @@ def unguarded(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
     for path in sorted(place.used):
         shape: Shape | None = variables.get(path[0])
         for index, name in enumerate(path[1:], 1):
-            if shape is None or shape.kind == "any":
+            if shape is None:
                 break
             here = path[: index + 1]
-            optional = shape.kind == "object" and name in shape.fields and name not in shape.required
-            if optional and here not in place.guarded:
+            if name in shape.fields and name not in shape.required and here not in place.guarded:
                 yield here
                 break
             shape = shape.step(name)
@@ -61,13 +60,8 @@ def unchecked(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
     for path in place.used | place.guarded:
         shape: Shape | None = variables.get(path[0])
         for index, name in enumerate(path[1:], 1):
-            if shape is None:
-                break
-            if shape.kind == "map" and name != "[]" and name not in shape.fields:
-                found.add(path[: index + 1])
-                break
-            shape = shape.step(name)
-            if shape is not None and shape.kind == "any":
+            shape = shape.step(name) if shape is not None else None
+            if shape is None or shape.kind == "any":
                 found.add(path[: index + 1])
                 break
     yield from sorted(found)
@@ -91,10 +85,8 @@ def _walk(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
 
 def _indices(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
     for position, child in enumerate(subtrees(node)):
-        if node.data == "member_index" and position == 1:
-            yield from _walk(child, scope)
-        else:
-            yield from _indices(child, scope)
+        # What is selected from stands first; beside it there is only an index.
+        yield from _walk(child, scope) if position else _indices(child, scope)
 
 
 def _walk_has(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
@@ -105,12 +97,13 @@ def _walk_has(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
                 yield from _walk(operand, scope)
             else:
                 yield path, True
+                yield from _indices(operand, scope)
 
 
 def _walk_macro(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
-    target, arguments = list(subtrees(node))[:2]
+    target, arguments = subtrees(node)
     yield from _walk(target, scope)
-    bound, *bodies = list(subtrees(arguments))
+    bound, *bodies = subtrees(arguments)
     name = _identifier(bound)
     over = _path(target, scope)
     inner = {other: path for other, path in scope.items() if other != name}
@@ -134,7 +127,7 @@ def _path(node: _Tree, scope: _Scope) -> Path | None:
 
 
 def _identifier(node: _Tree) -> str | None:
-    if node.data == "primary" and len(node.children) == 1:
+    if node.data == "primary":
         child = node.children[0]
         return _identifier(child) if isinstance(child, lark.Tree) else None
-    return str(node.children[0]) if node.data == "ident" else None
+    return str(node.children[0]) if node.data in ("ident", "dot_ident") else None
