@@ -1,0 +1,76 @@
+"""The kill switch's rows, on every database: after the row nothing is claimed."""
+
+import asyncio
+import functools
+
+from sqlalchemy import Connection, select
+
+from signoff.contracts.call import CallOutcome
+from signoff.store.freezes import Freezes
+from signoff.store.schema import TICKETS
+from signoff.store.store import Store, open_store
+from signoff.store.tickets import Claim, ticket_key
+
+KEY = "b" * 64
+MAIN = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "pay"}
+OTHER = {"workflow": "turn/other/s/t", "call": "c1.1", "tool": "pay"}
+PAID = CallOutcome(call="c1.1", tool="pay", code="ok")
+
+
+def tickets(connection: Connection, keys: list[str]) -> set[str]:
+    """Which of the tickets are there."""
+    return set(connection.scalars(select(TICKETS.c.key).where(TICKETS.c.key.in_(keys))))
+
+
+async def test_a_frozen_tenant_is_given_no_ticket_and_others_are(store: Store) -> None:
+    """The claim says why, and leaves no row behind."""
+    await Freezes(store).freeze("main", reason="stolen laptop", by="ana")
+    assert await store.claim(KEY, **MAIN) == Claim(kind="frozen", frozen="stolen laptop")
+    assert await store.look(KEY) is None
+    assert await store.claim(KEY, **OTHER) == Claim(kind="fresh")
+
+
+async def test_what_was_begun_before_a_freeze_is_still_told(store: Store) -> None:
+    """A finished ticket answers with its outcome; an open one says that the tenant is frozen now."""
+    await store.claim(KEY, **MAIN)
+    await store.claim(ticket_key(KEY, 2), **MAIN)
+    await store.record(KEY, PAID)
+    await Freezes(store).freeze("main", reason="audit", by="ana")
+    assert await store.claim(KEY, **MAIN) == Claim(kind="done", outcome=PAID, frozen="audit")
+    assert await store.claim(ticket_key(KEY, 2), **MAIN) == Claim(kind="open", frozen="audit")
+
+
+async def test_the_first_freeze_stands_until_it_is_lifted(store: Store) -> None:
+    """Freezing again keeps who did it and why; thawing gives tickets away again."""
+    freezes = Freezes(store)
+    first = await freezes.freeze("main", reason="stolen laptop", by="ana")
+    assert (first.tenant, first.reason, first.by) == ("main", "stolen laptop", "ana")
+    assert await freezes.freeze("main", reason="another", by="bo") == first
+    assert await freezes.look("main") == first
+    assert await freezes.thaw("main") == first
+    assert (await freezes.thaw("main"), await freezes.look("main"), await freezes.all()) == (None, None, [])
+    assert await store.claim(KEY, **MAIN) == Claim(kind="fresh")
+
+
+async def test_every_freeze_is_listed(store: Store) -> None:
+    """One row a tenant."""
+    for tenant in ("main", "other"):
+        await Freezes(store).freeze(tenant, reason="r", by="ana")
+    assert {each.tenant for each in await Freezes(store).all()} == {"main", "other"}
+
+
+async def test_a_freeze_waits_for_claims_that_have_begun(store: Store, store_url: str) -> None:
+    """When the freeze returns, every ticket that was given is already committed: none appears afterwards."""
+    async with open_store(store_url) as second:
+        for turn in range(20):
+            tenant = f"t{turn}"
+            who = {**MAIN, "workflow": f"turn/{tenant}/s/t"}
+            keys = [f"{tenant}-{number}" for number in range(8)]
+            claims = [asyncio.create_task(second.claim(key, **who)) for key in keys]
+            await asyncio.sleep(turn / 4_000)
+            await Freezes(store).freeze(tenant, reason="r", by="ana")
+            seen = await store.run(functools.partial(tickets, keys=keys))
+            assert (await store.claim(f"{tenant}-late", **who)).kind == "frozen"
+            kinds = dict(zip(keys, [claim.kind for claim in await asyncio.gather(*claims)], strict=True))
+            assert {key for key, kind in kinds.items() if kind == "fresh"} == seen
+            assert set(kinds.values()) <= {"fresh", "frozen"}

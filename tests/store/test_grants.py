@@ -1,0 +1,155 @@
+"""Remembered answers, on every database: written once, spent exactly as often as they may be."""
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from signoff.contracts.decision import Remember
+from signoff.contracts.errors import NotFound
+from signoff.contracts.grant import Grant, Like
+from signoff.store.freezes import Freezes
+from signoff.store.grants import Grants
+from signoff.store.schema import GRANTS
+from signoff.store.store import Store, open_store
+from signoff.store.tickets import Claim
+
+WHO = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "pay"}
+LIKE = Like(tenant="main", tool="pay", definition="d" * 64, where="args.amount < 5.0", rule="r", policy_hash="p" * 64)
+
+
+async def written(store: Store, grant_id: str = "g1", **fields: Any) -> Grant:
+    """One remembered answer."""
+    given: dict[str, Any] = {"people": ("ana",), "approval_id": "main.s.t.c1.1"} | fields
+    verdict, like = given.pop("verdict", "approved"), given.pop("like", LIKE)
+    wish = Remember(seconds=given.pop("seconds", 60), uses=given.pop("uses", 3))
+    return await Grants(store).write(grant_id, verdict, like, wish, **given)
+
+
+async def test_what_was_written_is_found_again(store: Store) -> None:
+    """Every field comes back, in the session it is for and in no other."""
+    like = LIKE.model_copy(update={"session": "s", "where": "", "exact": "e" * 64})
+    grant = await written(store, like=like, people=("ana", "bo"), reason="yearly", seconds=60, uses=3)
+    assert (grant.like, grant.people, grant.reason, grant.uses, grant.uses_left) == (
+        like,
+        ("ana", "bo"),
+        "yearly",
+        3,
+        3,
+    )
+    assert grant.expires_at - grant.created_at == timedelta(seconds=60)
+    assert await Grants(store).usable("main", "s", "pay") == [grant]
+    assert await Grants(store).look("g1") == grant
+    for tenant, session, tool in (("other", "s", "pay"), ("main", "other", "pay"), ("main", "s", "book")):
+        assert await Grants(store).usable(tenant, session, tool) == []
+
+
+async def test_an_answer_is_remembered_once(store: Store) -> None:
+    """Written again it changes nothing, not even when it was revoked or spent meanwhile."""
+    first = await written(store, uses=2)
+    await store.claim("k", **WHO, grant="g1")
+    await Grants(store).revoke("g1", "main", by="bo")
+    again = await written(store, uses=900, people=("eve",))
+    assert (again.people, again.uses, again.uses_left, again.revoked_by) == (first.people, 2, 1, "bo")
+
+
+async def test_a_grant_given_long_ago_ends_that_much_earlier(store: Store) -> None:
+    """Its time runs from the answer, not from the writing; a time in the future does not lengthen it."""
+    hour = timedelta(hours=1)
+    early = await written(store, "early", seconds=7_200, since=datetime.now(UTC) - hour)
+    late = await written(store, "late", seconds=7_200, since=datetime.now(UTC) + hour)
+    assert abs(early.expires_at - early.created_at - hour) < timedelta(seconds=30)
+    assert late.expires_at - late.created_at == 2 * hour
+
+
+async def test_denials_are_tried_first(store: Store) -> None:
+    """A remembered no stands before a remembered yes."""
+    await written(store, "yes")
+    await written(store, "no", verdict="denied")
+    assert [grant.id for grant in await Grants(store).usable("main", "s", "pay")] == ["no", "yes"]
+
+
+async def test_a_claim_spends_one_use_and_the_last_one_is_the_last(store: Store) -> None:
+    """Without a use left nothing is claimed, so that people can be asked."""
+    await written(store, uses=2)
+    kinds = [(await store.claim(f"k{number}", **WHO, grant="g1")).kind for number in range(3)]
+    assert kinds == ["fresh", "fresh", "ungranted"]
+    assert await store.look("k2") is None
+    assert await Grants(store).usable("main", "s", "pay") == []
+    assert [grant.uses_left for grant in await Grants(store).all("main", every=True)] == [0]
+
+
+async def test_a_ticket_that_is_there_costs_no_second_use(store: Store) -> None:
+    """An attempt after a crash finds its ticket; the grant was spent with it, once."""
+    await written(store, uses=1)
+    assert (await store.claim("k", **WHO, grant="g1")).kind == "fresh"
+    assert (await store.claim("k", **WHO, grant="g1")).kind == "open"
+    assert await store.claim("other", **WHO, grant="g1") == Claim(kind="ungranted")
+
+
+async def test_two_turns_never_share_the_last_use(store: Store, store_url: str) -> None:
+    """Forty claims over several connections race for three uses: three run."""
+    await written(store, uses=3)
+    async with open_store(store_url) as second, open_store(store_url) as third:
+        stores = (store, second, third)
+        claims = await asyncio.gather(
+            *(stores[number % 3].claim(f"k{number}", **WHO, grant="g1") for number in range(40))
+        )
+    assert Counter(claim.kind for claim in claims) == {"fresh": 3, "ungranted": 37}
+    found = await Grants(store).look("g1")
+    assert found is not None
+    assert found.uses_left == 0
+    tickets = [await store.look(f"k{number}") for number in range(40)]
+    assert sum(ticket is not None for ticket in tickets) == 3
+
+
+async def test_one_call_spends_one_use_however_many_workers_deny_it(store: Store, store_url: str) -> None:
+    """A denial has no ticket; its uses are counted by call."""
+    await written(store, verdict="denied", uses=2)
+    async with open_store(store_url) as second:
+        grants = (Grants(store), Grants(second))
+        assert all(await asyncio.gather(*(grants[number % 2].use("g1", "call") for number in range(10))))
+    found = await Grants(store).look("g1")
+    assert found is not None
+    assert found.uses_left == 1
+    assert (await grants[0].use("g1", "second"), await grants[0].use("g1", "third")) == (True, False)
+    assert await grants[0].use("g1", "call") is True
+
+
+async def test_a_revoked_grant_is_not_spent(store: Store) -> None:
+    """Revoking holds from the next claim on, is said once, and is only for the grant's own tenant."""
+    await written(store)
+    gone = await Grants(store).revoke("g1", "main", by="bo")
+    assert gone.revoked_by == "bo"
+    assert await Grants(store).revoke("g1", "main", by="eve") == gone
+    assert await store.claim("k", **WHO, grant="g1") == Claim(kind="ungranted")
+    assert await Grants(store).all("main") == []
+    for name, tenant in (("g2", "main"), ("g1", "other")):
+        with pytest.raises(NotFound, match="grants list"):
+            await Grants(store).revoke(name, tenant, by="bo")
+
+
+async def test_a_grant_ends_by_the_clock_of_the_store(store: Store) -> None:
+    """After its time it is neither found nor spent."""
+    await written(store)
+    await store.run(lambda connection: connection.execute(update(GRANTS).values(expires_at=1)))
+    assert await Grants(store).usable("main", "s", "pay") == []
+    assert await store.claim("k", **WHO, grant="g1") == Claim(kind="ungranted")
+
+
+async def test_a_freeze_spends_no_grant(store: Store) -> None:
+    """What is not claimed costs nothing."""
+    await written(store, uses=1)
+    await Freezes(store).freeze("main", reason="r", by="ana")
+    assert (await store.claim("k", **WHO, grant="g1")).kind == "frozen"
+    await Freezes(store).thaw("main")
+    assert (await store.claim("k", **WHO, grant="g1")).kind == "fresh"
+
+
+async def test_an_unknown_grant_lets_nothing_through(store: Store) -> None:
+    """An id that nobody was given is no permission."""
+    assert await store.claim("k", **WHO, grant="nobody") == Claim(kind="ungranted")
+    assert await Grants(store).look("nobody") is None
