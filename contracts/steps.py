@@ -155,7 +155,10 @@ class OutcomeTask(Shape):
 
 
 class IdentifyTask(Shape):
-    """Input of `signoff.identify`: may this decision's author decide this request, now?"""
+    """Input of `signoff.identify`: may this decision's author decide this request, now?
+
+    `seats` are the people whose answer is counted already, their own or by somebody they delegated to.
+    """
 
     decision: Decision
     tenant: str
@@ -164,6 +167,7 @@ class IdentifyTask(Shape):
     allow_self: bool
     min_assurance: Assurance
     accept_unsigned: bool
+    seats: tuple[str, ...] = ()
 
 
 class Authority(Shape):

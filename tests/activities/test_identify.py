@@ -1,6 +1,7 @@
 """Who may decide, by the directory of the moment: never an error, always an authority with its reason."""
 
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
 
 import pytest
 from activity_kit import decision, environment, room_of
@@ -8,13 +9,41 @@ from desk_fixtures import Ledger, pay_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signoff.activities.identify import UNSIGNED, IdentifyActivity, authority
+from signoff.activities.identify import UNSIGNED, Evidence, IdentifyActivity, authority
+from signoff.activities.room import NoKeys, Room
 from signoff.contracts.decision import ASSURANCES
-from signoff.contracts.person import Person
+from signoff.contracts.errors import Unavailable
+from signoff.contracts.person import Delegation, Person
 from signoff.contracts.steps import Authority, IdentifyTask
+from signoff.registry.people import FixedDirectory
 from signoff.store.store import Store
 
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+RECEIVED = NOW - HOUR
 ANA = Person(id="ana", name="Ana", roles=("approvers", "finance"))
+BO = Person(id="bo", name="Bo")
+EVIDENCE = {
+    "signed": Evidence("signed", RECEIVED, RECEIVED),
+    "unsigned": Evidence("unsigned", NOW),
+    "forged": Evidence("forged", NOW),
+}
+
+
+def judged(
+    task: IdentifyTask,
+    *people: Person,
+    kind: Literal["signed", "unsigned", "forged"] = "unsigned",
+    development: bool = True,
+) -> Authority:
+    """The authority that the rule finds where exactly these people exist."""
+    return authority(task, EVIDENCE[kind], FixedDirectory(people), development=development)
+
+
+def absent(person: Person, *to: str, hours: float = 1, **fields: Any) -> Person:
+    """`person` with delegations that end `hours` after now."""
+    until = NOW + timedelta(hours=hours)
+    return person.model_copy(update={"delegations": tuple(Delegation(to=each, until=until) for each in to)} | fields)
 
 
 def asked(said: dict[str, Any] | None = None, **fields: Any) -> IdentifyTask:
@@ -33,10 +62,10 @@ def asked(said: dict[str, Any] | None = None, **fields: Any) -> IdentifyTask:
 
 def test_a_listed_person_may() -> None:
     """By role or by name; the authority says who, how sure, and that nothing was signed."""
-    yes = Authority(allowed=True, subject="ana", name="Ana", assurance="session", unsigned=True)
-    assert authority(asked(), ANA, development=True) == yes
+    yes = Authority(allowed=True, subject="ana", name="Ana", unsigned=True)
+    assert judged(asked(), ANA) == yes
     for approvers in (("user:ana",), ("role:finance",), ("role:x", "user:y", "role:finance")):
-        assert authority(asked(approvers=approvers), ANA, development=True) == yes
+        assert judged(asked(approvers=approvers), ANA) == yes
 
 
 @pytest.mark.parametrize(
@@ -50,41 +79,77 @@ def test_a_listed_person_may() -> None:
     ],
 )
 def test_unknown_inactive_and_unlisted_people_may_not(person: Person | None, approvers: tuple[str, ...]) -> None:
-    """Not known here, not active any more, neither named nor in a named role."""
-    found = authority(asked(approvers=approvers), person, development=True)
-    assert found == Authority(allowed=False, code="not_allowed", subject="ana", unsigned=True)
+    """Not known here, not active any more, neither named nor in a named role; signed or not."""
+    people = (person,) if person is not None else ()
+    for kind in ("signed", "unsigned"):
+        found = judged(asked(approvers=approvers), *people, kind=kind)
+        assert (found.allowed, found.code, found.subject) == (False, "not_allowed", "ana")
+
+
+def test_a_person_of_another_tenant_may_not() -> None:
+    """The tenant of the request counts, also where a directory answers with somebody else's person."""
+
+    class Confused(FixedDirectory):
+        def find(self, person_id: str, tenant: str = "main") -> Person | None:
+            return super().find(person_id, "other")
+
+    elsewhere = ANA.model_copy(update={"tenant": "other"})
+    assert judged(asked(), elsewhere).code == "not_allowed"
+    found = authority(asked(), EVIDENCE["signed"], Confused([elsewhere]), development=False)
+    assert (found.allowed, found.code) == (False, "not_allowed")
 
 
 def test_who_asked_does_not_decide_unless_the_policy_lets_them() -> None:
     """A requester's own answer is refused as such, also in development; `allow_self` takes it."""
-    found = authority(asked(requester="ana"), ANA, development=True)
+    found = judged(asked(requester="ana"), ANA)
     assert found == Authority(allowed=False, code="self_approval", subject="ana", name="Ana", unsigned=True)
-    assert authority(asked(requester="ana", allow_self=True), ANA, development=True).allowed
-    listed_first = authority(asked(requester="ana", approvers=()), ANA, development=True)
-    assert listed_first.code == "not_allowed"
+    assert judged(asked(requester="ana", allow_self=True), ANA).allowed
+    assert judged(asked(requester="ana", approvers=()), ANA).code == "not_allowed"
 
 
-@pytest.mark.parametrize("signature", ["", "anything"])
-def test_outside_development_nothing_unsigned_counts(signature: str) -> None:
-    """No signature can be checked yet, so one that is sent along is worth as much as none."""
-    said = {"signature": signature, "key_id": "k"}
-    refused = Authority(allowed=False, code="assurance", unsigned=True)
-    assert authority(asked(said), ANA, development=False) == refused
-    taken = authority(asked(said, accept_unsigned=True), ANA, development=False)
-    assert (taken.allowed, taken.unsigned) == (True, True)
+def test_outside_development_nothing_unsigned_counts() -> None:
+    """Nobody is looked for; where the policy takes unsigned answers, one has no assurance whatever it says."""
+    assert judged(asked(), ANA, development=False) == Authority(allowed=False, code="assurance", unsigned=True)
+    taken = judged(asked({"assurance": "mfa"}, accept_unsigned=True, min_assurance="mfa"), ANA, development=False)
+    assert taken == Authority(allowed=True, subject="ana", name="Ana", assurance="none", unsigned=True)
+
+
+@pytest.mark.parametrize("subject", ["ana", ""])
+@pytest.mark.parametrize("development", [True, False])
+@pytest.mark.parametrize("accept", [True, False])
+def test_a_signature_that_does_not_verify_is_refused(subject: str, development: bool, accept: bool) -> None:
+    """Also in development and where unsigned answers are taken: nothing that it says is believed."""
+    task = asked({"subject": subject}, accept_unsigned=accept)
+    found = judged(task, ANA, kind="forged", development=development)
+    assert found == Authority(allowed=False, code="assurance")
+
+
+def test_a_signed_answer_counts_with_the_time_it_was_received() -> None:
+    """Outside development too; who, how sure and when are what the gateway vouched for."""
+    found = judged(asked(), ANA, kind="signed", development=False)
+    assert found == Authority(allowed=True, subject="ana", name="Ana", assurance="session", received_at=RECEIVED)
+    refused = judged(asked({"subject": "eve"}), ANA, kind="signed", development=False)
+    assert refused == Authority(allowed=False, code="not_allowed", subject="eve", received_at=RECEIVED)
+
+
+def test_a_signed_answer_names_somebody() -> None:
+    """The gateway signs for a person; a signature over nobody's answer gives nobody a vote."""
+    found = judged(asked({"subject": ""}, accept_unsigned=True), ANA, kind="signed")
+    assert found == Authority(allowed=False, code="not_allowed")
 
 
 @pytest.mark.parametrize("need", ASSURANCES)
 @pytest.mark.parametrize("have", ASSURANCES)
 def test_assurance_is_at_least_what_the_policy_asks(have: Any, need: Any) -> None:
-    """Weaker is refused by name; development takes a bare message where a channel would do, and no further."""
-    found = authority(asked({"assurance": have}, min_assurance=need), ANA, development=True)
+    """Signed: weaker is refused by name, and nothing is waived. Unsigned in development: a bare message will do."""
     enough = ASSURANCES.index(have) >= ASSURANCES.index(need)
-    assert found.allowed == (enough or (have == "none" and need in ("link", "channel")))
-    assert found.code == ("" if found.allowed else "assurance")
-    assert (found.subject, found.name, found.assurance) == ("ana", "Ana", have)
-    strict = authority(asked({"assurance": have}, min_assurance=need, accept_unsigned=True), ANA, development=False)
-    assert strict.allowed == (enough or have == "none")
+    task = asked({"assurance": have}, min_assurance=need, accept_unsigned=True)
+    found = judged(task, ANA, kind="signed")
+    assert (found.allowed, found.code, found.assurance) == (enough, "" if enough else "assurance", have)
+    bare = judged(asked({"assurance": have}, min_assurance=need), ANA)
+    assert bare.allowed == (enough or (have == "none" and need in ("link", "channel")))
+    assert bare.code == ("" if bare.allowed else "assurance")
+    assert (bare.subject, bare.name, bare.assurance, bare.unsigned) == ("ana", "Ana", "none", True)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +164,9 @@ def test_assurance_is_at_least_what_the_policy_asks(have: Any, need: Any) -> Non
     ],
 )
 def test_an_answer_that_names_nobody(development: bool, accept: bool, need: Any, allowed: bool) -> None:
-    """A raw message counts only where unsigned answers are taken, and never as a person's."""
+    """A raw message counts only where unsigned answers are accepted, and never as a person's."""
     task = asked({"subject": "", "assurance": "mfa"}, min_assurance=need, accept_unsigned=accept)
-    found = authority(task, None, development=development)
+    found = judged(task, ANA, development=development)
     assert found.allowed is allowed
     assert found.code == ("" if allowed else "assurance")
     assert found.unsigned
@@ -109,35 +174,125 @@ def test_an_answer_that_names_nobody(development: bool, accept: bool, need: Any,
     assert (found.name, found.assurance) == ("", "none")
 
 
-@settings(max_examples=60, deadline=None)
+def by_bo(**fields: Any) -> IdentifyTask:
+    """May Bo's answer decide guest's request?"""
+    return asked({"subject": "bo"}, **fields)
+
+
+def test_who_stands_in_for_an_approver_may_decide_in_their_place() -> None:
+    """The authority names both: the person who answered and the one whose seat it is."""
+    for approvers in (("role:approvers",), ("user:ana",)):
+        found = judged(by_bo(approvers=approvers), absent(ANA, "bo"), BO, kind="signed", development=False)
+        assert (found.allowed, found.subject, found.name, found.on_behalf) == (True, "bo", "Bo", "ana")
+
+
+def test_an_approver_of_their_own_needs_nobody_s_place() -> None:
+    """Who is on the list has a seat of their own."""
+    found = judged(by_bo(), absent(ANA, "bo"), BO.model_copy(update={"roles": ("approvers",)}))
+    assert (found.allowed, found.on_behalf) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("people", "why"),
+    [
+        ((absent(ANA, "cy"), BO, Person(id="cy")), "delegated to somebody else"),
+        ((absent(ANA, "bo", active=False), BO), "the delegator is not active"),
+        ((absent(ANA, "bo", roles=()), BO), "the delegator is no approver any more"),
+        ((absent(ANA, "bo"), BO.model_copy(update={"active": False})), "the delegate is not active"),
+        ((absent(ANA, "cy"), absent(Person(id="cy"), "bo"), BO), "two hops"),
+    ],
+)
+def test_a_delegation_that_does_not_hold(people: tuple[Person, ...], why: str) -> None:
+    """One hop, from an active approver to an active person, and nothing else."""
+    found = judged(by_bo(), *people, kind="signed")
+    assert (found.allowed, found.code, found.on_behalf) == (False, "not_allowed", ""), why
+
+
+@pytest.mark.parametrize(
+    ("kind", "hours", "allowed"),
+    [
+        ("unsigned", 0.5, True),
+        ("unsigned", 0, False),
+        ("unsigned", -0.5, False),
+        ("signed", -0.5, True),
+        ("signed", -1, False),
+        ("signed", -2, False),
+    ],
+)
+def test_a_delegation_ends_at_its_end(kind: Any, hours: float, allowed: bool) -> None:
+    """Measured when the gateway received a signed answer, an hour ago here, and now for an unsigned one."""
+    found = judged(by_bo(), absent(ANA, "bo", hours=hours), BO, kind=kind)
+    assert found.allowed is allowed
+    assert found.code == ("" if allowed else "not_allowed")
+
+
+def test_nobody_decides_their_own_request_through_a_delegation() -> None:
+    """Neither as the one who stands in nor as the one stood in for, unless the policy allows it."""
+    ana = absent(ANA, "bo")
+    assert judged(by_bo(requester="bo"), ana, BO).code == "self_approval"
+    assert judged(by_bo(requester="ana"), ana, BO).code == "not_allowed"
+    for requester in ("ana", "bo"):
+        found = judged(by_bo(requester=requester, allow_self=True), ana, BO)
+        assert (found.allowed, found.on_behalf) == (True, "ana")
+
+
+def test_of_several_places_one_that_is_free_is_taken() -> None:
+    """Who stands in for two takes the seat that nobody has used; the requester's is none of them."""
+    cy = Person(id="cy", roles=("approvers",))
+    people = (absent(ANA, "bo"), absent(cy, "bo"), BO)
+    assert judged(by_bo(), *people).on_behalf == "ana"
+    assert judged(by_bo(seats=("ana",)), *people).on_behalf == "cy"
+    assert judged(by_bo(seats=("cy", "ana")), *people).on_behalf == "ana"
+    assert judged(by_bo(requester="ana"), *people).on_behalf == "cy"
+
+
+@settings(max_examples=150, deadline=None)
 @given(
-    person=st.none() | st.builds(Person, id=st.just("ana"), active=st.booleans(), tenant=st.just("main")),
+    active=st.booleans(),
+    listed=st.booleans(),
+    delegating=st.booleans(),
+    hours=st.sampled_from([-2.0, 2.0]),
+    kind=st.sampled_from(["signed", "unsigned", "forged"]),
     development=st.booleans(),
     allow_self=st.booleans(),
     accept=st.booleans(),
-    requester=st.sampled_from(["ana", "guest"]),
+    requester=st.sampled_from(["ana", "bo", "guest"]),
     have=st.sampled_from(ASSURANCES),
     need=st.sampled_from(ASSURANCES),
 )
 def test_allowed_means_every_rule_was_kept(
-    person: Person | None, development: bool, allow_self: bool, accept: bool, requester: str, have: Any, need: Any
+    active: bool,
+    listed: bool,
+    delegating: bool,
+    hours: float,
+    kind: Any,
+    development: bool,
+    allow_self: bool,
+    accept: bool,
+    requester: str,
+    have: Any,
+    need: Any,
 ) -> None:
-    """Whoever is allowed is known, active, listed, not the requester and has no code; whoever is not has one."""
+    """Whoever is allowed is known, active, listed or standing in, not the requester, and has no code."""
+    bo = BO.model_copy(update={"active": active, "roles": ("approvers",) if listed else ()})
+    ana = absent(ANA, "bo", hours=hours) if delegating else ANA
     task = asked(
-        {"assurance": have},
-        approvers=("user:ana",),
+        {"subject": "bo", "assurance": have},
         requester=requester,
         allow_self=allow_self,
         accept_unsigned=accept,
         min_assurance=need,
     )
-    found = authority(task, person, development=development)
+    found = judged(task, ana, bo, kind=kind, development=development)
     assert found.allowed == (found.code == "")
     if found.allowed:
-        assert person is not None
-        assert person.active
-        assert allow_self or requester != "ana"
-        assert development or accept
+        assert active
+        assert kind != "forged"
+        assert kind == "signed" or development or accept
+        assert listed or (delegating and hours > 0 and found.on_behalf == "ana")
+        assert allow_self or requester not in ("bo", found.on_behalf)
+        assert kind == "unsigned" or ASSURANCES.index(have) >= ASSURANCES.index(need)
+        assert (found.received_at == RECEIVED) == (kind == "signed")
 
 
 @pytest.mark.parametrize(
@@ -158,3 +313,36 @@ async def test_the_activity_looks_in_the_tenant_of_the_turn(
     found = await environment().run(IdentifyActivity(room).identify, asked(said, tenant=tenant))
     assert (found.allowed, found.code) == (not code, code)
     assert found.subject != UNSIGNED or said == {"subject": ""}
+
+
+class Moody(FixedDirectory):
+    """A directory that fails."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__([ANA])
+        self.error = error
+
+    def find(self, person_id: str, tenant: str = "main") -> Person | None:
+        """Fail."""
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [Unavailable("the directory does not answer"), RuntimeError("secret words")])
+async def test_a_directory_that_cannot_know_decides_nothing(
+    store: Store, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """The answer is `unavailable`, never an error; the log names the kind of error and the request, no more."""
+    plain = room_of(store, pay_tool(Ledger()))
+    room = Room(plain.catalog, store, Moody(error), {}, plain.mark_key)
+    found = await environment().run(IdentifyActivity(room).identify, asked())
+    assert found == Authority(allowed=False, code="unavailable")
+    assert [record.message.rpartition(": ")[2] for record in caplog.records] == [type(error).__name__]
+
+
+async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
+    """Its verifier accepts nothing, so what is signed is refused there, also in development."""
+    room = room_of(store, pay_tool(Ledger()), people=[ANA])
+    assert isinstance(room.verifier, NoKeys)
+    for said in ({"signature": "anything"}, {"key_id": "k"}, {"signature": "anything", "key_id": "k"}):
+        found = await environment().run(IdentifyActivity(room).identify, asked(said, accept_unsigned=True))
+        assert found == Authority(allowed=False, code="assurance")

@@ -49,12 +49,12 @@ async def test_a_request_is_listed_shown_and_approved_by_its_code(desk: Cli) -> 
 
 
 async def test_the_decision_is_bound_to_what_was_shown(desk: Cli) -> None:
-    """Revision, digest, assurance and the time it was received go with the answer."""
+    """Revision, digest and reason go with the answer; nobody proved who gave it, so its assurance is none."""
     card = await waiting_request(desk, "pay 600")
     assert (await desk("approve", card["code"], "--as", "ana", "--reason", "fine")).code == 0
     request = ApprovalRequest.model_validate((await desk("show", card["id"], "--json")).data)
     vote = request.votes[0]
-    assert (vote.subject, vote.assurance, vote.reason) == ("ana", "session", "fine")
+    assert (vote.subject, vote.assurance, vote.reason) == ("ana", "none", "fine")
     assert vote.decision.revision == 1
     assert vote.decision.received_at is not None
 
