@@ -3,12 +3,15 @@
 import asyncio
 import functools
 
-from sqlalchemy import Connection, select
+import pytest
+from sqlalchemy import Connection, select, text
 
 from signoff.contracts.call import CallOutcome
+from signoff.contracts.grant import Freeze
 from signoff.store.freezes import Freezes
 from signoff.store.schema import TICKETS
 from signoff.store.store import Store, open_store
+from signoff.store.terms import freeze_of
 from signoff.store.tickets import Claim, ticket_key
 
 KEY = "b" * 64
@@ -74,3 +77,21 @@ async def test_a_freeze_waits_for_claims_that_have_begun(store: Store, store_url
             kinds = dict(zip(keys, [claim.kind for claim in await asyncio.gather(*claims)], strict=True))
             assert {key for key, kind in kinds.items() if kind == "fresh"} == seen
             assert set(kinds.values()) <= {"fresh", "frozen"}
+
+
+@pytest.mark.postgres
+async def test_a_freeze_overtakes_no_claim_on_its_way(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that has looked for a freeze and not yet committed holds the freeze up."""
+
+    def slow(connection: Connection, tenant: str) -> Freeze | None:
+        found = freeze_of(connection, tenant)
+        connection.execute(text("SELECT pg_sleep(0.4)"))
+        return found
+
+    monkeypatch.setattr("signoff.store.store.freeze_of", slow)
+    async with open_store(postgres_url) as store:
+        claim = asyncio.create_task(store.claim(KEY, **MAIN))
+        await asyncio.sleep(0.1)
+        await Freezes(store).freeze("main", reason="r", by="ana")
+        assert await store.look(KEY) is not None
+        assert (await claim).kind == "fresh"
