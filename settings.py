@@ -28,6 +28,14 @@ def _default_store(known: Mapping[str, Any]) -> str:
     return f"sqlite:///{known.get('state_dir', '.signoff')}/signoff.db"
 
 
+def _default_signing_keys(known: Mapping[str, Any]) -> Path:
+    return Path(known.get("state_dir", ".signoff")) / "signing-keys.json"
+
+
+def _default_public_keys(known: Mapping[str, Any]) -> Path:
+    return Path(known.get("state_dir", ".signoff")) / "public-keys.json"
+
+
 def _default_url(known: Mapping[str, Any]) -> str:
     host = str(known.get("host", "127.0.0.1"))
     try:
@@ -74,6 +82,10 @@ class Settings(BaseSettings):
     """How people reach the gateway; made of `host` and `port` when not given."""
     people: Path | None = None
     """The YAML file of people; without it the development profile's `guest` and `approver` are there."""
+    signing_keys: Path = Field(default_factory=_default_signing_keys)
+    """The file of private keys by which the gateway signs; nobody else reads it. In `state_dir` when not given."""
+    public_keys: Path = Field(default_factory=_default_public_keys)
+    """The file of public keys by which workers check; it holds no secret. In `state_dir` when not given."""
     retention: int = Field(default=RETENTION_DAYS, ge=1, le=3650)
     """For how many days the embedded server remembers finished turns."""
     temporal_port: int = Field(default=7233, ge=1, le=65535)

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "tools": ("signoff.cli.tools", "List, explain and validate the tools of a manifest."),
     "policy": ("signoff.cli.policies", "Check, test and explain policies."),
     "token": ("signoff.cli.token", "Make, list and revoke personal tokens."),
+    "keys": ("signoff.cli.keys", "Make, list, retire and export the keys that prove decisions."),
     "worker": ("signoff.cli.services", "Run a worker alone."),
     "gateway": ("signoff.cli.services", "Run the gateway with its inbox alone."),
     "demo": ("signoff.cli.demo.command", "Play the whole story unattended, with kills, and check it."),

@@ -1,0 +1,98 @@
+"""Keys from the command line: nothing here needs a server or a manifest."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import Cli, assert_one_sentence
+
+from signoff.keyfiles import read_private, read_public
+
+
+@pytest.fixture
+def keys(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
+    """The command line in an empty folder."""
+    return cli
+
+
+PRIVATE, PUBLIC = Path(".signoff/signing-keys.json"), Path(".signoff/public-keys.json")
+
+
+def mode(path: Path) -> int:
+    """Who may read and write a file."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def lose(path: Path) -> None:
+    """Delete a file."""
+    path.unlink()
+
+
+def written(path: Path) -> Any:
+    """A file as JSON."""
+    return json.loads(path.read_text())
+
+
+async def test_create_makes_both_files_and_says_where(keys: Cli) -> None:
+    """The private one 0600; nothing that is printed holds a private key."""
+    made = await keys("keys", "create")
+    assert (made.code, made.err) == (0, "")
+    [key] = read_private(PRIVATE).keys
+    assert key.id in made.out
+    assert str(PRIVATE) in made.out
+    assert str(PUBLIC) in made.out
+    assert mode(PRIVATE) == 0o600
+    assert read_public(PUBLIC).keys == (key.public_half(),)
+    shown = [await keys("keys", *words) for words in (("list",), ("list", "--json"), ("export",), ("export", "--json"))]
+    assert all(ran.code == 0 and key.private not in made.out + ran.out + ran.err for ran in shown)
+
+
+async def test_rotation_by_the_commands(keys: Cli) -> None:
+    """Create, create, retire the older: the newest signs, the older still checks, then only what is older."""
+    first = (await keys("keys", "create", "--json")).data["id"]
+    second = (await keys("keys", "create", "--json")).data["id"]
+    rows = (await keys("keys", "list", "--json")).data
+    assert [(row["id"], row["signs"], row["retired_at"]) for row in rows] == [
+        (first, False, None),
+        (second, True, None),
+    ]
+    retired = (await keys("keys", "retire", first, "--json")).data
+    assert retired["retired_at"] is not None
+    lines = [line.split() for line in (await keys("keys", "list")).out.splitlines()]
+    assert [line[0] for line in lines] == ["key", first, second]
+    assert lines[1][-4:] == ["checks", "what", "is", "older"]
+    assert lines[2][-1] == "signs"
+    assert read_public(PUBLIC) == read_private(PRIVATE).public()
+
+
+async def test_the_last_key_in_use_stays(keys: Cli) -> None:
+    """A gateway without a key could not start; an unknown key is named."""
+    only = (await keys("keys", "create", "--json")).data["id"]
+    refused = await keys("keys", "retire", only)
+    assert refused.code == 1
+    assert "make another first" in assert_one_sentence(refused)
+    unknown = await keys("keys", "retire", "nope")
+    assert only in assert_one_sentence(unknown)
+
+
+async def test_export_gives_workers_what_they_need(keys: Cli) -> None:
+    """Printed or written, it is the public file."""
+    await keys("keys", "create")
+    printed = await keys("keys", "export")
+    assert json.loads(printed.out) == written(PUBLIC) == (await keys("keys", "export", "--json")).data
+    ran = await keys("keys", "export", "--out", "for-workers.json")
+    assert ran.code == 0
+    assert read_public(Path("for-workers.json")) == read_public(PUBLIC)
+
+
+async def test_a_worker_lists_its_public_keys(keys: Cli) -> None:
+    """Where no private file is, the public ones are listed and none of them signs."""
+    made = (await keys("keys", "create", "--json")).data["id"]
+    lose(PRIVATE)
+    rows = (await keys("keys", "list", "--json")).data
+    assert [(row["id"], row["signs"]) for row in rows] == [(made, False)]
+    assert "signoff keys create" in assert_one_sentence(await keys("keys", "export"))
+    lose(PUBLIC)
+    assert "signoff keys export" in assert_one_sentence(await keys("keys", "list"))
