@@ -21,6 +21,10 @@ _WRAPPERS: Final = {
 }
 _ANY: Final = ".google.protobuf.Value"
 _MAP: Final = ".google.protobuf.Struct"
+_KNOWN: Final = (struct_pb2.DESCRIPTOR, wrappers_pb2.DESCRIPTOR)
+_FILE: Final = descriptor_pb2.FileDescriptorProto(
+    name="policy.proto", package="policy", dependency=[known.name for known in _KNOWN]
+)
 
 
 def is_cel_name(name: str) -> bool:
@@ -31,13 +35,9 @@ def is_cel_name(name: str) -> bool:
 def typed_environment(variables: Mapping[str, Shape]) -> cel.Env:
     """An environment whose checker knows every declared field of `variables` (objects)."""
     pool = descriptor_pool.DescriptorPool()
-    file = descriptor_pb2.FileDescriptorProto(
-        name="policy.proto",
-        package="policy",
-        syntax="proto3",
-        dependency=[struct_pb2.DESCRIPTOR.name, wrappers_pb2.DESCRIPTOR.name],
-    )
-    for known in (struct_pb2.DESCRIPTOR, wrappers_pb2.DESCRIPTOR):
+    file = descriptor_pb2.FileDescriptorProto()
+    file.CopyFrom(_FILE)
+    for known in _KNOWN:
         copy = descriptor_pb2.FileDescriptorProto()
         known.CopyToProto(copy)
         pool.Add(copy)
@@ -54,7 +54,7 @@ def _message(file: descriptor_pb2.FileDescriptorProto, shape: Shape, numbers: It
     message.options.deprecated_legacy_json_field_conflicts = True
     spoken = [(name, inner) for name, inner in shape.fields.items() if is_cel_name(name)]
     for number, (name, inner) in enumerate(spoken, 1):
-        added = message.field.add(name=name, number=number, label=_FIELD.LABEL_OPTIONAL)
+        added = message.field.add(name=name, number=number)
         if inner.kind == "list" and not inner.nullable and inner.items is not None and inner.items.kind != "list":
             added.label = _FIELD.LABEL_REPEATED
             inner = inner.items

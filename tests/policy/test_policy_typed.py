@@ -44,13 +44,12 @@ VARIABLES = {
     "args": read_schema({"type": "object", "properties": FIELDS}),
     "ctx": Shape("object", fields={"int": Shape("string"), "leg": Shape("int")}),
 }
-ENVIRONMENT = typed_environment(VARIABLES)
 
 
 def type_of(text: str) -> str:
     """What the checker says an expression gives; `error` when it refuses."""
     try:
-        return str(ENVIRONMENT.compile(text).return_type().name())
+        return str(typed_environment(VARIABLES).compile(text).return_type().name())
     except Exception:
         return "error"
 
