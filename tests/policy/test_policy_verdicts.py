@@ -345,6 +345,16 @@ def test_a_rule_reads_tool_actor_and_context() -> None:
     assert found == RulesVerdict("hide", rule, "rule `r` is true", answers("r", "true", "true"))
 
 
+@pytest.mark.parametrize(("limit", "effect"), [(5, "deny"), (6, "none")])
+def test_a_declared_number_is_a_number_to_a_rule(limit: int, effect: str) -> None:
+    """A whole number of the context can be divided as the declaration says, in both engines."""
+    rule = GlobalRule(name="r", rule="ctx.limit / 2.0 == 2.5", effect="deny")
+    rules = compile_rules([rule], context_schema={"limit": {"type": "number"}})
+    found = rules.judge(actor=ACTOR, tool=TOOL, ctx={**context(), "limit": limit})
+    kind = "true" if effect == "deny" else "false"
+    assert (found.effect, found.engines) == (effect, answers("r", kind, kind))
+
+
 def test_an_error_of_a_route_names_tool_and_field() -> None:
     """For programs as for people."""
     with pytest.raises(ConfigError) as caught:
