@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from signoff.approvals import machine
+from signoff.approvals import deadlines, machine
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
@@ -35,9 +35,24 @@ def envelope_problem(envelopes: Sequence[Any]) -> str:
 def read_decision(envelopes: Sequence[Any]) -> Decision | Receipt:
     """The decision in a message's arguments, or the receipt `malformed` naming the first bad field."""
     problem = envelope_problem(envelopes)
+    return malformed(problem) if problem else _read(envelopes[0])
+
+
+def read_withdrawal(envelopes: Sequence[Any]) -> Decision | Receipt:
+    """The wish to withdraw a request in a message's arguments, as a decision whose verdict is `withdrawn`.
+
+    `approval_id` alone is enough. Anything else is the receipt `malformed`.
+    """
+    problem = envelope_problem(envelopes)
     if problem:
         return malformed(problem)
-    body = envelopes[0]
+    wish = _read({"verdict": "withdrawn"} | envelopes[0])
+    if isinstance(wish, Decision) and wish.verdict != "withdrawn":
+        return malformed("`verdict`: must be `withdrawn`", wish.approval_id)
+    return wish
+
+
+def _read(body: dict[str, Any]) -> Decision | Receipt:
     named = body.get("approval_id")
     approval_id = named if isinstance(named, str) else ""
     try:
@@ -66,8 +81,7 @@ class Desk:
 
     def open(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
         """Begin to wait for an answer to `request`, replacing an earlier revision of it."""
-        self._requests[request.id] = machine.opened(request, now)
-        return self._requests[request.id]
+        return self._put(deadlines.opened(request, now))
 
     def get(self, approval_id: str) -> ApprovalRequest | None:
         """The request of that id in its latest revision."""
@@ -97,25 +111,42 @@ class Desk:
         receipt = machine.objection(request, decision, now)
         return None if receipt is None else self.turn_away(receipt)
 
-    def settle(self, decision: Decision, authority: Authority, now: datetime) -> Receipt:
-        """Count a decision whose author was identified. First in order wins; the others learn who it was."""
+    def examine(self, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
+        """The answer to a decision that cannot count, its author identified; None while it still may."""
+        request = self._requests.get(decision.approval_id)
+        receipt = self._repeated(decision)
+        if receipt is not None or request is None:
+            return receipt or self.turn_away(_unknown(decision.approval_id))
+        receipt = machine.examined(request, decision, authority, now)
+        return None if receipt is None else self.turn_away(receipt)
+
+    def settle(
+        self, decision: Decision, authority: Authority, now: datetime, asked: ApprovalRequest | None = None
+    ) -> Receipt:
+        """Count a decision whose author was identified. First in order wins; the others learn who it was.
+
+        `asked` is what the gates made of the arguments it changes, if it changes any.
+        """
         repeated = self._repeated(decision)
         if repeated is not None:
             return repeated
         request = self._requests.get(decision.approval_id)
         if request is None:
             return self.turn_away(_unknown(decision.approval_id))
-        changed, receipt = machine.decided(request, decision, authority, now)
-        self._requests[request.id] = changed
+        if asked is None:
+            changed, receipt = machine.decided(request, decision, authority, now)
+        else:
+            changed, receipt = machine.edited(request, decision, authority, asked, now)
+        self._put(changed)
         if receipt.status == "refused":
             return self.turn_away(receipt)
         if decision.delivery_id:
             self._seen[_key(decision)] = receipt
         return receipt
 
-    def expire(self, approval_id: str, now: datetime) -> ApprovalRequest:
-        """The deadline of a request has passed."""
-        return self._put(machine.expired(self._requests[approval_id], now))
+    def reach(self, approval_id: str, happening: deadlines.Due, now: datetime) -> ApprovalRequest:
+        """The time of a reminder, an escalation or a deadline of a request has come."""
+        return self._put(deadlines.passed(self._requests[approval_id], happening, now))
 
     def cancel(self, approval_id: str, by: str, reason: str, now: datetime) -> Receipt:
         """Withdraw a request. The receipt is `accepted` when this did it."""

@@ -1,50 +1,64 @@
 """The approval state machine: one request, and what each event makes of it.
 
     pending --> approved | denied | timed_out | cancelled
+            --> pending            (edited: a new revision, new digest, votes void; or the deadline is put off, once)
     approved --> lapsed            (not started within `grant_ttl`; asked again as a new revision)
 
-Every function takes a request and returns the next one; none reads a clock.
+What a call in doubt came to is asked by the same rules; its answers are `happened`, approved (run it) and denied.
+Every function takes a request and returns the next one; none reads a clock. What time brings: `deadlines`.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from signoff.approvals import binding, deadlines
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import Decision
+from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.steps import Authority
 
 _SETTLED_CODES: dict[str, ReceiptCode] = {
     "approved": "already_decided",
     "denied": "already_decided",
+    "happened": "already_decided",
     "timed_out": "expired",
     "cancelled": "cancelled",
     "lapsed": "stale",
 }
 
 
-def opened(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """`request` as it begins to wait at `now`."""
-    return request.model_copy(
-        update={"state": "pending", "opened_at": now, "expires_at": now + timedelta(seconds=request.timeout)}
-    )
-
-
 def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Receipt | None:
     """Why `decision` cannot count, as far as that is known without its author; None when it may.
 
-    Checked in this order: it is bound to this revision and digest, the request is still pending, the deadline.
+    Checked in this order: it answers this kind of question, it names this revision and digest, the request is still
+    pending, the deadline (of an unsigned one: what a signed one says of its time is not proved yet), what it adds.
     """
-    if decision.edited_args is not None:
-        return refusal(request, "malformed", "arguments cannot be edited in this version; deny and say what to change")
+    if problem := _unfitting(request, decision):
+        return refusal(request, "malformed", problem)
     if not _names_this(request, decision):
         return refusal(
             request, "stale", f"this was asked again; open it once more and answer revision {request.revision}"
         )
     if request.state != "pending":
-        return settled_receipt(request)
-    if request.expires_at is not None and _moment(decision, now) > request.expires_at:
-        return refusal(request, "expired", "the time to answer is over")
+        return _too_late(request, decision)
+    if not decision.signature and _is_over(request, now):
+        return _expired(request)
+    if decision.edited_args is not None and not request.allow_edit:
+        return refusal(request, "not_allowed", "arguments cannot be changed here; deny and say what to change")
+    if decision.remember is not None and not request.allow_remember:
+        return refusal(request, "not_allowed", "answers to this are not remembered; answer this one alone")
     return None
+
+
+def examined(request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
+    """Why `decision` by the person `authority` vouches for cannot count; None when it does."""
+    receipt = objection(request, decision, now)
+    if receipt is not None:
+        return receipt
+    if not authority.allowed:
+        return refusal(request, authority.code or "not_allowed", _REFUSAL_TEXT[authority.code])
+    # Only a time whose signature was checked counts; else it is the moment at which the answer is read.
+    return _expired(request) if _is_over(request, authority.received_at or now) else None
 
 
 def decided(
@@ -52,39 +66,48 @@ def decided(
 ) -> tuple[ApprovalRequest, Receipt]:
     """Count `decision` by the person `authority` vouches for.
 
-    A refused one returns `request` unchanged. Quorum counts distinct people; one denial ends it when `veto`.
+    A refused one returns `request` unchanged. Quorum counts distinct people, each on a seat of their own or of whom
+    they stand in for; one denial ends it when `veto`. One with `edited_args` is for `edited`.
     """
-    receipt = objection(request, decision, now)
+    receipt = examined(request, decision, authority, now)
     if receipt is not None:
         return request, receipt
-    if not authority.allowed:
-        return request, refusal(request, authority.code or "not_allowed", _REFUSAL_TEXT[authority.code])
-    vote = _vote(decision, authority, now)
-    if any(v.subject == vote.subject and v.verdict == vote.verdict for v in request.votes):
-        return request, _counted(request, "duplicate", "your answer is already counted")
-    kept = tuple(v for v in request.votes if v.subject != vote.subject)
-    voted = request.model_copy(update={"votes": (*kept, vote)})
-    state = _tallied(voted)
-    if state == "pending":
-        return voted, _counted(voted, "", "your answer is counted; others are still asked")
-    final = voted.model_copy(
+    if decision.edited_args is not None:
+        return request, refusal(request, "malformed", "`edited_args`: these make a new revision")
+    return _voted(request, decision, authority, now)
+
+
+def edited(
+    request: ApprovalRequest, decision: Decision, authority: Authority, asked: ApprovalRequest, now: datetime
+) -> tuple[ApprovalRequest, Receipt]:
+    """`request` with the arguments of `decision`, as the gates `asked` for them: the next revision, earlier votes void.
+
+    Who may decide, how many and on which terms stay as they were. The editor's answer is their vote on the new one.
+    A refused one returns `request` unchanged.
+    """
+    receipt = examined(request, decision, authority, now) or _unlike(request, asked)
+    if receipt is not None:
+        return request, receipt
+    revised = request.model_copy(
         update={
-            "state": state,
-            "decided_by": vote.subject,
-            "decided_name": vote.name,
-            "decided_at": now,
-            "decided_channel": vote.channel,
-            "reason": vote.reason,
+            "revision": request.revision + 1,
+            "digest": asked.digest,
+            "args": asked.args,
+            "secrets": asked.secrets,
+            "card": asked.card,
+            "rule": asked.rule,
+            "rule_text": asked.rule_text,
+            "policy_hash": asked.policy_hash,
+            "edited_by": authority.subject,
+            "edited_name": authority.name,
+            "before": request.card.rows,
+            "reminded": 0,
+            "votes": (),
         }
     )
-    return final, settled_receipt(final).model_copy(update={"status": "accepted", "code": "", "message": ""})
-
-
-def expired(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """A pending request whose deadline passed; any other is returned as it is."""
-    if request.state != "pending":
-        return request
-    return request.model_copy(update={"state": "timed_out", "decided_at": now})
+    if not binding.names(decision, revised.digest, revised.revision, binding.digest_with(revised)):
+        return request, refusal(request, "stale", "these are not the arguments that were checked; try again")
+    return _voted(deadlines.opened(revised, now), decision, authority, now)
 
 
 def cancelled(request: ApprovalRequest, by: str, reason: str, now: datetime) -> ApprovalRequest:
@@ -113,7 +136,7 @@ def settled_receipt(request: ApprovalRequest) -> Receipt:
         code=_SETTLED_CODES[request.state],
         approval_id=request.id,
         state=request.state,
-        verdict=request.state if request.state in ("approved", "denied") else "",
+        verdict=request.state if request.state in _VERDICTS else "",
         decided_by=request.decided_by,
         decided_name=request.decided_name,
         decided_at=request.decided_at,
@@ -121,7 +144,7 @@ def settled_receipt(request: ApprovalRequest) -> Receipt:
         reason=request.reason,
         votes=len(approving(request)),
         needed=request.quorum,
-        message=_SETTLED_TEXT[request.state],
+        message=_settled_text(request),
     )
 
 
@@ -138,12 +161,19 @@ def refusal(request: ApprovalRequest, code: ReceiptCode, message: str) -> Receip
     )
 
 
+_VERDICTS = ("approved", "denied", "happened")
 _SETTLED_TEXT = {
     "approved": "this was already approved",
     "denied": "this was already denied",
     "timed_out": "nobody answered in time, so this was denied",
     "cancelled": "this was withdrawn",
     "lapsed": "this approval was not used in time and is asked again",
+}
+_DOUBT_TEXT = _SETTLED_TEXT | {
+    "approved": "this was already answered: it did not happen, and may run",
+    "denied": "this was already given up",
+    "happened": "this was already answered: it happened",
+    "timed_out": "nobody answered in time, so this was given up",
 }
 _REFUSAL_TEXT: dict[str, str] = {
     "": "you may not decide this",
@@ -154,25 +184,105 @@ _REFUSAL_TEXT: dict[str, str] = {
 }
 
 
+def _settled_text(request: ApprovalRequest) -> str:
+    return (_DOUBT_TEXT if request.kind == "in_doubt" else _SETTLED_TEXT)[request.state]
+
+
+def _unfitting(request: ApprovalRequest, decision: Decision) -> str:
+    """Why this is no answer to this kind of question; "" when it is."""
+    if decision.verdict == "withdrawn":
+        return "`verdict`: to withdraw a request is no answer to it; use `cancel`"
+    if decision.verdict == "happened" and request.kind != "in_doubt":
+        return "`verdict`: `happened` answers only what became of a call that is in doubt"
+    if decision.result and decision.verdict != "happened":
+        return "`result`: only what happened has one"
+    if len(decision.result) > REASON_CHARS:
+        return f"`result`: at most {REASON_CHARS} characters"
+    if decision.edited_args is not None and (decision.verdict != "approved" or request.kind == "in_doubt"):
+        return "`edited_args`: only an approval can change the arguments"
+    if decision.remember is not None and (decision.edited_args is not None or request.kind == "in_doubt"):
+        return "`remember`: only a plain approval or denial can be remembered"
+    return ""
+
+
+def _unlike(request: ApprovalRequest, asked: ApprovalRequest) -> Receipt | None:
+    """Why the edited call cannot take the place of the one that was asked."""
+    if asked.definition != request.definition:
+        return refusal(request, "stale", "the tool changed while you were asked; approve or deny, it is asked anew")
+    added = request.escalate_to if request.escalated else ()
+    if not set(request.approvers).difference(added) <= set(asked.approvers):
+        return refusal(request, "not_allowed", "with these arguments other people decide; deny, and have it asked anew")
+    return None
+
+
 def _names_this(request: ApprovalRequest, decision: Decision) -> bool:
-    if decision.digest and decision.digest != request.digest:
-        return False
-    if decision.revision is None:
-        # An answer that names no revision can only have meant the first one.
-        return request.revision == 1
-    return decision.revision == request.revision
+    # An answer that names no revision can only have meant the first one.
+    return decision.digest in ("", request.digest) and (decision.revision or 1) == request.revision
 
 
-def _moment(decision: Decision, now: datetime) -> datetime:
-    # Anyone can write a time into an unsigned decision, so only a signed one's counts.
-    return decision.received_at if decision.signature and decision.received_at is not None else now
+def _is_over(request: ApprovalRequest, moment: datetime) -> bool:
+    last = deadlines.last_moment(request)
+    return last is not None and moment > last
+
+
+def _expired(request: ApprovalRequest) -> Receipt:
+    return refusal(request, "expired", "the time to answer is over")
+
+
+def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
+    receipt = settled_receipt(request)
+    told = decision.received_at if decision.signature else None
+    if request.state == "timed_out" and told is not None and not _is_over(request, told):
+        return receipt.model_copy(update={"message": f"received in time, processed too late: {receipt.message}"})
+    return receipt
+
+
+def _voted(
+    request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
+) -> tuple[ApprovalRequest, Receipt]:
+    vote = _vote(decision, authority, now)
+    others = tuple(v for v in request.votes if v.subject != vote.subject and _seat(v) != _seat(vote))
+    replaced = tuple(v for v in request.votes if v not in others)
+    if any(_outweighs(earlier, vote) for earlier in replaced):
+        return request, _counted(request, "duplicate", "your answer is already counted")
+    voted = request.model_copy(update={"votes": (*others, vote)})
+    state = _tallied(voted)
+    if state == "pending":
+        return voted, _counted(voted, "", "your answer is counted; others are still asked")
+    final = voted.model_copy(
+        update={
+            "state": state,
+            "decided_by": vote.subject,
+            "decided_name": vote.name,
+            "decided_at": now,
+            "decided_channel": vote.channel,
+            "reason": vote.reason,
+        }
+    )
+    return final, settled_receipt(final).model_copy(update={"status": "accepted", "code": "", "message": ""})
+
+
+def _seat(vote: Vote) -> str:
+    return vote.on_behalf or vote.subject
+
+
+def _outweighs(earlier: Vote, vote: Vote) -> bool:
+    """Whether `vote`, by the same person or on the same seat, adds nothing to `earlier`.
+
+    People may change their mind, and who holds a seat may overrule who stands in; a delegate overrules only with no.
+    """
+    if earlier.verdict == vote.verdict:
+        return True
+    return earlier.subject != vote.subject and _seat(vote) != vote.subject and vote.verdict != "denied"
 
 
 def _vote(decision: Decision, authority: Authority, now: datetime) -> Vote:
     return Vote(
         subject=authority.subject,
+        on_behalf=authority.on_behalf,
         name=authority.name,
-        verdict=decision.verdict,
+        # `withdrawn` never comes this far: it was objected to.
+        verdict="denied" if decision.verdict == "withdrawn" else decision.verdict,
         reason=decision.reason,
         channel=decision.channel,
         assurance=authority.assurance,
@@ -183,7 +293,11 @@ def _vote(decision: Decision, authority: Authority, now: datetime) -> Vote:
 
 
 def _tallied(request: ApprovalRequest) -> str:
-    denials = sum(vote.verdict == "denied" for vote in request.votes)
+    verdicts = [vote.verdict for vote in request.votes]
+    denials = verdicts.count("denied")
+    if request.kind == "in_doubt" and (denials or "happened" in verdicts):
+        # Neither runs anything, so the first word stands; to run it again takes as many people as to run it.
+        return "denied" if denials else "happened"
     if denials and (request.veto or denials >= request.quorum):
         return "denied"
     return "approved" if len(approving(request)) >= request.quorum else "pending"

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
+    from signoff.approvals import deadlines
     from signoff.approvals import desk as desks
     from signoff.contracts import names
     from signoff.contracts.approval import ApprovalRequest
@@ -33,6 +35,9 @@ with workflow.unsafe.imports_passed_through():
     from signoff.contracts.turn import ResponsePart, TurnError, TurnInput, TurnResult, TurnView
     from signoff.workflows import options, outcomes, shown, tasks
     from signoff.workflows.record import TurnRecord, correction, skipped
+
+
+_TIMERS = {"remind": "Reminder", "escalate": "Escalation", "deadline": "Deadline"}
 
 
 class _Stop(Exception):
@@ -284,20 +289,32 @@ class ActorTurn:
         return ruling
 
     async def _await_people(self, ruling: Ruling) -> ApprovalRequest:
-        request = self._desk.get(self._record.approval_id(ruling.call))
-        if request is None or request.expires_at is None:
-            raise RuntimeError(f"call {ruling.call} waits for a request that was never opened")
-        left = max((request.expires_at - workflow.now()).total_seconds(), 0.001)
-        try:
-            await workflow.wait_condition(
-                lambda: not self._desk.waits(request.id),
-                timeout=timedelta(seconds=left),
-                timeout_summary=shown.summary(f"Deadline of {request.code}: {request.card.effect}"),
-            )
-        except TimeoutError:
-            self._desk.expire(request.id, workflow.now())
+        approval_id = self._record.approval_id(ruling.call)
+        while True:
+            request = self._desk.get(approval_id)
+            if request is None or request.expires_at is None:
+                raise RuntimeError(f"call {ruling.call} waits for a request that was never opened")
+            happening = deadlines.due(request)
+            if happening is None:
+                break
+            left = max((happening.at - workflow.now()).total_seconds(), 0.001)
+            try:
+                await workflow.wait_condition(
+                    partial(self._moved_on, approval_id, happening),
+                    timeout=timedelta(seconds=left),
+                    timeout_summary=shown.summary(
+                        f"{_TIMERS[happening.what]} of {request.code}: {request.card.effect}"
+                    ),
+                )
+            except TimeoutError:
+                self._desk.reach(approval_id, happening, workflow.now())
+                self._publish()
         self._publish()
-        return self._desk.get(request.id) or request
+        return request
+
+    def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
+        request = self._desk.get(approval_id)
+        return request is None or deadlines.due(request) != happening
 
     async def _run_tool(
         self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, ticket: int

@@ -1,69 +1,78 @@
-"""What a decision is about: its digest and revision, or those that its edit makes."""
-
-from collections.abc import Mapping
-from typing import Any
+"""Which call an answer is about, and what an edit shows."""
 
 import pytest
 
-from signoff.approvals.binding import names
-from signoff.approvals.digest import call_digest
+from signoff.approvals import binding
+from signoff.approvals.changes import Change, changes, told_to_model
+from signoff.approvals.digest import call_digest, doubt_digest
+from signoff.contracts.approval import ApprovalRequest, Card, CardRow
+from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
+from signoff.contracts.person import Principal
 
-ARGS = {"amount": 420}
-EDITED = {"amount": 380}
+ASKED = ApprovalRequest(
+    id="main.s.t.c1.1", code="AAAAAA", digest="", definition="d", tenant="main", turn="t", call="c1.1", tool="pay",
+    args=Content(inline={}), card=Card(effect="Pay"), requester=Principal(user="guest"),
+)  # fmt: skip
+OF = binding.digest_with(ASKED)
+FIVE = call_digest(tenant="main", turn="t", call="c1.1", tool="pay", definition="d", args={"amount": 5})
 
 
-def digest_of(args: Mapping[str, Any]) -> str:
-    """The digest of the one call with `args`."""
-    return call_digest(tenant="main", turn="t", call="c1.1", tool="pay", definition="d", args=args)
-
-
-def decision(**fields: Any) -> Decision:
-    """An approval of the one call."""
-    return Decision(**{"approval_id": "main.s.t.c1.1", "verdict": "approved"} | fields)
+def answer(**fields: object) -> Decision:
+    """An approval."""
+    return Decision.model_validate({"approval_id": ASKED.id, "verdict": "approved"} | fields)
 
 
 @pytest.mark.parametrize(
-    ("fields", "revision", "about"),
+    ("fields", "revision", "named"),
     [
-        ({}, 1, True),
-        ({}, 2, False),
+        ({"digest": FIVE, "revision": 1}, 1, True),
+        ({"digest": FIVE}, 1, True),
         ({"revision": 1}, 1, True),
-        ({"revision": 2}, 2, True),
-        ({"revision": 1}, 2, False),
-        ({"revision": 2}, 1, False),
-        ({"revision": 0}, 1, True),
-        ({"digest": digest_of(ARGS)}, 1, True),
-        ({"digest": digest_of(EDITED)}, 1, False),
-        ({"digest": digest_of(ARGS), "revision": 2}, 2, True),
-        ({"digest": digest_of(EDITED), "revision": 2}, 2, False),
+        ({"digest": "other", "revision": 1}, 1, False),
+        ({"digest": FIVE, "revision": 1}, 2, False),
+        ({"digest": FIVE}, 2, False),
+        ({"edited_args": {"amount": 5}, "revision": 1, "digest": "that of revision 1"}, 2, True),
+        ({"edited_args": {"amount": 5.0}}, 2, True),
+        ({"edited_args": {"amount": 5}, "revision": 1}, 1, False),
+        ({"edited_args": {"amount": 5}, "revision": 2}, 2, False),
+        ({"edited_args": {"amount": 6}, "revision": 1}, 2, False),
+        ({"edited_args": {"amount": 2**60}, "revision": 1}, 2, False),
     ],
 )
-def test_an_answer_names_its_digest_and_revision(fields: Any, revision: int, about: bool) -> None:
-    """What is left out contradicts nothing; no revision means the first."""
-    assert names(decision(**fields), digest_of(ARGS), revision, digest_of) is about
+def test_an_answer_names_one_call_in_one_revision(fields: dict[str, object], revision: int, named: bool) -> None:
+    """Plain: its digest and revision. Edited: given to the revision before, and its own arguments have the digest."""
+    assert binding.names(answer(**fields), FIVE, revision, OF) is named
 
 
-@pytest.mark.parametrize(
-    ("fields", "revision", "about"),
-    [
-        ({"edited_args": EDITED, "revision": 1}, 2, True),
-        ({"edited_args": EDITED, "revision": 1, "digest": digest_of(ARGS)}, 2, True),
-        ({"edited_args": {"amount": 380.0}, "revision": 1}, 2, True),
-        ({"edited_args": ARGS, "revision": 1}, 2, False),
-        ({"edited_args": {}, "revision": 1}, 2, False),
-        ({"edited_args": EDITED, "revision": 1}, 1, False),
-        ({"edited_args": EDITED, "revision": 2}, 2, False),
-        ({"edited_args": EDITED, "revision": 2}, 3, True),
-        ({"edited_args": EDITED}, 2, True),
-    ],
-)
-def test_an_edit_is_about_what_it_made(fields: Any, revision: int, about: bool) -> None:
-    """The next revision, and exactly the arguments that the editor wrote."""
-    assert names(decision(**fields), digest_of(EDITED), revision, digest_of) is about
+def test_a_doubt_has_a_digest_of_its_own() -> None:
+    """An answer to whether something happened approves no call, and one try's answer is not another's."""
+    assert len({FIVE, doubt_digest(FIVE, 1), doubt_digest(FIVE, 2), doubt_digest("0" * 64, 1)}) == 4
 
 
-def test_arguments_without_a_digest_are_about_nothing() -> None:
-    """An edit that cannot be bound is no answer."""
-    unbound = decision(edited_args={"amount": 2**60}, revision=1)
-    assert not names(unbound, digest_of(EDITED), 2, digest_of)
+def row(name: str, value: str) -> CardRow:
+    """A row of a card."""
+    return CardRow(name=name, label=name.title(), value=value)
+
+
+def test_changes_are_shown_side_by_side() -> None:
+    """Changed, added, gone; what stays, and rows of the card's own, are not changes."""
+    before = [row("amount", "420"), row("to", "Ana"), row("note", "x"), row("", "2 more not shown")]
+    after = [row("amount", "380"), row("to", "Ana"), row("by", "card"), row("", "1 more not shown")]
+    assert changes(before, after) == (
+        Change("amount", "Amount", "420", "380"),
+        Change("by", "By", "", "card"),
+        Change("note", "Note", "x", ""),
+    )
+
+
+def test_the_model_is_told_what_was_changed() -> None:
+    """Values as cards show them; hidden ones stay hidden; many are counted."""
+    told = told_to_model([row("amount", "420"), row("note", "x")], [row("amount", "380")])
+    assert told == (
+        "A person changed arguments of this call before it ran: amount is 380 (was 420); note is nothing (was x)."
+    )
+    hidden = told_to_model([row("pin", "hidden, 4 characters")], [row("pin", "hidden, 4 characters")])
+    assert hidden == "A person changed arguments of this call before it ran; they are hidden."
+    many = told_to_model([], [row(f"a{n}", "1") for n in range(13)])
+    assert many.endswith("; a9 is 1 (was nothing); and 3 more.")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from signoff.approvals import deadlines
 from signoff.approvals.desk import Desk, envelope_problem, read_decision
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import Content
@@ -108,7 +109,10 @@ class DeskMachine(RuleBasedStateMachine):
     def deadline(self, approval_id: str) -> None:
         """The timer fires."""
         if self.now > START + timedelta(hours=1):
-            self.desk.expire(approval_id, self.now)
+            request = self.desk.get(approval_id)
+            happening = deadlines.due(request) if request is not None else None
+            if happening is not None:
+                self.desk.reach(approval_id, happening, self.now)
             self.ended.setdefault(approval_id, "timed_out")
 
     @rule(approval_id=st.sampled_from(IDS))

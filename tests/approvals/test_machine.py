@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from signoff.approvals import machine
+from signoff.approvals import deadlines, machine
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -32,7 +32,7 @@ def request(**fields: object) -> ApprovalRequest:
         requester=Principal(user="guest"),
         timeout=3600.0,
     )
-    return machine.opened(base.model_copy(update=fields), NOW)
+    return deadlines.opened(base.model_copy(update=fields), NOW)
 
 
 def decision(verdict: str = "approved", **fields: object) -> Decision:
@@ -40,9 +40,9 @@ def decision(verdict: str = "approved", **fields: object) -> Decision:
     return Decision.model_validate({"approval_id": ID, "revision": 1, "verdict": verdict} | fields)
 
 
-def by(person: str) -> Authority:
+def by(person: str, on_behalf: str = "") -> Authority:
     """The authority of someone who may decide."""
-    return Authority(allowed=True, subject=person, name=person.title(), assurance="session")
+    return Authority(allowed=True, subject=person, name=person.title(), assurance="session", on_behalf=on_behalf)
 
 
 @pytest.mark.row("B73")
@@ -79,7 +79,10 @@ def test_the_second_answer_learns_who_was_first() -> None:
     [
         (decision(digest="other"), "stale"),
         (decision(revision=2), "stale"),
-        (decision(edited_args={"amount": 1}), "malformed"),
+        (decision(edited_args={"amount": 1}), "not_allowed"),
+        (decision("denied", edited_args={"amount": 1}), "malformed"),
+        (decision("happened"), "malformed"),
+        (decision("withdrawn"), "malformed"),
     ],
 )
 def test_an_answer_to_something_else_changes_nothing(answer: Decision, code: ReceiptCode) -> None:
@@ -121,12 +124,32 @@ def test_an_unsigned_answer_is_judged_by_workflow_time() -> None:
 
 
 def test_a_signed_answer_received_in_time_counts_while_pending() -> None:
-    """A signed time of receipt decides, whenever it is processed."""
-    late = NOW + timedelta(hours=2)
-    signed = decision(received_at=NOW + timedelta(minutes=59), signature="s")
-    too_late = decision(received_at=NOW + timedelta(minutes=61), signature="s")
-    assert machine.decided(request(), signed, by("ana"), late)[0].state == "approved"
-    assert machine.decided(request(), too_late, by("ana"), NOW)[1].code == "expired"
+    """A time of receipt whose signature was checked decides, whenever the answer is processed."""
+    late, signed = NOW + timedelta(hours=2), decision(received_at=LATER, signature="s")
+    in_time = by("ana").model_copy(update={"received_at": NOW + timedelta(minutes=59)})
+    too_late = by("ana").model_copy(update={"received_at": NOW + timedelta(minutes=61)})
+    assert machine.decided(request(), signed, in_time, late)[0].state == "approved"
+    assert machine.decided(request(), signed, too_late, NOW)[1].code == "expired"
+
+
+def test_a_time_that_nobody_proved_decides_nothing() -> None:
+    """What an envelope says of its own time is not believed, signature or not: neither early nor late."""
+    late, signed = NOW + timedelta(hours=2), decision(received_at=LATER, signature="forged")
+    assert machine.objection(request(), signed, late) is None
+    assert machine.decided(request(), signed, by("ana"), late)[1].code == "expired"
+    claims_late = decision(received_at=late, signature="forged")
+    assert machine.decided(request(), claims_late, by("ana"), LATER)[0].state == "approved"
+
+
+def test_in_time_but_read_too_late_is_said_so() -> None:
+    """After the timeout was given to the model nothing is undone, and the receipt tells what happened."""
+    gone = deadlines.expired(request(), NOW + timedelta(hours=1))
+    receipt = machine.objection(gone, decision(received_at=LATER, signature="s"), NOW + timedelta(hours=2))
+    assert receipt is not None
+    assert (receipt.code, receipt.message.partition(":")[0]) == ("expired", "received in time, processed too late")
+    late = machine.objection(gone, decision(received_at=NOW + timedelta(hours=2), signature="s"), NOW)
+    assert late is not None
+    assert late.message == "nobody answered in time, so this was denied"
 
 
 def test_the_last_moment_still_counts() -> None:
@@ -173,12 +196,60 @@ def test_without_veto_a_denial_is_one_vote() -> None:
     assert machine.decided(changed, decision(), by("ben"), NOW)[0].state == "approved"
 
 
+def test_a_seat_counts_once_whoever_sits_on_it() -> None:
+    """Whoever stands in for somebody does not add a vote to theirs, nor two people who stand in for one."""
+    one, _ = machine.decided(request(quorum=3), decision(), by("ana"), NOW)
+    for stand_in in ("ben", "cleo"):
+        after, receipt = machine.decided(one, decision(), by(stand_in, on_behalf="ana"), NOW)
+        assert (after, receipt.code) == (one, "duplicate")
+    two, _ = machine.decided(one, decision(), by("ben", on_behalf="dora"), NOW)
+    again, receipt = machine.decided(two, decision(), by("ben", on_behalf="emil"), NOW)
+    assert (again, receipt.code) == (two, "duplicate")
+    assert [(vote.subject, vote.on_behalf) for vote in two.votes] == [("ana", ""), ("ben", "dora")]
+
+
+def test_who_holds_a_seat_overrules_who_stands_in_and_not_the_other_way_round() -> None:
+    """Without veto: a delegate's yes never undoes the no of whose seat it is; a no stands whoever says it."""
+    waiting = request(quorum=2, veto=False)
+    no, _ = machine.decided(waiting, decision("denied"), by("ana"), NOW)
+    assert machine.decided(no, decision(), by("ben", on_behalf="ana"), NOW)[1].code == "duplicate"
+    stood_in, _ = machine.decided(waiting, decision("denied"), by("ben", on_behalf="ana"), NOW)
+    overruled, _ = machine.decided(stood_in, decision(), by("ana"), NOW)
+    assert [(vote.subject, vote.verdict) for vote in overruled.votes] == [("ana", "approved")]
+    doubted, _ = machine.decided(overruled, decision("denied"), by("ben", on_behalf="ana"), NOW)
+    assert [(vote.subject, vote.verdict) for vote in doubted.votes] == [("ben", "denied")]
+
+
+def test_what_happened_ends_a_doubt_at_once_and_running_again_takes_the_quorum() -> None:
+    """`happened` and `denied` run nothing, so one person is enough; `approved` takes as many as the call did."""
+    doubt = request(kind="in_doubt", revision=2, quorum=2)
+    told, _ = machine.decided(doubt, decision("happened", revision=2, result="paid 20"), by("ana"), LATER)
+    assert (told.state, told.decided_by, told.votes[0].decision.result) == ("happened", "ana", "paid 20")
+    given_up, _ = machine.decided(doubt, decision("denied", revision=2), by("ana"), LATER)
+    assert given_up.state == "denied"
+    one, _ = machine.decided(doubt, decision(revision=2), by("ana"), LATER)
+    two, _ = machine.decided(one, decision(revision=2), by("ben"), LATER)
+    assert (one.state, two.state) == ("pending", "approved")
+    late = machine.settled_receipt(told)
+    assert (late.code, late.verdict, late.message) == (
+        "already_decided",
+        "happened",
+        "this was already answered: it happened",
+    )
+
+
+def test_a_bare_yes_never_runs_a_doubtful_call_again() -> None:
+    """An answer that names no revision was given to the first question, so a repeat of it is stale here."""
+    doubt = request(kind="in_doubt", revision=2)
+    assert machine.decided(doubt, decision(revision=None), by("ana"), LATER)[1].code == "stale"
+
+
 def test_timers_and_withdrawals_touch_only_what_is_pending() -> None:
     """A decided request never times out, is never withdrawn; only an approved one lapses."""
     done, _ = machine.decided(request(), decision(), by("ana"), NOW)
-    assert machine.expired(done, LATER) == done
+    assert deadlines.expired(done, LATER) == done
     assert machine.cancelled(done, "ana", "", LATER) == done
-    assert machine.expired(request(), LATER).state == "timed_out"
+    assert deadlines.expired(request(), LATER).state == "timed_out"
     withdrawn = machine.cancelled(request(), "guest", "no longer needed", LATER)
     assert (withdrawn.state, withdrawn.decided_by, withdrawn.reason) == ("cancelled", "guest", "no longer needed")
     assert machine.lapsed(done).state == "lapsed"

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from signoff.approvals import machine
+from signoff.approvals import deadlines, machine
 from signoff.approvals.desk import Desk, malformed, read_decision
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Decision
+from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
@@ -58,7 +58,7 @@ def desk(**fields: Any) -> Desk:
 
 def test_a_vote_keeps_who_how_and_when() -> None:
     """The vote is the identified person's, whatever the decision claimed; the deciding one is on the request."""
-    after, receipt = machine.decided(machine.opened(request(quorum=1), NOW), answer(), ANA, LATER)
+    after, receipt = machine.decided(deadlines.opened(request(quorum=1), NOW), answer(), ANA, LATER)
     assert after.votes == (
         Vote(
             subject="ana",
@@ -93,7 +93,7 @@ def test_a_vote_keeps_who_how_and_when() -> None:
 
 def test_a_counted_vote_says_that_others_are_asked() -> None:
     """The receipt of a vote that decides nothing yet, and of the same one again."""
-    one, first = machine.decided(machine.opened(request(quorum=2), NOW), answer(), ANA, LATER)
+    one, first = machine.decided(deadlines.opened(request(quorum=2), NOW), answer(), ANA, LATER)
     counted = Receipt(
         status="counted",
         code="",
@@ -114,7 +114,7 @@ def test_a_counted_vote_says_that_others_are_asked() -> None:
 
 def test_a_changed_mind_is_one_vote() -> None:
     """Someone's later answer takes the place of the earlier one."""
-    one, _ = machine.decided(machine.opened(request(quorum=2, veto=False), NOW), answer("denied"), ANA, NOW)
+    one, _ = machine.decided(deadlines.opened(request(quorum=2, veto=False), NOW), answer("denied"), ANA, NOW)
     two, receipt = machine.decided(one, answer(), ANA, LATER)
     assert [(vote.subject, vote.verdict) for vote in two.votes] == [("ana", "approved")]
     assert (receipt.status, receipt.votes) == ("counted", 1)
@@ -123,7 +123,7 @@ def test_a_changed_mind_is_one_vote() -> None:
 @pytest.mark.parametrize(("denials", "state"), [(1, "pending"), (2, "denied")])
 def test_without_veto_denials_need_the_quorum_too(denials: int, state: str) -> None:
     """As many denials as approvals are asked for, no fewer."""
-    now = machine.opened(request(quorum=2, veto=False), NOW)
+    now = deadlines.opened(request(quorum=2, veto=False), NOW)
     for authority in (ANA, BEN)[:denials]:
         now, _ = machine.decided(now, answer("denied"), authority, NOW)
     assert now.state == state
@@ -141,7 +141,7 @@ ENDINGS = [
 @pytest.mark.parametrize(("state", "code", "message"), ENDINGS)
 def test_who_comes_late_is_told_everything(state: str, code: Any, message: str) -> None:
     """The receipt of each ending names who ended it, when, where, why, and how many voted."""
-    ended = machine.opened(request(quorum=3), NOW).model_copy(
+    ended = deadlines.opened(request(quorum=3), NOW).model_copy(
         update={
             "state": state,
             "decided_by": "ana",
@@ -176,7 +176,7 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
     waiting = Receipt(
         status="pending", approval_id=ID, state="pending", votes=0, needed=2, message="waiting for an answer"
     )
-    assert machine.settled_receipt(machine.opened(request(quorum=2), NOW)) == waiting
+    assert machine.settled_receipt(deadlines.opened(request(quorum=2), NOW)) == waiting
 
 
 @pytest.mark.parametrize(
@@ -185,18 +185,44 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
         (
             {"edited_args": {}},
             NOW,
-            "malformed",
-            "arguments cannot be edited in this version; deny and say what to change",
+            "not_allowed",
+            "arguments cannot be changed here; deny and say what to change",
         ),
         ({"revision": 1}, NOW, "stale", "this was asked again; open it once more and answer revision 2"),
         ({"revision": None}, NOW, "stale", "this was asked again; open it once more and answer revision 2"),
         ({"digest": "d2"}, NOW, "stale", "this was asked again; open it once more and answer revision 2"),
         ({}, NOW + timedelta(seconds=3600.001), "expired", "the time to answer is over"),
+        (
+            {"verdict": "happened"},
+            NOW,
+            "malformed",
+            "`verdict`: `happened` answers only what became of a call that is in doubt",
+        ),
+        (
+            {"verdict": "withdrawn"},
+            NOW,
+            "malformed",
+            "`verdict`: to withdraw a request is no answer to it; use `cancel`",
+        ),
+        ({"result": "paid"}, NOW, "malformed", "`result`: only what happened has one"),
+        (
+            {"verdict": "denied", "edited_args": {}},
+            NOW,
+            "malformed",
+            "`edited_args`: only an approval can change the arguments",
+        ),
+        (
+            {"remember": Remember(), "edited_args": {}},
+            NOW,
+            "malformed",
+            "`remember`: only a plain approval or denial can be remembered",
+        ),
+        ({"remember": Remember()}, NOW, "not_allowed", "answers to this are not remembered; answer this one alone"),
     ],
 )
 def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, message: str) -> None:
     """Each refusal before the author is known, word for word, with the votes so far."""
-    one, _ = machine.decided(machine.opened(request(quorum=2, revision=2), NOW), answer(revision=2), BEN, NOW)
+    one, _ = machine.decided(deadlines.opened(request(quorum=2, revision=2), NOW), answer(revision=2), BEN, NOW)
     told = Receipt(status="refused", code=code, approval_id=ID, state="pending", votes=1, needed=2, message=message)
     assert machine.objection(one, answer(**{"revision": 2} | fields), now) == told
 
@@ -217,7 +243,7 @@ def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, mes
 )
 def test_who_may_not_decide_is_told_why(code: Any, told: Any, message: str) -> None:
     """The words of each refusal of a person."""
-    waiting = machine.opened(request(), NOW)
+    waiting = deadlines.opened(request(), NOW)
     after, receipt = machine.decided(waiting, answer(), Authority(allowed=False, code=code), LATER)
     assert after is waiting
     assert receipt == Receipt(
@@ -227,24 +253,25 @@ def test_who_may_not_decide_is_told_why(code: Any, told: Any, message: str) -> N
 
 def test_timers_and_withdrawals_are_dated() -> None:
     """When it ended, and by whom and why if somebody ended it."""
-    waiting = machine.opened(request(), NOW)
-    assert machine.expired(waiting, LATER) == waiting.model_copy(update={"state": "timed_out", "decided_at": LATER})
+    waiting = deadlines.opened(request(), NOW)
+    assert deadlines.expired(waiting, LATER) == waiting.model_copy(update={"state": "timed_out", "decided_at": LATER})
     assert machine.cancelled(waiting, "guest", "enough", LATER) == waiting.model_copy(
         update={"state": "cancelled", "decided_by": "guest", "decided_at": LATER, "reason": "enough"}
     )
 
 
 def test_a_signature_without_a_time_is_judged_by_now() -> None:
-    """Only a time that is there can stand in for the present one."""
-    waiting, late = machine.opened(request(), NOW), NOW + timedelta(hours=2)
+    """Only a time that was proved can stand in for the present one."""
+    waiting, late = deadlines.opened(request(), NOW), NOW + timedelta(hours=2)
     signed = answer(signature="s")
     assert machine.objection(waiting, signed, NOW) is None
-    assert machine.objection(waiting, signed, late).code == "expired"
+    assert machine.objection(waiting, signed, late) is None
+    assert machine.decided(waiting, signed, BEN, late)[1].code == "expired"
 
 
 def test_opening_makes_a_request_wait() -> None:
     """Whatever state it comes in, it is pending from now on; without a deadline it is not late."""
-    assert machine.opened(request(state="lapsed"), NOW).state == "pending"
+    assert deadlines.opened(request(state="lapsed"), NOW).state == "pending"
     assert machine.objection(request(), answer(), LATER) is None
 
 
@@ -263,7 +290,7 @@ def test_a_desk_lists_what_it_holds_and_what_waits() -> None:
     assert both.all() == both.pending() == (first, second)
     assert both.waits(ID)
     assert both.waits(OTHER)
-    both.expire(ID, LATER)
+    both.reach(ID, deadlines.due(first), LATER)
     assert both.pending() == (second,)
     assert [each.state for each in both.all()] == ["timed_out", "pending"]
     assert not both.waits(ID)
@@ -406,7 +433,7 @@ def _deep() -> dict[str, Any]:
         (({"approval_id": 7, "verdict": "approved"},), "`approval_id`: input should be a valid string", ""),
         (
             ({"approval_id": ID, "verdict": "yes"},),
-            "`verdict`: input should be 'approved' or 'denied'",
+            "`verdict`: input should be 'approved', 'denied', 'happened' or 'withdrawn'",
             ID,
         ),
         (

@@ -1,0 +1,51 @@
+"""What an edit changed, as cards show it: old and new side by side, hidden values never."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from signoff.contracts.approval import CardRow
+
+NOTE_CHANGES: Final = 10
+_ABSENT: Final = "nothing"
+
+
+class Change(NamedTuple):
+    """One argument before and after; "" where there was, or is, none."""
+
+    name: str
+    label: str
+    before: str
+    after: str
+
+
+def changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[Change, ...]:
+    """The rows that differ, in the order of the new card, those that are gone last.
+
+    A change within a hidden value, or beyond where a long one is cut, does not show.
+    """
+    old, new = _named(before), _named(after)
+    names = [*new, *(name for name in old if name not in new)]
+    return tuple(
+        Change(name, (new.get(name) or old[name]).label, _value(old.get(name)), _value(new.get(name)))
+        for name in names
+        if _value(old.get(name)) != _value(new.get(name))
+    )
+
+
+def told_to_model(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
+    """One paragraph that tells the model what a person changed before its call ran."""
+    found = changes(before, after)
+    if not found:
+        return "A person changed arguments of this call before it ran; they are hidden."
+    told = [f"{each.name} is {each.after or _ABSENT} (was {each.before or _ABSENT})" for each in found[:NOTE_CHANGES]]
+    more = len(found) - NOTE_CHANGES
+    rest = f"; and {more} more" if more > 0 else ""
+    return f"A person changed arguments of this call before it ran: {'; '.join(told)}{rest}."
+
+
+def _named(rows: Sequence[CardRow]) -> dict[str, CardRow]:
+    return {row.name: row for row in rows if row.name}
+
+
+def _value(row: CardRow | None) -> str:
+    return "" if row is None else row.value

@@ -1,0 +1,88 @@
+"""Reminder, escalation and deadline of a request, as absolute times. Every function takes the time in."""
+
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple, TypeAlias
+
+from signoff.contracts.approval import ApprovalRequest
+
+Happening: TypeAlias = Literal["remind", "escalate", "deadline"]
+
+
+class Due(NamedTuple):
+    """What happens next to a request that nobody answers, and when (UTC)."""
+
+    at: datetime
+    what: Happening
+
+
+def opened(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
+    """`request` as it begins to wait at `now`; one that was escalated already is not escalated again."""
+    escalates = request.escalate_after is not None and not request.escalated
+    return request.model_copy(
+        update={
+            "state": "pending",
+            "opened_at": now,
+            "expires_at": _after(now, request.timeout),
+            "remind_at": () if request.remind_after is None else (_after(now, request.remind_after),),
+            "escalate_at": _after(now, request.escalate_after or 0.0) if escalates else None,
+        }
+    )
+
+
+def due(request: ApprovalRequest) -> Due | None:
+    """The next thing that time alone brings; None for a request that does not wait. A deadline comes last."""
+    if request.state != "pending" or request.expires_at is None:
+        return None
+    coming = [Due(at, "remind") for at in request.remind_at[request.reminded : request.reminded + 1]]
+    if request.escalate_at is not None and not request.escalated:
+        coming.append(Due(request.escalate_at, "escalate"))
+    # Of several at one moment the first stands: `min` keeps the order.
+    return min((*coming, Due(request.expires_at, "deadline")), key=lambda each: each.at)
+
+
+def passed(request: ApprovalRequest, happening: Due, now: datetime) -> ApprovalRequest:
+    """`request` once the time of `happening` has come; unchanged when it waits for that no longer."""
+    if due(request) != happening:
+        return request
+    match happening.what:
+        case "remind":
+            return request.model_copy(update={"reminded": request.reminded + 1})
+        case "escalate":
+            return escalated(request)
+        case "deadline":
+            return expired(request, now)
+
+
+def escalated(request: ApprovalRequest) -> ApprovalRequest:
+    """A pending request that `escalate_to` may decide too; any other is returned as it is."""
+    if request.state != "pending" or request.escalated:
+        return request
+    everybody = tuple(dict.fromkeys((*request.approvers, *request.escalate_to)))
+    return request.model_copy(update={"approvers": everybody, "escalated": True})
+
+
+def expired(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
+    """A pending request whose deadline passed: timed out, or escalated and put off by `timeout`, once.
+
+    Any other is returned as it is.
+    """
+    if request.state != "pending":
+        return request
+    if _may_be_put_off(request):
+        return escalated(request).model_copy(update={"expires_at": last_moment(request), "extended": True})
+    return request.model_copy(update={"state": "timed_out", "decided_at": now})
+
+
+def last_moment(request: ApprovalRequest) -> datetime | None:
+    """The last moment at which an answer counts; a deadline that is still to be put off is not yet it."""
+    if request.expires_at is None or not _may_be_put_off(request):
+        return request.expires_at
+    return _after(request.expires_at, request.timeout)
+
+
+def _may_be_put_off(request: ApprovalRequest) -> bool:
+    return request.on_timeout == "escalate" and not request.extended
+
+
+def _after(moment: datetime, seconds: float) -> datetime:
+    return moment + timedelta(seconds=seconds)

@@ -1,0 +1,104 @@
+"""What time alone brings: a reminder, an escalation, a deadline that may be put off once."""
+
+from datetime import UTC, datetime, timedelta
+
+from signoff.approvals import deadlines
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.content import Content
+from signoff.contracts.person import Principal
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def after(hours: float) -> datetime:
+    """So many hours after the request was opened."""
+    return NOW + timedelta(hours=hours)
+
+
+def waiting(**fields: object) -> ApprovalRequest:
+    """A request that waits since NOW, for ten hours."""
+    base = ApprovalRequest(
+        id="main.s.t.c1.1", code="AAAAAA", digest="d", tenant="main", turn="t", call="c1.1", tool="pay",
+        args=Content(inline={}), card=Card(effect="Pay"), requester=Principal(user="guest"), timeout=36_000.0,
+        approvers=("role:finance",),
+    )  # fmt: skip
+    return deadlines.opened(base.model_copy(update=fields), NOW)
+
+
+FULL = {"remind_after": 3_600.0, "escalate_after": 7_200.0, "escalate_to": ("role:cfo", "role:finance")}
+
+
+def steps(request: ApprovalRequest) -> list[tuple[str, datetime]]:
+    """Everything that happens to a request that nobody answers, in order."""
+    seen: list[tuple[str, datetime]] = []
+    while (happening := deadlines.due(request)) is not None:
+        assert len(seen) < 9
+        seen.append((happening.what, happening.at))
+        request = deadlines.passed(request, happening, happening.at)
+    assert request.state == "timed_out"
+    return seen
+
+
+def test_without_more_there_is_one_deadline() -> None:
+    """A plain request has one timer and then it is over."""
+    assert steps(waiting()) == [("deadline", after(10))]
+
+
+def test_reminder_escalation_and_deadline_come_at_absolute_times() -> None:
+    """Each at its own moment since the request was opened, however late the one before was noticed."""
+    assert steps(waiting(**FULL)) == [("remind", after(1)), ("escalate", after(2)), ("deadline", after(10))]
+    request = waiting(**FULL)
+    first = deadlines.due(request)
+    assert first is not None
+    late = deadlines.passed(request, first, after(9))
+    assert deadlines.due(late) == deadlines.Due(after(2), "escalate")
+
+
+def test_an_escalation_adds_people_once() -> None:
+    """Those of `escalate_to` may decide too; who may already is not named twice; the first ones still may."""
+    once = deadlines.escalated(waiting(**FULL))
+    assert (once.approvers, once.escalated) == (("role:finance", "role:cfo"), True)
+    assert deadlines.escalated(once) is once
+    assert deadlines.opened(once, after(1)).escalate_at is None
+
+
+def test_a_deadline_that_escalates_is_put_off_once() -> None:
+    """At the deadline others are asked too and the time runs once more; then it is over."""
+    request = waiting(on_timeout="escalate", escalate_to=("role:cfo",))
+    assert steps(request) == [("deadline", after(10)), ("deadline", after(20))]
+    put_off = deadlines.expired(request, after(10))
+    assert (put_off.state, put_off.expires_at, put_off.approvers) == (
+        "pending",
+        after(20),
+        ("role:finance", "role:cfo"),
+    )
+    gone = deadlines.expired(put_off, after(20))
+    assert (gone.state, gone.decided_at, gone.decided_by) == ("timed_out", after(20), "")
+
+
+def test_the_last_moment_is_that_of_the_deadline_put_off() -> None:
+    """An answer between the deadline and the timer that notices it is not lost where the deadline is put off."""
+    assert deadlines.last_moment(waiting()) == after(10)
+    request = waiting(on_timeout="escalate", escalate_to=("role:cfo",))
+    assert deadlines.last_moment(request) == after(20)
+    assert deadlines.last_moment(deadlines.expired(request, after(10))) == after(20)
+
+
+def test_of_several_at_one_moment_the_deadline_is_last() -> None:
+    """Whoever is told at the same moment is told before it is over."""
+    request = waiting(**FULL | {"remind_after": 36_000.0, "escalate_after": 36_000.0})
+    assert [what for what, _ in steps(request)] == ["remind", "escalate", "deadline"]
+
+
+def test_what_it_waits_for_no_longer_changes_nothing() -> None:
+    """A timer of an earlier revision, or of a settled request, does nothing."""
+    request = waiting(**FULL)
+    old = deadlines.due(request)
+    assert old is not None
+    asked_again = deadlines.opened(request, after(5))
+    assert deadlines.passed(asked_again, old, after(6)) is asked_again
+    settled = request.model_copy(update={"state": "approved"})
+    assert deadlines.due(settled) is None
+    assert deadlines.passed(settled, old, after(6)) is settled
+    assert deadlines.escalated(settled) is settled
+    assert deadlines.expired(settled, after(20)) is settled
