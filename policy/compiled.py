@@ -306,7 +306,7 @@ def _reading(pair: Iterable[EngineAnswer]) -> str:
 def _people(outcome: Outcome) -> tuple[str, ...]:
     """The approvers of a `route_to` outcome, each once; () when it is no list of them."""
     value = outcome.value
-    if outcome.kind != "other" or not isinstance(value, list) or not 0 < len(value) <= _MAX_ROUTED:
+    if outcome.kind != "other" or not isinstance(value, list) or len(value) > _MAX_ROUTED:
         return ()
     if not all(isinstance(item, str) and APPROVER.match(item) for item in value):
         return ()
