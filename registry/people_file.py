@@ -92,7 +92,7 @@ class FileDirectory:
         except ConfigError as error:
             _log.error("%s; the people read before stay in force", error.message)
         else:
-            _log.info("%s was read anew: %d people", self._path, len(self._people.all()))
+            _log.info("%s was read anew", self._path)
 
 
 def load_people(path: str | os.PathLike[str]) -> tuple[Person, ...]:
