@@ -1,6 +1,6 @@
 """The gateway: the HTTP API, and the inbox."""
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
@@ -9,10 +9,12 @@ from starlette.staticfiles import StaticFiles
 import signoff
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.approvals_api import ApprovalsApi
+from signoff.gateway.caller import Door, SignInNeeded
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Ambiguous, BadRequest, Fault, fault_of, sentence, status_of
 from signoff.gateway.guard import Guard
 from signoff.gateway.live import Live
+from signoff.gateway.login_pages import LoginPages, to_login
 from signoff.gateway.render import STATIC, Pages
 from signoff.gateway.service_api import ServiceApi
 from signoff.gateway.site_pages import SitePages
@@ -32,7 +34,15 @@ _DESCRIPTION = (
 def build_app(desk: GatewayDeps) -> FastAPI:
     """The gateway as an ASGI application; `serve` runs it. Raises `ConfigError` for a profile it cannot keep safe."""
     require_supported_profile(desk.settings)
-    app = FastAPI(title="Signoff", version=signoff.__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Signoff",
+        version=signoff.__version__,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        # Every route there is, and every one that is added.
+        dependencies=[Depends(Door(desk).admit)],
+    )
     live = Live()
     app.state.live = live
     visitors = Visitors(desk)
@@ -45,6 +55,7 @@ def build_app(desk: GatewayDeps) -> FastAPI:
         TalkPages(desk, visitors, pages, live),
         ToolPages(desk, visitors, pages),
         SitePages(desk, visitors, pages),
+        LoginPages(desk, visitors, pages),
     )
     for room in rooms:
         app.include_router(room.router())
@@ -58,11 +69,14 @@ def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages) -> None:
     async def answer(request: Request, fault: Fault, status: int, approvals: tuple[str, ...] = ()) -> Response:
         if _wants_json(request.url.path):
             more = {"approvals": list(approvals)} if approvals else {}
-            return JSONResponse({**fault.model_dump(), **more}, status_code=status)
+            headers = {"www-authenticate": "Bearer"} if status == 401 else {}
+            return JSONResponse({**fault.model_dump(), **more}, status_code=status, headers=headers)
         return await _error_page(request, fault, status, approvals, visitors, pages)
 
     @app.exception_handler(SignoffError)
     async def ours(request: Request, error: SignoffError) -> Response:
+        if isinstance(error, SignInNeeded) and not _wants_json(request.url.path):
+            return to_login(request)
         choices = error.approval_ids if isinstance(error, Ambiguous) else ()
         return await answer(request, fault_of(error), status_of(error), choices)
 

@@ -7,13 +7,15 @@ from fastapi.responses import JSONResponse
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
-from signoff.contracts.errors import NotFound
+from signoff.contracts.decision import Assurance
+from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.listing import WaitingCard
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.bodies import DecideBody, WithdrawBody
+from signoff.gateway.caller import acting, caller_of, own_tenant
 from signoff.gateway.deciding import Answer, decide, find_approval, read_decide, read_key, refused, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Fault, receipt_status
@@ -69,21 +71,23 @@ class ApprovalsApi:
 
     async def index(
         self,
+        request: Request,
         as_person: Annotated[str | None, Query(alias="as", description="Only what this person may decide.")] = None,
-        tenant: str = DEFAULT_TENANT,
+        tenant: str | None = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> dict[str, list[WaitingCard]]:
         """From visibility and memo alone; read a request by its id before deciding."""
+        tenant = own_tenant(caller_of(request), tenant)
         person = None if as_person is None else known_person(self._deps.people, as_person, tenant)
         approvers = None if person is None else rights(person)
         found = await waiting(self._deps.desk.temporal, tenant=tenant, approvers=approvers, limit=limit)
         return {"approvals": found}
 
-    async def read(self, approval: str) -> JSONResponse:
+    async def read(self, approval: str, request: Request) -> JSONResponse:
         """By approval id or short code; arguments are loaded, secret ones masked."""
-        request = await self._deps.desk.request(await find_approval(self._deps, approval))
-        loaded = Content(inline=await load(self._deps.store, request.args))
-        shown = masked_request(request.model_copy(update={"args": loaded}))
+        found = await self._deps.desk.request(await self._find(approval, request))
+        loaded = Content(inline=await load(self._deps.store, found.args))
+        shown = masked_request(found.model_copy(update={"args": loaded}))
         return JSONResponse(shown.model_dump(mode="json"))
 
     async def decide(
@@ -94,7 +98,7 @@ class ApprovalsApi:
         key = read_key(idempotency_key, approval)
         if isinstance(body, Receipt) or isinstance(key, Receipt):
             return _answered(body if isinstance(body, Receipt) else refused("malformed", approval, _message(key)))
-        found = await self._named(approval, body.as_person)
+        found = await self._named(approval, body.as_person, request)
         if isinstance(found, Receipt):
             return _answered(found)
         approval_id, person = found
@@ -102,6 +106,7 @@ class ApprovalsApi:
             verdict=body.verdict,
             person=person,
             channel="api",
+            assurance=_assurance(request),
             reason=body.reason,
             revision=body.revision,
             shown_digest=body.digest,
@@ -109,10 +114,10 @@ class ApprovalsApi:
         )
         return _answered(await decide(self._deps, approval_id, answer))
 
-    async def withdraw(self, approval: str, body: WithdrawBody | None = None) -> JSONResponse:
+    async def withdraw(self, approval: str, request: Request, body: WithdrawBody | None = None) -> JSONResponse:
         """Only who asked for the turn, or may decide, can withdraw; the call ends as denied (cancelled)."""
         body = body or WithdrawBody()
-        found = await self._named(approval, body.as_person)
+        found = await self._named(approval, body.as_person, request)
         if isinstance(found, Receipt):
             return _answered(found)
         try:
@@ -120,18 +125,33 @@ class ApprovalsApi:
         except NotFound as error:
             return _answered(refused("unknown", approval, error.message))
 
-    async def _named(self, approval: str, as_person: str | None) -> tuple[str, Person] | Receipt:
+    async def _named(self, approval: str, as_person: str | None, request: Request) -> tuple[str, Person] | Receipt:
         """The request and the person of an attempt, or why there is no such thing. Raises `Ambiguous`."""
         try:
-            approval_id = await find_approval(self._deps, approval)
+            approval_id = await self._find(approval, request)
         except NotFound as error:
             return refused("unknown", approval, error.message)
         key = parse_approval_id(approval_id)
         tenant = DEFAULT_TENANT if key is None else key.turn.tenant
         try:
-            return approval_id, known_person(self._deps.people, as_person or DEFAULT_DECIDER, tenant)
-        except NotFound as error:
+            caller = caller_of(request)
+            return approval_id, acting(self._deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
+        except Refused as error:
             return refused("not_allowed", approval_id, error.message)
+
+    async def _find(self, approval: str, request: Request) -> str:
+        """The request behind an id or a code, of the caller's tenant. Raises `NotFound`, `Ambiguous`."""
+        caller = caller_of(request)
+        approval_id = await find_approval(self._deps, approval, own_tenant(caller, None))
+        key = parse_approval_id(approval_id)
+        own_tenant(caller, key.turn.tenant if key is not None else None)
+        return approval_id
+
+
+def _assurance(request: Request) -> Assurance:
+    caller = caller_of(request)
+    # In the development profile a person is named; that counts as if they had signed in.
+    return "session" if caller is None else caller.assurance
 
 
 def _answered(receipt: Receipt) -> JSONResponse:

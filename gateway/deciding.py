@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from signoff.approvals.machine import refusal, settled_receipt
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Decision, Verdict
+from signoff.contracts.decision import Assurance, Decision, Verdict
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import parse_approval_id, read_code
 from signoff.contracts.limits import DECISION_BYTES
@@ -30,11 +30,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person answered, as a door understood it. `shown_digest` is a digest or a card's mark."""
+    """What a person answered, as a door understood it. `shown_digest` is a digest or a card's mark.
+
+    `assurance` is how strongly the door identified the person.
+    """
 
     verdict: Verdict
     person: Person
     channel: str
+    assurance: Assurance
     reason: str = ""
     revision: int | None = None
     shown_digest: str = ""
@@ -73,7 +77,7 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
         reason=answer.reason,
         subject=answer.person.id,
         channel=answer.channel,
-        assurance="session",
+        assurance=answer.assurance,
         # A key that somebody else used must not fetch that person's receipt.
         delivery_id=f"{answer.channel}:{answer.person.id}:{delivery}",
         received_at=deps.clock(),

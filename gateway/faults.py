@@ -22,7 +22,7 @@ _RECEIPT_STATUS: Final[Mapping[ReceiptCode, int]] = {
     "unavailable": 503,
     "malformed": 422,
 }
-_REFUSED_STATUS: Final[Mapping[str, int]] = {"too_large": 413, "malformed": 422}
+_REFUSED_STATUS: Final[Mapping[str, int]] = {"unauthenticated": 401, "too_large": 413, "malformed": 422}
 
 
 class Fault(Shape):

@@ -14,7 +14,7 @@ from signoff.settings import Settings
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 API: Final = "/v1/"
 STATIC: Final = "/static/"
-_READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _POLICY: Final = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -47,12 +47,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        sealed = _sealed(send, scope["path"])
+        sealed = _sealed(send, scope["path"], secure=self._public.startswith("https:"))
         refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
         if refusal is not None:
             await _refuse(sealed, *refusal)
             return
-        if scope["method"] not in _READING:
+        if scope["method"] not in READING:
             body = await _whole_body(receive)
             if body is None:
                 await _refuse(sealed, 413, "too_large", _TOO_LARGE)
@@ -64,7 +64,7 @@ class Guard:
         host = headers.get("host", "")
         if _name(f"//{host}") not in self._hosts:
             return 421, "foreign_host", "this gateway does not answer under that name; see the setting `public_url`"
-        if method in _READING:
+        if method in READING:
             return None
         if not self._from_here(path, headers, host):
             return 403, "cross_site", "requests from other sites are refused"
@@ -115,12 +115,14 @@ async def _whole_body(receive: Receive) -> bytes | None:
             return bytes(body)
 
 
-def _sealed(send: Send, path: str) -> Send:
+def _sealed(send: Send, path: str, *, secure: bool) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS:
                 headers[name] = value
+            if secure:
+                headers["strict-transport-security"] = "max-age=31536000"
             if not path.startswith(STATIC):
                 headers.setdefault("cache-control", "no-store")
         await send(message)

@@ -11,7 +11,7 @@ from signoff.contracts.ids import show_code
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.identity import active_people, display_name
 from signoff.gateway.texts import DEFAULT_LANGUAGE, has_text, text
-from signoff.gateway.visitor import Visitor, Visitors
+from signoff.gateway.visitor import Browser, Visitor, Visitors
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
@@ -36,20 +36,25 @@ class Pages:
     def page(
         self,
         template: str,
-        visitor: Visitor | None,
+        visitor: Browser | None,
         *,
         status: int = 200,
         nav: str = "",
         count: int = 0,
         **context: Any,
     ) -> HTMLResponse:
-        """A whole page, or a fragment of one. Without a visitor (an error too early to know) it greets nobody."""
+        """A whole page, or a fragment of one.
+
+        It greets nobody at a browser where nobody signed in, or without one (an error too early to know).
+        """
         language = visitor.reader.language if visitor is not None else DEFAULT_LANGUAGE
         response = HTMLResponse(
             self._jinja.get_template(template).render(
                 t=lambda key, **values: text(key, language, **values),
                 name_of=lambda subject: display_name(self._deps.people, subject),
                 visitor=visitor,
+                known=visitor if isinstance(visitor, Visitor) else None,
+                development=self._deps.settings.profile == "development",
                 people=active_people(self._deps.people),
                 language=language,
                 nav=nav,

@@ -41,6 +41,8 @@ class SitePages:
     async def switch(self, request: Request) -> Response:
         """Become another person, in the development profile."""
         visitor = await self._visitors.visitor(request)
+        if visitor.signed_in:
+            raise BadRequest("whoever signed in is who they are; sign out first", status=403)
         form = await request.form()
         if not visitor.opened(str(form.get("token", "")), "person"):
             raise BadRequest("this page was out of date; open it again and switch once more", status=403)

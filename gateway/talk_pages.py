@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from signoff.contracts.errors import SignoffError
+from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import TurnKey, is_id
 from signoff.contracts.listing import TurnRow
 from signoff.gateway.bodies import TurnBody
@@ -67,7 +67,7 @@ class TalkPages:
             body = TurnBody(
                 text=words.replace("\r\n", "\n"),
                 actor=form.get("actor") or None,
-                user=form.get("user") or DEFAULT_ASKER,
+                user=self._user(visitor, form),
                 tenant=visitor.person.tenant,
             )
             key = await start(self._deps, body, channel="inbox")
@@ -80,12 +80,12 @@ class TalkPages:
     async def talk(self, request: Request, turn: str) -> Response:
         """One conversation as it stands."""
         visitor = await self._visitors.visitor(request)
-        return await self._talk(visitor, read_turn(turn), part=request.query_params.get("part") == "thread")
+        return await self._talk(visitor, _own(visitor, turn), part=request.query_params.get("part") == "thread")
 
     async def cancel(self, request: Request, turn: str) -> Response:
         """Stop a turn."""
         visitor = await self._visitors.visitor(request)
-        key = read_turn(turn)
+        key = _own(visitor, turn)
         form = await request.form()
         if not visitor.opened(str(form.get("token", "")), f"cancel {turn_name(key)}"):
             note = text("receipt.out_of_date", visitor.reader.language)
@@ -93,9 +93,9 @@ class TalkPages:
         await self._deps.desk.cancel_turn(key)
         return RedirectResponse(f"/turns/{turn_name(key)}", status_code=303)
 
-    async def changes(self, turn: str) -> Response:
+    async def changes(self, request: Request, turn: str) -> Response:
         """Events `turn` whenever what the page shows has changed; the last one says that the turn is over."""
-        key = read_turn(turn)
+        key = _own(await self._visitors.visitor(request), turn)
         stream = self._live.follow(f"page {key.workflow_id}", lambda: self._versions(key))
         return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
@@ -178,6 +178,10 @@ class TalkPages:
             note=note,
         )
 
+    def _user(self, visitor: Visitor, form: dict[str, str]) -> str:
+        """On whose behalf: one's own once one signed in; in development anybody's."""
+        return visitor.person.id if visitor.signed_in else form.get("user") or DEFAULT_ASKER
+
     def _asker(self, visitor: Visitor) -> str:
         """On whose behalf a turn is offered: not the visitor's, who could not approve what it asks for."""
         others = [each.id for each in self._deps.people.all(visitor.person.tenant) if each.active]
@@ -198,6 +202,13 @@ class TalkPages:
         except SignoffError:
             # The reader comes back by itself, and then finds what there is.
             return
+
+
+def _own(visitor: Visitor, turn: str) -> TurnKey:
+    key = read_turn(turn)
+    if key.tenant != visitor.person.tenant:
+        raise NotFound(f"there is no turn `{turn}`")
+    return key
 
 
 def _key(row: TurnRow) -> TurnKey:

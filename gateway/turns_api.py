@@ -4,15 +4,15 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.listing import TurnRow
-from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.turn import TurnView
 from signoff.gateway.bodies import CancelBody, TurnBody, TurnLinks, TurnStarted
+from signoff.gateway.caller import Caller, acting, caller_of, own_tenant
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.faults import Fault, fault_of
 from signoff.gateway.live import Live, event
@@ -50,9 +50,9 @@ class TurnsApi:
         add("/{turn}/cancel", self.cancel, methods=["POST"], status_code=202, summary="Ask a turn to stop")
         return router
 
-    async def start(self, body: TurnBody) -> JSONResponse:
+    async def start(self, body: TurnBody, request: Request) -> JSONResponse:
         """Returns when the turn is in Temporal. The same id with the same input is the same turn."""
-        key = await start(self._deps, body, channel="api")
+        key = await start(self._deps, self._own(body, caller_of(request)), channel="api")
         name = turn_name(key)
         answer = TurnStarted(
             id=name,
@@ -70,33 +70,43 @@ class TurnsApi:
 
     async def index(
         self,
-        tenant: str = DEFAULT_TENANT,
+        request: Request,
+        tenant: str | None = None,
         state: str = "",
         actor: str = "",
         since: datetime | None = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
     ) -> dict[str, list[TurnRow]]:
         """From visibility alone; a turn started this moment may be missing for some milliseconds."""
+        tenant = own_tenant(caller_of(request), tenant)
         found = await turns(self._deps.desk.temporal, tenant=tenant, state=state, actor=actor, since=since, limit=limit)
         return {"turns": found}
 
-    async def view(self, turn: str) -> JSONResponse:
+    async def view(self, turn: str, request: Request) -> JSONResponse:
         """`turn` is `<tenant>.<session>.<turn>`, or the turn alone where it names its session. Secrets are masked."""
-        view = masked_view(await self._deps.desk.view(read_turn(turn)), self._deps.catalog)
+        view = masked_view(await self._deps.desk.view(_key(turn, request)), self._deps.catalog)
         return JSONResponse(view.model_dump(mode="json"))
 
-    async def events(self, turn: str) -> StreamingResponse:
+    async def events(self, turn: str, request: Request) -> StreamingResponse:
         """Events `turn` with the whole view, whenever it changed; the stream ends with the view that has a result."""
-        key = read_turn(turn)
+        key = _key(turn, request)
         await self._deps.desk.view(key)
         stream = self._live.follow(f"api {key.workflow_id}", lambda: self._changes(key))
         return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
-    async def cancel(self, turn: str, body: CancelBody | None = None) -> dict[str, str]:
+    async def cancel(self, turn: str, request: Request, body: CancelBody | None = None) -> dict[str, str]:
         """Running tools are awaited, waiting requests become cancelled."""
-        key = read_turn(turn)
+        key = _key(turn, request)
         await self._deps.desk.cancel_turn(key)
         return {"id": turn_name(key), "state": "cancelling"}
+
+    def _own(self, body: TurnBody, caller: Caller | None) -> TurnBody:
+        """The body with the person and the tenant that the turn is for: the caller's, who may leave them out."""
+        given = body.model_fields_set
+        tenant = own_tenant(caller, body.tenant if "tenant" in given else None)
+        named = body.user if "user" in given else None
+        person = acting(self._deps, caller, named, default=body.user, tenant=tenant)
+        return body.model_copy(update={"user": person.id, "tenant": tenant})
 
     async def _changes(self, key: TurnKey) -> AsyncGenerator[str, None]:
         try:
@@ -106,3 +116,9 @@ class TurnsApi:
             return
         except SignoffError as error:
             yield event("problem", fault_of(error).model_dump())
+
+
+def _key(turn: str, request: Request) -> TurnKey:
+    key = read_turn(turn)
+    own_tenant(caller_of(request), key.tenant)
+    return key

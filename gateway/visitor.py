@@ -1,4 +1,4 @@
-"""Who looks at a page: the person, the browser session, and tokens that prove a form came from a page they opened."""
+"""Who looks at a page: the person, the browser, and tokens that prove a form came from a page they opened."""
 
 import hmac
 import secrets
@@ -11,14 +11,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
+from signoff.gateway.caller import SESSION, SignInNeeded, caller_of, is_session
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.identity import DEFAULT_DECIDER, active_people
-from signoff.gateway.texts import language_of
+from signoff.gateway.texts import DEFAULT_LANGUAGE, language_of
 from signoff.gateway.words import Reader
 
-SESSION: Final = "signoff_session"
 PERSON: Final = "signoff_person"
 ZONE: Final = "signoff_zone"
 YEAR_SECONDS: Final = 365 * 86_400
@@ -26,23 +27,37 @@ _KEY: Final = "gateway-forms"
 
 
 @dataclass(frozen=True)
-class Visitor:
-    """One person at one browser. `fresh` when the browser has no session yet."""
+class Browser:
+    """One browser, whoever sits at it. `fresh` when it brought no cookie yet."""
 
-    person: Person
     session: str
     fresh: bool
     key: bytes
     reader: Reader
 
     def token(self, purpose: str) -> str:
-        """What a form must carry: bound to this session, this person and this purpose."""
-        words = "|".join((self.session, self.person.tenant, self.person.id, purpose))
+        """What a form must carry: bound to this browser, this person and this purpose."""
+        words = "|".join((self.session, *self._who(), purpose))
         return hmac.new(self.key, words.encode(), "sha256").hexdigest()
 
     def opened(self, token: str, purpose: str) -> bool:
         """Whether `token` comes from a page that this visitor opened for this purpose."""
         return not self.fresh and hmac.compare_digest(token.encode(), self.token(purpose).encode())
+
+    def _who(self) -> tuple[str, str]:
+        return "", ""
+
+
+@dataclass(frozen=True)
+class Visitor(Browser):
+    """A person at a browser. `signed_in` unless they only said who they are, in the development profile."""
+
+    person: Person
+    assurance: Assurance = "session"
+    signed_in: bool = True
+
+    def _who(self) -> tuple[str, str]:
+        return self.person.tenant, self.person.id
 
 
 class Visitors:
@@ -53,19 +68,45 @@ class Visitors:
         self._key: bytes | None = None
 
     async def visitor(self, request: Request) -> Visitor:
-        """Who sent `request`. Raises `StoreUnavailable`; `ConfigError` when the directory is empty."""
+        """Who sent `request`.
+
+        Raises `StoreUnavailable`; `SignInNeeded` for nobody; `ConfigError` when the directory is empty.
+        """
+        caller = caller_of(request)
+        if caller is not None:
+            return await self.visitor_as(request, caller.person, caller.assurance)
+        if self._deps.settings.profile != "development":
+            raise SignInNeeded("sign in first")
+        return await self.visitor_as(request, self.person(request.cookies), "session", signed_in=False)
+
+    async def visitor_as(
+        self, request: Request, person: Person, assurance: Assurance, *, signed_in: bool = True
+    ) -> Visitor:
+        """The browser that sent `request`, with a person at it whom somebody else has recognised."""
+        browser = await self.browser(request, person.locale)
+        return Visitor(
+            browser.session,
+            browser.fresh,
+            browser.key,
+            browser.reader,
+            person=person,
+            assurance=assurance,
+            signed_in=signed_in,
+        )
+
+    async def browser(self, request: Request, locale: str = DEFAULT_LANGUAGE) -> Browser:
+        """The browser that sent `request`. Raises `StoreUnavailable`."""
         if self._key is None:
             self._key = await self._deps.store.secret_key(_KEY)
-        person = self.person(request.cookies)
         session = request.cookies.get(SESSION, "")
-        fresh = len(session) != 64 or not session.isascii() or not session.isalnum()
+        fresh = not is_session(session)
         reader = Reader(
-            language=language_of(person.locale),
-            locale=person.locale,
+            language=language_of(locale),
+            locale=locale,
             zone=_zone(request.cookies.get(ZONE, "")),
             now=self._deps.clock(),
         )
-        return Visitor(person, secrets.token_hex(32) if fresh else session, fresh, self._key, reader)
+        return Browser(new_session() if fresh else session, fresh, self._key, reader)
 
     def person(self, cookies: Mapping[str, str]) -> Person:
         """The person a browser says it is: nothing proves it, so only the development profile uses this."""
@@ -78,18 +119,24 @@ class Visitors:
             raise ConfigError("there is nobody in the directory; add people to the manifest")
         return everybody[0]
 
-    def remember(self, visitor: Visitor, response: Response) -> None:
-        """Give a browser without a session its own."""
-        if visitor.fresh:
-            self._set(response, SESSION, visitor.session)
+    def remember(self, browser: Browser, response: Response) -> None:
+        """Give a browser without a cookie its own."""
+        if browser.fresh:
+            self.set_cookie(response, SESSION, browser.session)
 
     def switch(self, person: Person, response: Response) -> None:
         """Make the browser another person from now on."""
-        self._set(response, PERSON, person.id)
+        self.set_cookie(response, PERSON, person.id)
 
-    def _set(self, response: Response, name: str, value: str) -> None:
+    def set_cookie(self, response: Response, name: str, value: str, *, seconds: int = YEAR_SECONDS) -> None:
+        """A cookie that scripts cannot read and other sites do not send along with forms; 0 seconds removes it."""
         secure = self._deps.settings.public_url.startswith("https:")
-        response.set_cookie(name, value, max_age=YEAR_SECONDS, httponly=True, samesite="lax", secure=secure)
+        response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="lax", secure=secure)
+
+
+def new_session() -> str:
+    """A value for a browser's cookie that nobody guesses."""
+    return secrets.token_hex(32)
 
 
 def _zone(name: str) -> tzinfo:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
-from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.ids import ApprovalKey, parse_approval_id
 from signoff.contracts.listing import WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.card_view import CardPage, card_page, typed_right, typed_words
@@ -88,7 +88,7 @@ class WaitingPages:
     async def card(self, request: Request, approval: str) -> Response:
         """One request, beside the list where there is room."""
         visitor = await self._visitors.visitor(request)
-        approval_id = await find_approval(self._deps, approval)
+        approval_id = await find_approval(self._deps, approval, visitor.person.tenant)
         if approval_id != approval:
             return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
         if request.query_params.get("part") == "card":
@@ -99,6 +99,7 @@ class WaitingPages:
     async def decide(self, request: Request, approval: str) -> Response:
         """The form of a card. Only a page that this visitor opened, of this request, can decide it."""
         visitor = await self._visitors.visitor(request)
+        _own(visitor, approval)
         form = {name: str(value) for name, value in (await request.form()).items()}
         language = visitor.reader.language
         token, verdict = form.get("token", ""), form.get("verdict", "")
@@ -116,6 +117,7 @@ class WaitingPages:
             verdict="approved" if verdict == "approved" else "denied",
             person=visitor.person,
             channel="inbox",
+            assurance=visitor.assurance,
             reason=form.get("reason", "").strip()[:2_000],
             revision=int(form["revision"]) if form.get("revision", "").isdecimal() else None,
             shown_digest=form.get("mark", ""),
@@ -126,6 +128,7 @@ class WaitingPages:
     async def withdraw(self, request: Request, approval: str) -> Response:
         """Who asked takes the request back."""
         visitor = await self._visitors.visitor(request)
+        _own(visitor, approval)
         form = await request.form()
         if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
             note = text("receipt.out_of_date", visitor.reader.language)
@@ -186,9 +189,7 @@ class WaitingPages:
         return self._pages.page("approval.html", visitor, status=status, nav="waiting", **context)
 
     async def _card(self, approval: str, visitor: Visitor) -> CardPage:
-        key = parse_approval_id(approval)
-        if key is None:
-            raise NotFound(f"`{approval[:80]}` is no approval id")
+        key = _own(visitor, approval)
         view = await self._deps.desk.view(key.turn)
         found = request_in(view, approval)
         if found is None:
@@ -240,6 +241,16 @@ class WaitingPages:
             "tools": [(tool.name, tool.title or tool.name) for tool in self._deps.catalog.tools()],
             "teams": visitor.person.roles,
         }
+
+
+def _own(visitor: Visitor, approval: str) -> ApprovalKey:
+    """What the address of a card names. Raises `NotFound` for no request's, and for another tenant's."""
+    key = parse_approval_id(approval)
+    if key is None:
+        raise NotFound(f"`{approval[:80]}` is no approval id")
+    if key.turn.tenant != visitor.person.tenant:
+        raise NotFound(f"there is no request `{approval}`")
+    return key
 
 
 def _choice(request: Request) -> Choice:

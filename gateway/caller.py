@@ -1,0 +1,148 @@
+"""The door: who comes in, and what for. A personal token, a browser that signed in, or, in development, anybody."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
+
+from signoff.contracts.decision import Assurance
+from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.guard import API, READING
+from signoff.gateway.identity import known_person
+from signoff.registry.nearest import shown
+from signoff.store.sessions import Sessions
+from signoff.store.tokens import Scope, Tokens
+
+SESSION: Final = "signoff_session"
+"""The cookie of a browser: what its forms are bound to and, once somebody signed in there, who that is."""
+OPEN_TO_ALL: Final = ("/login", "/logout", "/link", "/icon.svg")
+"""What needs no sign-in, with all below it: these show nothing of an installation, or check what they are given."""
+HEALTH: Final = ("/healthz", "/readyz")
+"""Answered without a look at the store."""
+_CALLER: Final = "signoff.caller"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Somebody who proved who they are, how strongly, and what they may do here."""
+
+    person: Person
+    assurance: Assurance
+    scopes: tuple[Scope, ...]
+
+
+class SignInNeeded(Refused):
+    """Nobody signed in. Pages lead to the sign-in, everything else is answered 401."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="unauthenticated")
+
+
+class Door:
+    """Admits or refuses every request before its handler sees it.
+
+    The API takes personal tokens only, never cookies; pages take the cookie of a browser that signed in. Without
+    either, only the development profile goes on, where people say who they are.
+    """
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+        self._tokens = Tokens(deps.store)
+        self._sessions = Sessions(deps.store)
+
+    async def admit(self, request: Request) -> None:
+        """Let a request in. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`."""
+        path = request.scope["path"]
+        if path in HEALTH:
+            return
+        caller = await (self._by_token(request) if path.startswith(API) else self._by_cookie(request))
+        request.scope[_CALLER] = caller
+        if any(path == each or path.startswith(f"{each}/") for each in OPEN_TO_ALL):
+            return
+        if caller is None:
+            if self._deps.settings.profile != "development":
+                raise SignInNeeded("send a personal token: `Authorization: Bearer sgf_...`")
+            return
+        needed = scope_of(request.method, path)
+        if needed not in caller.scopes:
+            raise Refused(f"this needs the scope `{needed}`; the token has {_listed(caller.scopes)}", code="scope")
+
+    async def _by_token(self, request: Request) -> Caller | None:
+        sent = request.headers.get("authorization")
+        if sent is None:
+            return None
+        scheme, _, secret = sent.partition(" ")
+        if scheme.lower() != "bearer":
+            raise SignInNeeded("send a personal token: `Authorization: Bearer sgf_...`")
+        try:
+            token = await self._tokens.known(secret.strip(), self._deps.clock())
+        except Refused as error:
+            raise SignInNeeded(error.message) from None
+        person = self._active(token.tenant, token.person)
+        if person is None:
+            raise SignInNeeded("the person of this token is not in the directory, or not active any more")
+        return Caller(person, "session", token.scopes)
+
+    async def _by_cookie(self, request: Request) -> Caller | None:
+        cookie = request.cookies.get(SESSION, "")
+        if not is_session(cookie):
+            return None
+        session = await self._sessions.known(cookie, self._deps.clock())
+        person = None if session is None else self._active(session.tenant, session.person)
+        if session is None or person is None:
+            return None
+        return Caller(person, session.assurance, session.scopes)
+
+    def _active(self, tenant: str, person_id: str) -> Person | None:
+        person = self._deps.people.find(person_id, tenant)
+        return person if person is not None and person.active else None
+
+
+def scope_of(method: str, path: str) -> Scope:
+    """What a request needs: looking is `read`; turns are started and stopped with `start`; all else is `decide`."""
+    if method in READING or path.startswith("/tools/"):
+        return "read"
+    return "start" if path.startswith((f"{API}turns", "/turns")) else "decide"
+
+
+def is_session(cookie: str) -> bool:
+    """Whether a cookie could be one of ours."""
+    return len(cookie) == 64 and cookie.isascii() and cookie.isalnum()
+
+
+def caller_of(request: Request) -> Caller | None:
+    """Who sent a request that came in by the door; None for nobody in particular."""
+    caller: Caller | None = request.scope.get(_CALLER)
+    return caller
+
+
+def acting(
+    deps: GatewayDeps, caller: Caller | None, named: str | None, *, default: str, tenant: str = DEFAULT_TENANT
+) -> Person:
+    """As whom a request acts: the caller, who cannot name anybody else; in development whoever is named.
+
+    Raises `Refused` (`not_allowed`), `NotFound` for a person or a tenant that is not the caller's.
+    """
+    if caller is None:
+        if deps.settings.profile != "development":
+            raise SignInNeeded("nobody signed in")
+        return known_person(deps.people, named or default, tenant)
+    if named not in (None, caller.person.id):
+        raise Refused(f"this token is of `{caller.person.id}` and cannot act as {shown(named)}", code="not_allowed")
+    own_tenant(caller, tenant)
+    return caller.person
+
+
+def own_tenant(caller: Caller | None, tenant: str | None) -> str:
+    """The tenant that a request is about; the caller's own when it names none. Raises `NotFound` for another's."""
+    own = DEFAULT_TENANT if caller is None else caller.person.tenant
+    if caller is not None and tenant not in (None, own):
+        raise NotFound("there is nothing of that name here")
+    return own if tenant is None else tenant
+
+
+def _listed(scopes: tuple[Scope, ...]) -> str:
+    return ", ".join(f"`{scope}`" for scope in scopes)
