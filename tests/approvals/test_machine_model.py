@@ -1,0 +1,193 @@
+"""The approval rules against a model of them: whatever people, delegates, editors, timers and storms of repeats do."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from signoff.approvals import binding, deadlines
+from signoff.approvals.desk import Desk
+from signoff.approvals.digest import call_digest
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.person import Principal
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import Authority
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+ID = "main.s.t.c1.1"
+HOUR = timedelta(hours=1)
+AMOUNTS = (5, 6, 7)
+
+
+def digest(amount: int) -> str:
+    """The digest of the call with this amount."""
+    return call_digest(tenant="main", turn="t", call="c1.1", tool="pay", definition="d", args={"amount": amount})
+
+
+def question(amount: int, **fields: Any) -> ApprovalRequest:
+    """The request as the gates make it for this amount."""
+    base = ApprovalRequest(
+        id=ID, code="AAAAAA", digest=digest(amount), definition="d", tenant="main", turn="t", call="c1.1", tool="pay",
+        args=Content(inline={"amount": amount}), card=Card(effect=f"Pay {amount}"), requester=Principal(user="guest"),
+        approvers=("role:finance",), escalate_to=("role:cfo",), allow_edit=True, timeout=10 * 3_600.0,
+    )  # fmt: skip
+    return base.model_copy(update=fields)
+
+
+class ApprovalModel(RuleBasedStateMachine):
+    """Random answers agree with a model that keeps, for each revision, only who said what on whose seat."""
+
+    @initialize(
+        quorum=st.integers(1, 3), veto=st.booleans(), put_off=st.booleans(), remind=st.booleans(), doubt=st.booleans()
+    )
+    def ask(self, quorum: int, veto: bool, put_off: bool, remind: bool, doubt: bool) -> None:
+        """The question is asked."""
+        self.quorum, self.veto, self.doubt, self.may_put_off = quorum, veto, doubt, put_off
+        self.now, self.last = START, START + HOUR * (20 if put_off else 10)
+        self.revision, self.amount, self.ended = 1, AMOUNTS[0], ""
+        self.said: list[tuple[str, str, str]] = []
+        self.receipts: dict[str, Receipt] = {}
+        self.desk = Desk()
+        self.desk.open(
+            question(
+                self.amount,
+                quorum=quorum,
+                veto=veto,
+                kind="in_doubt" if doubt else "approval",
+                on_timeout="escalate" if put_off else "deny",
+                remind_after=3_600.0 if remind else None,
+                escalate_after=7_200.0 if remind else None,
+            ),
+            self.now,
+        )
+
+    @property
+    def request(self) -> ApprovalRequest:
+        """The request as the desk has it."""
+        found = self.desk.get(ID)
+        assert found is not None
+        return found
+
+    @rule(
+        person=st.sampled_from(("ana", "ben", "cleo", "eve")),
+        seat=st.sampled_from(("", "", "ana", "dora")),
+        verdict=st.sampled_from(("approved", "approved", "approved", "denied", "happened")),
+        amount=st.sampled_from((0, 0, 0, *AMOUNTS)),
+        revision=st.sampled_from((0, 0, 0, -1, 1)),
+        delivery=st.sampled_from(("", "", "d1", "d2")),
+        late=st.sampled_from((None, None, -1, 1)),
+    )
+    def answer(
+        self, person: str, seat: str, verdict: str, amount: int, revision: int, delivery: str, late: int | None
+    ) -> None:
+        """Somebody answers, perhaps for another, perhaps with other arguments, perhaps with a proved time."""
+        named = max(self.revision + revision, 1)
+        fields: dict[str, Any] = {"approval_id": ID, "revision": named, "verdict": verdict, "delivery_id": delivery}
+        fields |= {"edited_args": {"amount": amount}} if amount else {}
+        decision = Decision.model_validate(fields | {"signature": "s" if late else ""})
+        received = None if late is None else self.last + late * HOUR / 2
+        allowed = person != "eve"
+        authority = Authority(
+            allowed=allowed, subject=person, on_behalf="" if seat == person else seat, received_at=received
+        )
+        key = f"{delivery}:{ID}:{named}"
+        receipt = self.send(decision, authority, amount)
+        if delivery and key in self.receipts:
+            assert receipt == self.receipts[key].model_copy(update={"code": "duplicate"})
+            return
+        fits = not amount or (verdict == "approved" and not self.doubt)
+        fits = fits and (self.doubt or verdict != "happened")
+        in_time = (received or self.now) <= self.last
+        counts = not self.ended and fits and allowed and in_time and named == self.revision
+        assert (receipt.status != "refused") == counts, receipt
+        if counts:
+            self.count(person, seat or person, verdict, amount)
+            if delivery:
+                self.receipts[key] = receipt
+            assert (receipt.status == "accepted") == bool(self.ended)
+
+    def send(self, decision: Decision, authority: Authority, amount: int) -> Receipt:
+        """The steps of both doors: a glance, who is it, the gates for other arguments, and the count."""
+        receipt = self.desk.glance(decision, self.now)
+        if receipt is not None:
+            return receipt
+        if not amount:
+            return self.desk.settle(decision, authority, self.now)
+        return self.desk.examine(decision, authority, self.now) or self.desk.settle(
+            decision, authority, self.now, question(amount)
+        )
+
+    def count(self, person: str, seat: str, verdict: str, amount: int) -> None:
+        """The model's own rule."""
+        if amount:
+            self.revision, self.amount, self.said = self.revision + 1, amount, []
+            self.last = self.now + HOUR * (20 if self.may_put_off else 10)
+        touched = [each for each in self.said if each[0] == person or each[1] == seat]
+        repeats = any(each[2] == verdict for each in touched)
+        stands_in = seat != person and verdict != "denied" and any(each[0] != person for each in touched)
+        if repeats or stands_in:
+            return
+        self.said = [each for each in self.said if each not in touched] + [(person, seat, verdict)]
+        verdicts = [each[2] for each in self.said]
+        if "happened" in verdicts:
+            self.ended = "happened"
+        elif verdicts.count("denied") >= (1 if self.veto or self.doubt else self.quorum):
+            self.ended = "denied"
+        elif verdicts.count("approved") >= self.quorum:
+            self.ended = "approved"
+
+    @rule(minutes=st.integers(1, 400))
+    def time_passes(self, minutes: int) -> None:
+        """The clock moves; nothing else does."""
+        self.now += timedelta(minutes=minutes)
+
+    @rule()
+    def timer(self) -> None:
+        """Whatever is due happens."""
+        happening = deadlines.due(self.request)
+        if happening is None or happening.at > self.now:
+            return
+        self.desk.reach(ID, happening, self.now)
+        if happening.what == "deadline":
+            self.ended = "" if self.may_put_off else "timed_out"
+            self.may_put_off = False
+
+    @rule()
+    def withdraw(self) -> None:
+        """The requester takes it back."""
+        receipt = self.desk.cancel(ID, "guest", "", self.now)
+        assert (receipt.status == "accepted") == (not self.ended)
+        self.ended = self.ended or "cancelled"
+
+    @invariant()
+    def the_ending_is_the_models(self) -> None:
+        """Each ending is told apart, and none is ever undone."""
+        assert self.request.state == (self.ended or "pending")
+        assert (self.request.revision, self.request.digest) == (self.revision, digest(self.amount))
+
+    @invariant()
+    def an_approval_has_its_people(self) -> None:
+        """Enough different people on different seats, each about exactly these arguments in this revision."""
+        request = self.request
+        yes = [vote for vote in request.votes if vote.verdict == "approved"]
+        assert len({vote.subject for vote in request.votes}) == len(request.votes)
+        assert len({vote.on_behalf or vote.subject for vote in request.votes}) == len(request.votes)
+        of = binding.digest_with(request)
+        assert all(binding.names(vote.decision, request.digest, request.revision, of) for vote in yes)
+        assert "eve" not in {vote.subject for vote in request.votes}
+        if request.state == "approved":
+            assert len(yes) >= self.quorum
+
+    @invariant()
+    def escalation_only_adds(self) -> None:
+        """Who could decide still can; others only once it was escalated."""
+        added = ("role:cfo",) if self.request.escalated else ()
+        assert self.request.approvers == ("role:finance", *added)
+
+
+TestApprovals = ApprovalModel.TestCase
+TestApprovals.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
