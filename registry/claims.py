@@ -1,0 +1,155 @@
+"""People as an OpenID Connect provider tells of them: who a login is, and those nobody had to declare."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from signoff.contracts.errors import ConfigError, Refused
+from signoff.contracts.ids import is_id
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.registry.people import EMAIL, Directory, same_identity
+
+OIDC: Final = "oidc"
+"""The channel whose identities are `ISSUER#SUBJECT`."""
+NAME_CHARS: Final = 200
+SUBJECT_CHARS: Final = 255
+_ID_DIGITS: Final = 32
+
+
+class ClaimsMapping(BaseModel):
+    """Which people a provider's claims make.
+
+    `roles` has the roles that each group of the claim `groups_claim` gives. Whoever is in none of these groups is
+    nobody: with an empty mapping, which is the default, only declared people can sign in. Raises `ConfigError`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    groups_claim: str = "groups"
+    roles: Mapping[str, tuple[str, ...]] = {}
+    tier: str = "standard"
+    tenant: str = DEFAULT_TENANT
+
+    def model_post_init(self, context: Any) -> None:
+        """Refuses roles and a tenant that are no ids."""
+        for value in (self.tenant, *(role for roles in self.roles.values() for role in roles)):
+            if not is_id(value):
+                raise ConfigError(f"`{value}` can be neither a role nor a tenant", field="roles", value=value)
+
+
+class ClaimsDirectory:
+    """A directory, and beside it those people whom a provider vouched for when they signed in here.
+
+    Who is declared is what the declaration says, whatever the claims do. The others are known to this process alone:
+    workers do not know them, so that they can look and ask but decide nothing.
+    """
+
+    def __init__(self, declared: Directory, mapping: ClaimsMapping | None = None) -> None:
+        self.declared = declared
+        self._mapping = mapping or ClaimsMapping()
+        self._admitted: dict[str, Person] = {}
+
+    def admit(self, claims: Mapping[str, Any]) -> Person:
+        """The active person whom verified claims (of an ID token or of the userinfo endpoint) are about.
+
+        Raises `Refused` (`not_allowed`) for everybody else, with a sentence for the person.
+        """
+        person = self._declared(claims) or self._made(claims)
+        if person is None or not person.active:
+            raise Refused("nobody here is known by this login; ask whoever keeps the list of people", "not_allowed")
+        return person
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        found = self.declared.find(person_id, tenant)
+        return found or (self._admitted.get(person_id) if tenant == self._mapping.tenant else None)
+
+    def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+        """See `Directory`; those who signed in stand last."""
+        admitted = self._admitted.values() if tenant in (None, self._mapping.tenant) else ()
+        return (*self.declared.all(tenant), *admitted)
+
+    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`; those who signed in are known by their login only."""
+        found = self.declared.by_identity(channel, identity, tenant)
+        if found is not None or channel != OIDC or tenant != self._mapping.tenant:
+            return found
+        return next((each for each in self._admitted.values() if identity in each.identities[OIDC]), None)
+
+    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """See `Directory`; only declared people delegate."""
+        return self.declared.delegators(person_id, tenant, now)
+
+    def _made(self, claims: Mapping[str, Any]) -> Person | None:
+        """The person these claims make, as they are now; nobody any more once they left the groups."""
+        own_id = id_of(login_of(claims))
+        made = person_from_claims(claims, self._mapping)
+        self._admitted.pop(own_id, None)
+        if made is not None:
+            self._admitted[own_id] = made
+        return self.find(own_id, self._mapping.tenant)
+
+    def _declared(self, claims: Mapping[str, Any]) -> Person | None:
+        """The declared person of this login, else of its verified e-mail address."""
+        login, tenant = login_of(claims), self._mapping.tenant
+        known = self.declared.by_identity(OIDC, login, tenant)
+        address = verified_email(claims)
+        if known is not None or not address:
+            return known
+        known = self.declared.by_identity(EMAIL, address, tenant)
+        issuer = f"{claims['iss']}#"
+        if known is not None and any(each.startswith(issuer) for each in known.identities.get(OIDC, ())):
+            # Addresses are given to other people one day; a login that was written down is not.
+            raise Refused("this e-mail address belongs to somebody who signs in with another account", "not_allowed")
+        return known
+
+
+def login_of(claims: Mapping[str, Any]) -> str:
+    """The identity `ISSUER#SUBJECT` of verified claims. Raises `Refused` (`malformed`) without these two."""
+    issuer, subject = claims.get("iss"), claims.get("sub")
+    if not isinstance(issuer, str) or not isinstance(subject, str) or not issuer or "#" in issuer:
+        raise Refused("the provider's answer does not say who signed in", "malformed")
+    if not subject.strip() or len(subject) > SUBJECT_CHARS:
+        raise Refused("the provider's answer does not say who signed in", "malformed")
+    return f"{issuer}#{subject}"
+
+
+def id_of(login: str) -> str:
+    """The id of a person whom nobody declared: always the same for a login, and not for anybody to choose."""
+    return f"{OIDC}-{hashlib.sha256(login.encode()).hexdigest()[:_ID_DIGITS]}"
+
+
+def verified_email(claims: Mapping[str, Any]) -> str:
+    """The e-mail address, in one spelling, that the provider says it has verified; "" if there is none."""
+    address = claims.get("email")
+    if claims.get("email_verified") is not True or not isinstance(address, str):
+        return ""
+    return same_identity(EMAIL, address.strip())
+
+
+def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Person | None:
+    """The person whom claims alone make; None for one in no mapped group. Raises `Refused` (`malformed`)."""
+    login = login_of(claims)
+    given = claims.get(mapping.groups_claim)
+    groups = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    mapped = [mapping.roles[group] for group in groups if isinstance(group, str) and group in mapping.roles]
+    if not mapped:
+        return None
+    return Person(
+        id=id_of(login),
+        name=_text(claims.get("name")) or _text(claims.get("preferred_username")) or verified_email(claims),
+        tenant=mapping.tenant,
+        tier=mapping.tier,
+        roles=tuple(dict.fromkeys(role for roles in mapped for role in roles)),
+        locale=_text(claims.get("locale")).replace("_", "-") or "en",
+        identities={OIDC: (login,)},
+    )
+
+
+def _text(value: Any) -> str:
+    printable = "".join(char for char in value if char.isprintable()) if isinstance(value, str) else ""
+    return printable.strip()[:NAME_CHARS]

@@ -1,0 +1,139 @@
+"""Who a login at a provider is: the declared person, or one made of the groups that a mapping names."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from signoff.contracts.errors import ConfigError, Refused
+from signoff.contracts.ids import is_id
+from signoff.contracts.person import Delegation, Person
+from signoff.registry.claims import ClaimsDirectory, ClaimsMapping, id_of, login_of
+from signoff.registry.people import Directory, FixedDirectory
+
+ISSUER = "https://login.example.com/realms/one"
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ANA = Person(
+    id="ana",
+    roles=("finance",),
+    identities={"oidc": (f"{ISSUER}#42",), "email": ("ana@example.com",)},
+    delegations=(Delegation(to="bo", until=datetime(2030, 1, 1, tzinfo=UTC)),),
+)
+BO = Person(id="bo", identities={"email": ("bo@example.com",)})
+GONE = Person(id="gone", active=False, identities={"email": ("gone@example.com",)})
+MAPPING = ClaimsMapping(roles={"fin": ("finance", "approvers"), "staff": (), "adm": ("approvers", "admin")})
+
+
+def claims(sub: str = "7", **more: Any) -> dict[str, Any]:
+    """Verified claims of a login."""
+    return {"iss": ISSUER, "sub": sub, "aud": "signoff", **more}
+
+
+def mailed(address: str, **more: Any) -> dict[str, Any]:
+    """Claims with an address that the provider verified."""
+    return claims(**{"email": address, "email_verified": True, **more})
+
+
+@pytest.fixture
+def directory() -> ClaimsDirectory:
+    """Three declared people, and groups."""
+    return ClaimsDirectory(FixedDirectory([ANA, BO, GONE]), MAPPING)
+
+
+def refusal(directory: ClaimsDirectory, given: dict[str, Any]) -> Refused:
+    """How a login is refused."""
+    with pytest.raises(Refused) as caught:
+        directory.admit(given)
+    return caught.value
+
+
+def test_a_declared_login_is_that_person_whatever_the_claims_say(directory: ClaimsDirectory) -> None:
+    """Roles, name and locale are the declaration's; no group adds one."""
+    assert directory.admit(claims("42", groups=["adm"], name="Root", email="bo@example.com")) is ANA
+
+
+def test_a_verified_address_is_that_person(directory: ClaimsDirectory) -> None:
+    """In either case of letters, and only if the provider says that it verified it."""
+    assert directory.admit(mailed("BO@Example.com")) is BO
+    for claimed in (False, None, "true", 1):
+        assert refusal(directory, mailed("bo@example.com", email_verified=claimed)).code == "not_allowed"
+
+
+def test_an_address_given_to_somebody_else_opens_nothing(directory: ClaimsDirectory) -> None:
+    """Where a person's login at this provider is written down, another one with their address is not them."""
+    found = refusal(directory, mailed("ana@example.com", groups=["fin"]))
+    assert (found.code, "another account" in found.message) == ("not_allowed", True)
+    elsewhere = {**mailed("ana@example.com"), "iss": "https://other.example.com"}
+    assert directory.admit(elsewhere) is ANA
+
+
+def test_who_is_not_active_gets_no_second_person(directory: ClaimsDirectory) -> None:
+    """Not by their login, and not by the groups they are still in."""
+    assert refusal(directory, mailed("gone@example.com", groups=["adm"])).code == "not_allowed"
+    assert [person.id for person in directory.all()] == ["ana", "bo", "gone"]
+
+
+def test_groups_make_a_person(directory: ClaimsDirectory) -> None:
+    """Each role once, in the order of the groups; groups that nobody mapped give nothing."""
+    made = directory.admit(claims(groups=["fin", "adm", "root", 5], name="Cy\u202e Young", locale="de_DE"))
+    assert (made.name, made.roles, made.locale, made.tier) == (
+        "Cy Young",
+        ("finance", "approvers", "admin"),
+        "de-DE",
+        "standard",
+    )
+    assert is_id(made.id)
+    assert made.id == id_of(f"{ISSUER}#7") != id_of(f"{ISSUER}#8")
+    assert made.identities == {"oidc": (f"{ISSUER}#7",)}
+    assert directory.admit(claims(groups="staff", preferred_username="cy")).roles == ()
+
+
+@pytest.mark.parametrize("groups", [None, [], ["root"], "root", {"fin": 1}, 5])
+def test_nobody_is_made_without_a_mapped_group(directory: ClaimsDirectory, groups: Any) -> None:
+    """Nor at all where nothing is mapped, which is the default."""
+    assert refusal(directory, claims(groups=groups)).code == "not_allowed"
+    closed = ClaimsDirectory(FixedDirectory([ANA, BO]))
+    assert refusal(closed, claims(groups=["fin"], roles=["admin"])).code == "not_allowed"
+    assert closed.admit(claims("42")) is ANA
+
+
+def test_the_directory_knows_whom_it_admitted(directory: ClaimsDirectory) -> None:
+    """Beside those declared, in the mapping's tenant alone, as of the last sign-in."""
+    assert isinstance(directory, Directory)
+    made = directory.admit(claims(groups=["fin"]))
+    assert directory.find(made.id) == directory.by_identity("oidc", f"{ISSUER}#7") == made
+    assert directory.find(made.id, "other") is None
+    assert directory.by_identity("oidc", f"{ISSUER}#7", "other") is None
+    assert directory.by_identity("email", f"{ISSUER}#7") is None
+    assert (directory.by_identity("oidc", f"{ISSUER}#42"), directory.find("bo")) == (ANA, BO)
+    assert [person.id for person in directory.all("main")] == ["ana", "bo", "gone", made.id]
+    assert directory.all("other") == ()
+    assert directory.delegators("bo", "main", NOW) == (ANA,)
+    assert directory.admit(claims(groups=["staff"])).roles == ()
+    assert refusal(directory, claims(groups=[])).code == "not_allowed"
+    assert directory.find(made.id) is None
+
+
+def test_a_declared_person_may_take_the_id_of_a_login() -> None:
+    """Then they are what is declared, and may be made inactive."""
+    own_id = id_of(f"{ISSUER}#7")
+    off = ClaimsDirectory(FixedDirectory([Person(id=own_id, active=False)]), MAPPING)
+    assert refusal(off, claims(groups=["fin"])).code == "not_allowed"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"iss": ISSUER}, {"sub": "7"}, claims(" "), claims("x" * 256), {"iss": "a#b", "sub": "7"}, {"iss": 1, "sub": 2}],
+)
+def test_claims_that_name_nobody_are_refused(directory: ClaimsDirectory, broken: dict[str, Any]) -> None:
+    """Without issuer and subject there is no login; an issuer cannot be written so as to be another's."""
+    assert refusal(directory, broken).code == "malformed"
+    with pytest.raises(Refused):
+        login_of(broken)
+
+
+@pytest.mark.parametrize("wrong", [{"roles": {"fin": ("finance team",)}}, {"tenant": "a/b"}])
+def test_a_mapping_names_roles_that_can_be(wrong: dict[str, Any]) -> None:
+    """A role that no policy could name is a mistake of whoever set it up."""
+    with pytest.raises(ConfigError, match="can be neither a role nor a tenant"):
+        ClaimsMapping(**wrong)
