@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from cel_expr_python import cel
 
@@ -15,6 +15,9 @@ from signoff.policy.paths import spell, touched, unchecked, unguarded
 from signoff.policy.shapes import Shape
 from signoff.policy.syntax import normalise, text_problem, tree_problem
 from signoff.policy.typed import typed_environment
+
+Gives: TypeAlias = Literal["BOOL", "LIST"]
+"""What an expression has to give: true or false, or a list of texts."""
 
 EVALUATORS: Final = f"{first_engine.NAME} {first_engine.VERSION}, {second_engine.NAME} {second_engine.VERSION}"
 _NOT_RUN: Final = Outcome("error", "not run, the first engine has an error")
@@ -72,8 +75,8 @@ class Compiler:
         with _BUILDING:
             self._typed = typed_environment(variables)
 
-    def compile(self, rule: str, source: str, *, gives: str = "BOOL") -> Expression:
-        """Checks and compiles one expression. `gives` is `BOOL` or `LIST`. Raises `ConfigError`."""
+    def compile(self, rule: str, source: str, *, gives: Gives = "BOOL") -> Expression:
+        """Checks and compiles one expression. Raises `ConfigError`."""
         text = normalise(source)
         problem, column = text_problem(text)
         if problem:
@@ -88,7 +91,7 @@ class Compiler:
         findings += self._check_tree(rule, text, second)
         return Expression(rule, text, first, second, findings)
 
-    def _check_types(self, rule: str, text: str, gives: str) -> tuple[str, ...]:
+    def _check_types(self, rule: str, text: str, gives: Gives) -> tuple[str, ...]:
         try:
             kind = self._typed.compile(text).return_type().name()
         except Exception as error:
