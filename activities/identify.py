@@ -8,13 +8,14 @@ from typing import Literal
 
 from temporalio import activity
 
-from signoff.activities.room import DecisionVerifier, Room
+from signoff.activities.room import Room
 from signoff.contracts import names
 from signoff.contracts.decision import Decision, at_least
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import ReceiptCode
 from signoff.contracts.steps import Authority, IdentifyTask
 from signoff.registry.people import Directory
+from signoff.signing import Verifier
 
 UNSIGNED = "unsigned"
 """The subject recorded for an answer that names nobody."""
@@ -61,7 +62,7 @@ class IdentifyActivity:
             return Authority(allowed=False, code="unavailable")
 
 
-def evidence_of(decision: Decision, verifier: DecisionVerifier, now: datetime) -> Evidence:
+def evidence_of(decision: Decision, verifier: Verifier, now: datetime) -> Evidence:
     """Check the signature. A key id or a signature alone claims one, too."""
     if not decision.signature and not decision.key_id:
         return Evidence("unsigned", now)

@@ -1,15 +1,23 @@
 """The right to run, derived where the effect happens: pure checks over a permit that nobody trusts."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from signoff.contracts.call import Permit
+from pydantic_core import to_jsonable_python
+
+from signoff.approvals.binding import ArgumentsDigest, names
+from signoff.approvals.digest import doubt_digest
+from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.decision import Decision, at_least
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.names import ACTOR_TURN
-from signoff.contracts.person import Person, Principal
+from signoff.contracts.person import Person
 from signoff.policy.compiled import CompiledPolicy
+from signoff.policy.model import ApprovalPolicy
 from signoff.registry.gates import Judgement
+from signoff.signing import Verifier
 
 
 @dataclass(frozen=True)
@@ -45,11 +53,48 @@ def caller_problem(caller: Caller, permit: Permit, tool: str) -> str:
     return ""
 
 
-def believed(user: Principal, person: Person | None, *, development: bool) -> bool:
-    """Whether the directory bears out who a turn says asked. Whom it does not know, only development believes."""
+@dataclass(frozen=True)
+class Witness:
+    """By what a signature is checked. Only the development profile takes what nobody signed."""
+
+    verifier: Verifier
+    development: bool
+
+    def requester_problem(self, ctx: Pinned) -> str:
+        """Why the gateway does not vouch for who asked for the turn of `ctx`; "" when it does."""
+        user = ctx.user
+        if not (user.signature or user.key_id):
+            return "" if self.development else "nobody vouches for who asked"
+        if self.verifier.check_principal(user, ctx.tenant, ctx.session, ctx.turn):
+            return ""
+        return "who asked is not who the gateway signed for"
+
+    def decision_problem(self, decision: Decision, *, accept_unsigned: bool) -> str:
+        """Why the gateway does not vouch for a decision; "" when it does, or need not."""
+        if not (decision.signature or decision.key_id):
+            return "" if self.development or accept_unsigned else "a decision in the permit is not signed"
+        if not self.verifier.check_decision(decision):
+            return "a decision in the permit is not what the gateway signed"
+        if decision.revision is None or not (decision.digest or decision.edited_args is not None):
+            # The gateway signs what a person saw; what names no arguments would fit any.
+            return "a signed decision in the permit does not say what it is about"
+        return ""
+
+
+def believed(ctx: Pinned, person: Person | None, *, development: bool) -> bool:
+    """Whether the directory bears out what a turn says of who asked: tier, roles and attributes.
+
+    Whom it does not know, only development believes.
+    """
     if person is None:
         return development
-    return person.active and person.tier == user.tier and set(person.roles) == set(user.roles)
+    user = ctx.user
+    known = person.active and person.tier == user.tier and set(person.roles) == set(user.roles)
+    return known and _said_of_user(ctx.extra) == to_jsonable_python(person.attributes)
+
+
+def _said_of_user(extra: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix("user."): value for name, value in extra.items() if name.startswith("user.")}
 
 
 def doubted(found: Judgement) -> Judgement:
@@ -61,33 +106,93 @@ def doubted(found: Judgement) -> Judgement:
     return dataclasses.replace(found, kind="ask", verdict=verdict)
 
 
-def standing(permit: Permit, digest: str, found: Judgement, policy: CompiledPolicy) -> Standing:
-    """Whether the call may run under the present catalog; `digest` and `found` were computed here and now."""
+def standing(
+    permit: Permit,
+    digest: str,
+    found: Judgement,
+    policy: CompiledPolicy,
+    *,
+    witness: Witness,
+    digest_of_args: ArgumentsDigest,
+) -> Standing:
+    """Whether the call may run under the present catalog; `digest` and `found` were computed here and now.
+
+    `digest_of_args` gives the digest that this call would have with other arguments; may raise `NotCanonical`.
+    """
     if permit.digest != digest:
         return Standing("again", "the tool changed while you were asked", "stale")
     if permit.kind == "auto":
         if found.kind == "run":
             return RUN
         return Standing("again", "the policy changed before this ran", "policy")
-    return _approved(permit, digest, policy)
-
-
-def _approved(permit: Permit, digest: str, policy: CompiledPolicy) -> Standing:
-    approval_id = ApprovalKey(_turn(permit), permit.call).id
-    people: set[str] = set()
+    rules = policy.policy or ApprovalPolicy()
     for decision in permit.decisions:
-        if decision.verdict != "approved" or decision.approval_id != approval_id or not decision.subject:
-            return Standing("refuse", "a decision in the permit is about something else")
-        if (decision.digest or digest) != digest or (decision.revision or 1) != permit.revision:
-            return Standing("refuse", "a decision in the permit is about other arguments")
-        people.add(decision.subject)
-    present = policy.policy.quorum if policy.policy is not None else 1
-    if len(people) >= max(permit.quorum, present):
+        problem = _strange(permit, decision, digest_of_args) or witness.decision_problem(
+            decision, accept_unsigned=rules.accept_unsigned
+        )
+        if problem:
+            return Standing("refuse", problem)
+    if len(_people(permit)) < permit.quorum:
+        return Standing("refuse", _FEW.refused)
+    lacking = _lacking(permit, rules)
+    if lacking is None:
         return RUN
-    if len(people) < permit.quorum or permit.policy_hash == policy.hash:
-        return Standing("refuse", "too few people have approved this")
-    # The permit says that another policy asked fewer people; nobody can check that, so the present one asks.
-    return Standing("again", "more people have to approve this now", "policy")
+    if permit.policy_hash == policy.hash:
+        return Standing("refuse", lacking.refused)
+    # The permit says that another policy asked for less; nobody can check that, so the present one asks.
+    return Standing("again", lacking.now, "policy")
+
+
+def given_up(permit: Permit, number: int, policy: CompiledPolicy, witness: Witness) -> bool:
+    """Whether people said of the try with ticket `number`, which nobody knows the end of, that it did not happen."""
+    about = doubt_digest(permit.digest, number)
+    accept_unsigned = policy.policy is not None and policy.policy.accept_unsigned
+    return any(
+        _is_approval(permit, decision)
+        and decision.digest == about
+        and not witness.decision_problem(decision, accept_unsigned=accept_unsigned)
+        for decision in permit.doubts
+    )
+
+
+def _strange(permit: Permit, decision: Decision, digest_of_args: ArgumentsDigest) -> str:
+    if not _is_approval(permit, decision):
+        return "a decision in the permit is about something else"
+    if not names(decision, permit.digest, permit.revision, digest_of_args):
+        return "a decision in the permit is about other arguments"
+    return ""
+
+
+def _is_approval(permit: Permit, decision: Decision) -> bool:
+    approval_id = ApprovalKey(_turn(permit), permit.call).id
+    return decision.verdict == "approved" and decision.approval_id == approval_id and decision.subject != ""
+
+
+class _Lack(NamedTuple):
+    refused: str
+    now: str
+    """The same for those who are asked again, because the policy has changed."""
+
+
+_FEW = _Lack("too few people have approved this", "more people have to approve this now")
+_OWN = _Lack("who asked for this has approved it", "somebody else than who asked has to approve this now")
+_WEAK = _Lack("who approved this was not identified strongly enough", "this needs a stronger sign-in now")
+
+
+def _lacking(permit: Permit, rules: ApprovalPolicy) -> _Lack | None:
+    """What the present policy asks for beyond what the decisions prove."""
+    if len(_people(permit)) < rules.quorum:
+        return _FEW
+    if not rules.allow_self_approval and permit.ctx.user.user in _people(permit):
+        return _OWN
+    signed = (decision for decision in permit.decisions if decision.signature)
+    if not all(at_least(decision.assurance, rules.min_assurance) for decision in signed):
+        return _WEAK
+    return None
+
+
+def _people(permit: Permit) -> set[str]:
+    return {decision.subject for decision in permit.decisions}
 
 
 def _turn(permit: Permit) -> TurnKey:

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, redacted
-from signoff.activities.permit import Caller, caller_problem, doubted, standing
+from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
 from signoff.activities.pulse import pulse
 from signoff.activities.room import Room
 from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
@@ -67,7 +67,10 @@ class ToolActivity:
 
     def _blocked(self, task: ToolTask, args: Any) -> ToolReply | None:
         """Gates again with the present catalog, digest, decisions or policy; None when the call may run."""
-        permit = task.permit
+        permit, witness = task.permit, self._room.witness
+        problem = witness.requester_problem(permit.ctx)
+        if problem:
+            return self._refused(task, problem)
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         found = judge(self._room.catalog, permit.ctx, call, args, Tally())
         if found.kind == "settled":
@@ -78,7 +81,14 @@ class ToolActivity:
             digest = digest_of(permit.ctx, permit.call, self._tool, args)
         except NotCanonical:
             return self._refused(task, "the arguments cannot be bound to a decision")
-        worth = standing(permit, digest, found, self._room.catalog.policy(task.tool))
+        worth = standing(
+            permit,
+            digest,
+            found,
+            self._room.catalog.policy(task.tool),
+            witness=witness,
+            digest_of_args=lambda given: digest_of(permit.ctx, permit.call, self._tool, given),
+        )
         if worth.kind == "run":
             return None
         refused = self._refused(task, worth.why)
@@ -92,7 +102,7 @@ class ToolActivity:
         tool, store = self._tool, self._room.store
         if tool.read_only:
             return ToolReply(outcome=await self._execute(task, args, ""))
-        if not await self._earlier_are_void(task):
+        if not await self._earlier_are_given_up(task):
             return self._refused(task, "an earlier ticket of this call was not given up")
         key = ticket_key(task.permit.digest, task.ticket)
         claim = await store.claim(
@@ -108,10 +118,16 @@ class ToolActivity:
         await self._patiently(lambda: store.record(key, outcome))
         return ToolReply(outcome=outcome)
 
-    async def _earlier_are_void(self, task: ToolTask) -> bool:
+    async def _earlier_are_given_up(self, task: ToolTask) -> bool:
+        """Whether each earlier ticket is void, or is one of which people said that it did not happen."""
+        permit, policy = task.permit, self._room.catalog.policy(task.tool)
         for number in range(1, task.ticket):
-            earlier = await self._room.store.look(ticket_key(task.permit.digest, number))
-            if earlier is None or earlier.state != "void":
+            earlier = await self._room.store.look(ticket_key(permit.digest, number))
+            if earlier is None:
+                return False
+            unknown = earlier.outcome is None or earlier.outcome.code == "in_doubt"
+            told = unknown and given_up(permit, number, policy, self._room.witness)
+            if earlier.state != "void" and not told:
                 return False
         return task.ticket >= 1
 

@@ -6,7 +6,8 @@ import pytest
 from activity_kit import ARGS, TURN, decision, permit_for, pinned, room_of
 from desk_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.permit import RUN, Caller, Standing, believed, caller_problem, doubted, standing
+from signoff.activities.gate import digest_of
+from signoff.activities.permit import RUN, Caller, Standing, Witness, believed, caller_problem, doubted, standing
 from signoff.contracts.call import Permit
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
@@ -15,19 +16,28 @@ from signoff.contracts.steps import Tally
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.gates import Judgement, judge
 from signoff.registry.tool import Tool
+from signoff.signing import Verifier
 from signoff.store.store import Store
 
 LEDGER = Ledger()
 GATED = pay_tool(LEDGER)
 CALLER = Caller("ActorTurn", TURN.workflow_id, "pay", "c1.1")
+LENIENT = Witness(Verifier(), development=True)
 
 
-def weighed(store: Store, tool: Tool, permit: Permit) -> Standing:
+def weighed(store: Store, tool: Tool, permit: Permit, witness: Witness = LENIENT) -> Standing:
     """What the permit is worth for `tool` as it is now."""
     room = room_of(store, tool)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     found = judge(room.catalog, permit.ctx, call, ARGS, Tally())
-    return standing(permit, permit_for(tool).digest, found, room.catalog.policy("pay"))
+    return standing(
+        permit,
+        permit_for(tool).digest,
+        found,
+        room.catalog.policy("pay"),
+        witness=witness,
+        digest_of_args=lambda args: digest_of(permit.ctx, "c1.1", tool, args),
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,13 +174,13 @@ ANA = Person(id="ana", tier="trusted", roles=("a", "b"))
 def test_the_directory_bears_a_requester_out(person: Person, sure: bool, development: bool) -> None:
     """Tier and roles have to be the directory's of now, in either profile."""
     user = GUEST.model_copy(update={"user": "ana", "tier": "trusted", "roles": ("a", "b")})
-    assert believed(user, person, development=development) is sure
+    assert believed(pinned(user=user), person, development=development) is sure
 
 
 @pytest.mark.parametrize("development", [True, False])
 def test_only_development_believes_a_stranger(development: bool) -> None:
     """Somebody the directory does not know is believed in the development profile alone."""
-    assert believed(GUEST, None, development=development) is development
+    assert believed(pinned(), None, development=development) is development
 
 
 async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
