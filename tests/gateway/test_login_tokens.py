@@ -1,0 +1,145 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from gateway_desk import GatewayDesk
+from gateway_login import all_routes, bearer, locked_desk, token_of
+
+from signoff.gateway.caller import HEALTH, OPEN_TO_ALL
+from signoff.store.tokens import Tokens
+
+
+@pytest.fixture
+def locked(gateway: GatewayDesk) -> GatewayDesk:
+    """A gateway where everybody must sign in."""
+    return locked_desk(gateway)
+
+
+async def test_a_token_decides_as_its_person(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """The subject is the token's, the channel the API's, the assurance a session's; the body has no say in it."""
+    approval = await gateway.asked("pay")
+    url = f"/v1/approvals/{approval}/decide"
+    headers = bearer(await token_of(locked, "ana"))
+    forged = await locked.http.post(url, json={"verdict": "approved", "as": "approver"}, headers=headers)
+    assert (forged.status_code, forged.json()["code"]) == (403, "not_allowed")
+    assert "is of `ana`" in forged.json()["message"]
+    answer = await locked.http.post(url, json={"verdict": "denied"}, headers=headers)
+    assert answer.json()["status"] == "accepted", answer.text
+    decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
+    assert (decision.subject, decision.channel, decision.assurance) == ("ana", "api", "session")
+
+
+async def test_a_token_counts_in_development_too(gateway: GatewayDesk) -> None:
+    """Whoever sends one acts as its person and nobody else; a wrong one is not the same as none."""
+    approval = await gateway.asked("pay")
+    url = f"/v1/approvals/{approval}/decide"
+    wrong = await gateway.http.post(url, json={"verdict": "approved"}, headers=bearer("sgf_wrong"))
+    assert wrong.status_code == 401
+    guest = await gateway.http.post(url, json={"verdict": "approved"}, headers=bearer(await token_of(gateway, "guest")))
+    assert (guest.status_code, guest.json()["code"]) == (403, "not_allowed")
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_a_turn_is_its_caller_s(locked: GatewayDesk) -> None:
+    """A token starts turns for its own person, who need not be named, and for nobody else."""
+    headers = bearer(await token_of(locked, "bo"))
+    forged = await locked.http.post(
+        "/v1/turns", json={"text": "pay", "actor": "desk", "user": "guest"}, headers=headers
+    )
+    assert (forged.status_code, forged.json()["code"]) == (403, "not_allowed")
+    started = await locked.http.post("/v1/turns", json={"text": "hello", "actor": "desk"}, headers=headers)
+    assert started.status_code == 201, started.text
+    view = await locked.http.get(f"/v1/turns/{started.json()['id']}", headers=headers)
+    assert view.json()["requester"]["user"] == "bo"
+
+
+async def test_what_is_no_good_token_is_401(locked: GatewayDesk) -> None:
+    """Wrong, empty, expired, revoked, of another scheme, of somebody who left: one sentence, and never the token."""
+    now = datetime.now(UTC)
+    tokens = Tokens(locked.deps.store)
+    expired, _ = await tokens.create("main", "ana", ["read"], lifetime=timedelta(hours=1), now=now - timedelta(days=1))
+    revoked, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(hours=1), now=now)
+    await tokens.revoke(token.id, "main", now)
+    good = await token_of(locked, "ana")
+    sent = {
+        "": "send a personal token",
+        "Bearer": "not known",
+        "Bearer ": "not known",
+        "Bearer sgf_nonsense": "not known",
+        f"Bearer {good}x": "not known",
+        f"Bearer {good} {good}": "not known",
+        f"Basic {good}": "send a personal token",
+        good: "send a personal token",
+        f"Bearer {expired}": "expired",
+        f"Bearer {revoked}": "revoked",
+        f"Bearer {await token_of(locked, 'gone')}": "not active",
+        f"Bearer {await token_of(locked, 'nobody')}": "not in the directory",
+        f"Bearer {await token_of(locked, 'ana', tenant='acme')}": "not in the directory",
+    }
+    for header, why in sent.items():
+        answer = await locked.http.get("/v1/turns", headers={"authorization": header})
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated"), header
+        assert why in answer.json()["message"], header
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert "sgf_" not in answer.text.replace("sgf_...", "")
+        assert not answer.json()["message"].endswith(".") or answer.json()["message"].endswith("...`")
+    assert (await locked.http.get("/v1/turns", headers=bearer(good))).status_code == 200
+
+
+async def test_every_route_needs_a_login(locked: GatewayDesk) -> None:
+    """In production each route is shut to whoever shows nothing, whatever it is and whenever it was added."""
+    shut = 0
+    for method, path in all_routes(locked):
+        if path in HEALTH or path.startswith(OPEN_TO_ALL):
+            continue
+        answer = await locked.http.request(method, path, headers={"content-type": "application/json"}, content=b"{}")
+        led_to_login = answer.status_code == 303 and answer.headers["location"].startswith("/login")
+        assert answer.status_code == 401 or led_to_login, (method, path, answer.status_code)
+        assert answer.status_code == 401 or not path.startswith(("/v1/", "/live/"))
+        shut += 1
+    assert shut > 25
+
+
+@pytest.mark.parametrize(
+    ("scope", "others"),
+    [("read", ("decide", "start")), ("decide", ("read", "start")), ("start", ("read", "decide"))],
+)
+async def test_a_missing_scope_is_403(
+    gateway: GatewayDesk, locked: GatewayDesk, scope: str, others: tuple[str, str]
+) -> None:
+    """With the two other scopes, nothing that needs this one happens; the sentence names it."""
+    approval = await gateway.asked("pay")
+    turn = approval.rsplit(".", 2)[0]
+    needs = {
+        "read": [("GET", "/v1/turns"), ("GET", f"/v1/turns/{turn}"), ("GET", "/v1/approvals"), ("GET", "/v1/tools")],
+        "decide": [("POST", f"/v1/approvals/{approval}/decide"), ("POST", f"/v1/approvals/{approval}/withdraw")],
+        "start": [("POST", "/v1/turns"), ("POST", f"/v1/turns/{turn}/cancel")],
+    }
+    headers = bearer(await token_of(locked, "approver", *others)) | {"content-type": "application/json"}
+    for method, path in needs[scope]:
+        answer = await locked.http.request(method, path, headers=headers, content=b'{"verdict": "approved"}')
+        assert (answer.status_code, answer.json()["code"]) == (403, "scope"), path
+        assert f"needs the scope `{scope}`" in answer.json()["message"]
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_another_tenant_s_token_reaches_nothing_here(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """It lists nothing, reads nothing and decides nothing; it is not told that there is anything."""
+    approval = await gateway.asked("pay")
+    turn = approval.rsplit(".", 2)[0]
+    headers = bearer(await token_of(locked, "zoe", tenant="acme"))
+    for path in (f"/v1/approvals/{approval}", f"/v1/turns/{turn}", f"/v1/turns/{turn}/events", "/v1/turns?tenant=main"):
+        assert (await locked.http.get(path, headers=headers)).status_code == 404, path
+    assert (await locked.http.get("/v1/turns", headers=headers)).json() == {"turns": []}
+    assert (await locked.http.get("/v1/approvals", headers=headers)).json() == {"approvals": []}
+    answer = await locked.http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved"}, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown")
+    assert (await locked.http.post(f"/v1/turns/{turn}/cancel", json={}, headers=headers)).status_code == 404
+    start = {"text": "pay", "actor": "desk", "tenant": "main"}
+    assert (await locked.http.post("/v1/turns", json=start, headers=headers)).status_code == 404
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_health_needs_no_login(locked: GatewayDesk) -> None:
+    """Whoever watches over the processes has no token."""
+    assert (await locked.http.get("/healthz")).status_code == 200
+    assert (await locked.http.get("/readyz")).status_code == 200

@@ -1,0 +1,82 @@
+"""What tests of logins share: a gateway where everybody must sign in, and people's tokens."""
+
+import dataclasses
+import html
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+from gateway_desk import BASE, PEOPLE, GatewayDesk
+
+from signoff.contracts.person import Person
+from signoff.gateway.app import build_app
+from signoff.registry.people import FixedDirectory
+from signoff.settings import Settings
+from signoff.store.tokens import SCOPES, Scope, Tokens
+
+STRANGER = Person(id="zoe", name="Zoe", tenant="acme", roles=("approvers", "finance"))
+"""Somebody of another tenant."""
+_FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
+
+
+def locked_desk(gateway: GatewayDesk, *, clock: Callable[[], datetime] | None = None, **settings: Any) -> GatewayDesk:
+    """The same desk behind a gateway of the production profile; `http` has no token."""
+    deps = dataclasses.replace(
+        gateway.deps,
+        people=FixedDirectory((*PEOPLE, STRANGER)),
+        settings=Settings(profile="production", **settings),
+        clock=clock or (lambda: datetime.now(UTC)),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("signoff.gateway.app.require_supported_profile", lambda settings: None)
+        app = build_app(deps)
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=20)
+    return dataclasses.replace(gateway, http=http, app=app, deps=deps)
+
+
+async def token_of(desk: GatewayDesk, person: str, *scopes: Scope, tenant: str = "main", days: float = 1) -> str:
+    """A personal token's secret; with every scope if none is named."""
+    secret, _ = await Tokens(desk.deps.store).create(
+        tenant, person, scopes or SCOPES, lifetime=timedelta(days=days), now=desk.deps.clock()
+    )
+    return secret
+
+
+def bearer(secret: str) -> dict[str, str]:
+    """The header that carries a token."""
+    return {"authorization": f"Bearer {secret}"}
+
+
+def browser(desk: GatewayDesk) -> httpx.AsyncClient:
+    """A browser of its own: cookies, and what a browser says of a form it posts."""
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=desk.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
+    )
+
+
+async def sign_in(page: httpx.AsyncClient, secret: str, then: str = "/") -> httpx.Response:
+    """Paste a token into the sign-in page."""
+    form = hidden((await page.get("/login", params={"next": then})).text, "/login")
+    return await page.post("/login", data={**form, "secret": secret})
+
+
+def hidden(page: str, action: str) -> dict[str, str]:
+    """The hidden fields of the form with this action."""
+    form = page[page.index(f'action="{action}"') :]
+    return dict(_FIELD.findall(form[: form.index("</form>")]))
+
+
+def words(page: str) -> str:
+    """What is written on a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def all_routes(desk: GatewayDesk) -> list[tuple[str, str]]:
+    """Every method and path that the gateway's rooms serve, the places in paths filled."""
+    included = [route.original_router for route in desk.app.routes if hasattr(route, "original_router")]
+    routes = [route for router in included for route in router.routes if isinstance(route, APIRoute)]
+    return [(method, re.sub(r"\{\w+\}", "main.a.b.c1.1", each.path)) for each in routes for method in each.methods]
