@@ -56,7 +56,7 @@ def examined(request: ApprovalRequest, decision: Decision, authority: Authority,
     if receipt is not None:
         return receipt
     if not authority.allowed:
-        return refusal(request, authority.code or "not_allowed", _REFUSAL_TEXT[authority.code])
+        return refusal(request, authority.code or "not_allowed", authority.note or _REFUSAL_TEXT[authority.code])
     # Only a time whose signature was checked counts; else it is the moment at which the answer is read.
     return _expired(request) if _is_over(request, authority.received_at or now) else None
 

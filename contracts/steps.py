@@ -157,7 +157,8 @@ class OutcomeTask(Shape):
 class IdentifyTask(Shape):
     """Input of `signoff.identify`: may this decision's author decide this request, now?
 
-    `seats` are the people whose answer is counted already, their own or by somebody they delegated to.
+    `seats` are the people whose answer is counted already, their own or by somebody they delegated to. `request` is
+    there where the answer is to be remembered.
     """
 
     decision: Decision
@@ -168,6 +169,7 @@ class IdentifyTask(Shape):
     min_assurance: Assurance
     accept_unsigned: bool
     seats: tuple[str, ...] = ()
+    request: ApprovalRequest | None = None
 
 
 class Authority(Shape):
@@ -183,6 +185,8 @@ class Authority(Shape):
     """The person whose delegation lets the author decide."""
     received_at: datetime | None = None
     """When the gateway received a decision whose signature holds; None for an unsigned one."""
+    note: str = ""
+    """What the author is told beside `code`: why their answer cannot be remembered."""
 
 
 class Offered(Shape):

@@ -32,7 +32,6 @@ _LATER: Final[Mapping[str, Any]] = {
     "escalate_after": None,
     "escalate_to": None,
     "on_timeout": "deny",
-    "allow_remember": False,
 }
 """Fields of later versions with the one value that this version keeps its word on."""
 
@@ -68,7 +67,7 @@ def _one_spelling(cls: type[BaseModel], data: Mapping[Any, Any]) -> dict[str, An
 def _not_yet(name: str, value: Any) -> str:
     if name == "on_timeout" and value == "approve":
         return "`on_timeout: approve` is never allowed; silence is not consent, leave `on_timeout` out"
-    shown = f"`{name}: {str(value).lower()}`" if name in ("on_timeout", "allow_remember") else f"`{name}`"
+    shown = f"`{name}: {str(value).lower()}`" if name == "on_timeout" else f"`{name}`"
     return f"{shown} is not supported by this version yet; remove it"
 
 
@@ -141,7 +140,7 @@ class ApprovalPolicy(_PolicyData):
     escalate_after: None = None
     escalate_to: None = None
     on_timeout: Literal["deny"] = "deny"
-    allow_remember: Literal[False] = False
+    allow_remember: StrictBool = False
 
     @property
     def named_approvers(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from signoff.contracts.call import CallCode, Pinned
+from signoff.contracts.call import CallCode, Pinned, ToolDenied
 from signoff.contracts.canonical import NotCanonical, canonical_json, sha256_hex
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB, MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
@@ -25,6 +25,8 @@ GateName: TypeAlias = Literal["shape", "caps", "resolve", "tag_policy", "allowli
 PROBLEMS_TOLD: Final = 5
 DRY_RUN_CHARS: Final = 500
 """Characters of one string argument that a dry run repeats (E17)."""
+DOUBTED_RULE: Final = "requester"
+"""The rule of a call that people are asked about because nobody is sure who the requester is."""
 _UNNAMEABLE: Final = "?"
 
 
@@ -33,7 +35,8 @@ class Judgement:
     """What the gates say of one call.
 
     `run`: nobody need be asked. `ask`: people must be asked, `verdict` says why. `settled`: `code` and `message`
-    are its outcome, decided by `gate`. `message` is for the model; `denied_reason` why a policy denied.
+    are its outcome, decided by `gate`. `message` is for the model; `denied_reason` why a policy denied, `denied` who
+    did if no policy. `grant` is the id of the remembered answer by which it runs.
     """
 
     call: str
@@ -44,6 +47,8 @@ class Judgement:
     tool: Tool | None = None
     verdict: PolicyVerdict | None = None
     denied_reason: str = ""
+    denied: ToolDenied | None = None
+    grant: str = ""
 
 
 @dataclass(frozen=True)

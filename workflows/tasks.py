@@ -17,6 +17,7 @@ def permit(ctx: Pinned, call: CallPart, ruling: Ruling, request: ApprovalRequest
         ctx=ctx,
         rule=ruling.rule,
         policy_hash=ruling.policy_hash,
+        grant=ruling.grant,
     )
     if request is None:
         return by_rule
@@ -41,4 +42,5 @@ def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
         allow_self=request.allow_self,
         min_assurance=request.min_assurance,
         accept_unsigned=request.accept_unsigned,
+        request=request if decision.remember is not None else None,
     )

@@ -71,7 +71,6 @@ def test_a_mistake_names_its_field_and_remedy(data: dict[str, Any], says: str, f
         {"escalate_after": "1h"},
         {"escalateTo": ["role:boss"]},
         {"on_timeout": "escalate"},
-        {"allowRemember": True},
     ],
 )
 def test_what_this_version_cannot_do_is_refused_not_ignored(data: dict[str, Any]) -> None:
@@ -85,7 +84,7 @@ def test_silence_is_never_consent() -> None:
     with pytest.raises(ConfigError, match="never allowed"):
         ApprovalPolicy.model_validate({"onTimeout": "approve"})
     assert (
-        ApprovalPolicy.model_validate({"onTimeout": "deny", "allowRemember": False, "handler": None})
+        ApprovalPolicy.model_validate({"onTimeout": "deny", "handler": None})
         == ApprovalPolicy()
     )
 

@@ -190,10 +190,6 @@ def test_an_explanation_as_json_has_every_field() -> None:
             ),
         ),
         (
-            {"allow_remember": True},
-            ("`allow_remember: true` is not supported by this version yet; remove it", "allow_remember", True),
-        ),
-        (
             {"escalate_to": "approve"},
             ("`escalate_to` is not supported by this version yet; remove it", "escalate_to", "approve"),
         ),

@@ -1,0 +1,119 @@
+"""Remembered answers against the catalog: which wishes can be kept, and to which calls a grant applies. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from signoff.approvals.grants import likeness, wish_problem
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import Pinned
+from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.grant import Grant
+from signoff.policy.model import ApprovalPolicy
+from signoff.policy.remembered import Predicate, compile_where
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates import DOUBTED_RULE, Judgement
+from signoff.registry.people import Directory
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import Tool
+
+_PREDICATES_KEPT: Final = 200
+
+
+class Remembering:
+    """The rules of remembered answers for one catalog; keeps the predicates it compiled last."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._predicates: dict[tuple[str, str], Predicate] = {}
+
+    def problem(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any]) -> str:
+        """Why `decision` cannot be remembered, in words for its author; "" when it can or need not be.
+
+        `args` are the request's arguments, or the decision's edited ones.
+        """
+        wish = decision.remember
+        if wish is None:
+            return ""
+        if not request.allow_remember or request.kind != "approval":
+            return "`remember`: the policy of this request lets no answer be remembered"
+        if decision.verdict == "denied" and not request.veto:
+            return "`remember`: one denial does not end this request, so it cannot be remembered"
+        if decision.verdict == "approved" and request.rule == DOUBTED_RULE:
+            return "`remember`: who asked for this is not who the directory says, so each call is asked about"
+        if not decision.subject:
+            return "`remember`: an answer that names nobody is not remembered"
+        return wish_problem(wish) or self._unfit(request, wish.where, args)
+
+    def applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Mapping[str, Any], people: Directory) -> bool:
+        """Whether `grant` answers for a call about which people would be asked.
+
+        Not whether it has a use left: that is known only where it is spent.
+        """
+        tool, like = found.tool, grant.like
+        policy = None if tool is None else self._catalog.policy(tool.name).policy
+        if tool is None or found.kind != "ask" or policy is None or not policy.allow_remember:
+            return False
+        here = (like.tenant, like.tool, like.definition) == (ctx.tenant, tool.name, definition_hash(tool))
+        if not here or like.session not in ("", ctx.session):
+            return False
+        if grant.verdict == "approved" and not _still_given(grant, ctx, found, policy, people):
+            return False
+        return self._like(grant, tool, args)
+
+    def _like(self, grant: Grant, tool: Tool, args: Mapping[str, Any]) -> bool:
+        like = grant.like
+        if not like.where:
+            return like.exact != "" and like.exact == _digest(tool, args)
+        try:
+            return self._predicate(tool, like.where).holds(args)
+        except ConfigError:
+            return False
+
+    def _unfit(self, request: ApprovalRequest, where: str, args: Mapping[str, Any]) -> str:
+        tool = self._catalog.registry.resolve(request.tool)
+        if tool is None or definition_hash(tool) != request.definition:
+            return "`remember`: the tool has changed since this was asked"
+        if not where.strip():
+            return "" if _digest(tool, args) else "`remember`: these arguments cannot be compared with later ones"
+        try:
+            predicate = self._predicate(tool, where)
+        except ConfigError as error:
+            return f"`remember.where`: {error.message}"
+        if predicate.holds(args):
+            return ""
+        return "`remember.where`: it is not true of the arguments of this very call"
+
+    def _predicate(self, tool: Tool, where: str) -> Predicate:
+        """Raises `ConfigError`."""
+        key = (definition_hash(tool), where.strip())
+        found = self._predicates.get(key)
+        if found is None:
+            if len(self._predicates) >= _PREDICATES_KEPT:
+                self._predicates.clear()
+            found = self._predicates[key] = compile_where(where.strip(), self._catalog.policy(tool.name))
+        return found
+
+
+def _still_given(grant: Grant, ctx: Pinned, found: Judgement, policy: ApprovalPolicy, people: Directory) -> bool:
+    """Whether those who approved would be asked the same question today, and may still answer it for this requester.
+
+    Another policy or another reason to ask is another question; so is a requester of whom nobody is sure.
+    """
+    verdict, requester = found.verdict, ctx.user.user
+    if verdict is None or verdict.rule == DOUBTED_RULE:
+        return False
+    if (verdict.rule, verdict.policy_hash) != (grant.like.rule, grant.like.policy_hash):
+        return False
+    if len(set(grant.people)) < policy.quorum or (requester in grant.people and not policy.allow_self_approval):
+        return False
+    known = [people.find(person, ctx.tenant) for person in grant.people]
+    return all(person is not None and person.active for person in known)
+
+
+def _digest(tool: Tool, args: Mapping[str, Any]) -> str:
+    try:
+        return likeness(tool.name, definition_hash(tool), args)
+    except NotCanonical:
+        return ""
