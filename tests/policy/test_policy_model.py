@@ -83,10 +83,7 @@ def test_silence_is_never_consent() -> None:
     """`on_timeout: approve` is refused for good; the harmless values of unsupported fields are taken."""
     with pytest.raises(ConfigError, match="never allowed"):
         ApprovalPolicy.model_validate({"onTimeout": "approve"})
-    assert (
-        ApprovalPolicy.model_validate({"onTimeout": "deny", "handler": None})
-        == ApprovalPolicy()
-    )
+    assert ApprovalPolicy.model_validate({"onTimeout": "deny", "handler": None}) == ApprovalPolicy()
 
 
 @pytest.mark.parametrize(
