@@ -1,0 +1,148 @@
+"""Checkpoints: signed statements of how far every stream had come, each naming the one before it.
+
+One lists the heads of the streams that grew since the last, so that writing one costs what has happened since; together
+they cover every stream, and because each names the one before by its hash, the last one stands for all of them. One
+that is kept elsewhere is what finds a record, or a whole end of it, that was taken away with everything about it.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from pydantic import ValidationError
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from signoff.audit.log import lock_head, move_head
+from signoff.contracts.base import Shape
+from signoff.contracts.canonical import canonical_json, sha256_hex
+from signoff.signing import Mark, Signer, Verifier
+from signoff.store.schema import AUDIT_CHECKPOINTS, AUDIT_HEADS
+from signoff.store.store import Store
+
+CHAIN: Final = "checkpoints"
+"""The stream whose head counts the checkpoints; it has no records, and no turn or tenant is called so."""
+PURPOSE: Final = "audit checkpoint"
+_PAGE: Final = 200
+
+_GROWN: Final = (
+    select(AUDIT_HEADS.c.stream, AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash)
+    .where(AUDIT_HEADS.c.seq > AUDIT_HEADS.c.covered, AUDIT_HEADS.c.stream != CHAIN)
+    .order_by(AUDIT_HEADS.c.stream)
+)
+_COVER: Final = update(AUDIT_HEADS).where(AUDIT_HEADS.c.stream == bindparam("of")).values(covered=bindparam("to"))
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Head(Shape):
+    """The last record of one stream: its number and its hash."""
+
+    stream: str
+    seq: int
+    hash: str
+
+
+class Statement(Shape):
+    """What is signed. `at` is milliseconds since 1970 by the store's clock, `previous` the hash of the checkpoint
+    before (zeros for the first), `heads` the streams that grew since then."""
+
+    v: int = 1
+    number: int
+    at: int
+    previous: str
+    heads: tuple[Head, ...] = ()
+
+    @property
+    def body(self) -> bytes:
+        """The bytes that are signed."""
+        return canonical_json(self.model_dump(mode="json"))
+
+    @property
+    def hash(self) -> str:
+        """What the next checkpoint calls this one."""
+        return sha256_hex(self.model_dump(mode="json"))
+
+    @property
+    def made_at(self) -> datetime:
+        """`at` as a time in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.at)
+
+
+class Checkpoint(Shape):
+    """A statement and who vouches for it."""
+
+    statement: Statement
+    key_id: str
+    signature: str
+
+    def holds(self, verifier: Verifier) -> bool:
+        """Whether the gateway's key, not retired when this was made, signed exactly this. Never raises."""
+        mark = Mark(self.key_id, self.signature)
+        return verifier.check_bytes(PURPOSE, self.statement.body, mark, at=self.statement.made_at)
+
+
+class Checkpoints:
+    """The checkpoints in `store`. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def take(self, signer: Signer) -> Checkpoint | None:
+        """State and sign how far every stream has come; None, and nothing written, when nothing is new.
+
+        Of several gateways that do this at once each states what is new since the other.
+        """
+        return await self._store.run(lambda connection: _take(connection, signer))
+
+    async def last(self) -> Checkpoint | None:
+        """The newest one, or None."""
+        query = select(AUDIT_CHECKPOINTS).order_by(AUDIT_CHECKPOINTS.c.number.desc()).limit(1)
+        row = await self._store.run(lambda connection: connection.execute(query).first())
+        return None if row is None else _checkpoint(row)
+
+    async def all(self) -> AsyncIterator[Checkpoint]:
+        """All of them, oldest first. One that cannot be read is left out, and missed by who verifies."""
+        number = 0
+        while rows := await self._store.run(partial(_page, after=number)):
+            number = rows[-1].number
+            for row in rows:
+                if (found := _checkpoint(row)) is not None:
+                    yield found
+
+    async def heads(self) -> list[Head]:
+        """How far the streams have come by the store's own account; the chain of checkpoints is one of them."""
+        query = select(AUDIT_HEADS.c.stream, AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash).order_by(AUDIT_HEADS.c.stream)
+        return await self._store.run(lambda connection: [Head(**row._mapping) for row in connection.execute(query)])
+
+
+def _take(connection: Connection, signer: Signer) -> Checkpoint | None:
+    number, previous, now = lock_head(connection, CHAIN)
+    grown = tuple(Head(**row._mapping) for row in connection.execute(_GROWN))
+    if not grown:
+        return None
+    statement = Statement(number=number + 1, at=now, previous=previous, heads=grown)
+    mark = signer.sign_bytes(PURPOSE, statement.body)
+    row = {
+        "number": statement.number,
+        "body": statement.body.decode(),
+        "hash": statement.hash,
+        "key_id": mark.key_id,
+        "signature": mark.signature,
+    }
+    connection.execute(insert(AUDIT_CHECKPOINTS), row)
+    connection.execute(_COVER, [{"of": head.stream, "to": head.seq} for head in grown])
+    move_head(connection, CHAIN, statement.number, statement.hash)
+    return Checkpoint(statement=statement, key_id=mark.key_id, signature=mark.signature)
+
+
+def _page(connection: Connection, after: int) -> Sequence[Row[Any]]:
+    query = select(AUDIT_CHECKPOINTS).where(AUDIT_CHECKPOINTS.c.number > after)
+    return connection.execute(query.order_by(AUDIT_CHECKPOINTS.c.number).limit(_PAGE)).all()
+
+
+def _checkpoint(row: Row[Any]) -> Checkpoint | None:
+    try:
+        statement = Statement.model_validate_json(row.body)
+    except ValidationError:
+        return None
+    return Checkpoint(statement=statement, key_id=row.key_id, signature=row.signature)

@@ -1,0 +1,103 @@
+"""The record as JSON lines: a header, the checkpoints, the records, an end. What is verified and kept elsewhere."""
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from signoff.audit.checkpoints import Checkpoint, Checkpoints
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.contracts.canonical import NotCanonical, canonical_json
+from signoff.contracts.errors import Refused
+from signoff.store.store import Store
+
+FORMAT: Final = 1
+
+
+async def exported(store: Store, *, tenant: str = "", stream: str = "") -> AsyncIterator[str]:
+    """The lines of an export, each one JSON object, without line ends.
+
+    All of the record has its checkpoints with it. Those name the streams of every tenant, so that an export of one
+    tenant or stream goes without; its chains are verified, not whether their ends were cut off.
+    """
+    whole = not (tenant or stream)
+    yield _line({"type": "export", "v": FORMAT, "at": datetime.now(UTC).isoformat(), "whole": whole})
+    if whole:
+        # Before the records: what they cover is then surely among what is read after them.
+        async for checkpoint in Checkpoints(store).all():
+            yield _line({"type": "checkpoint", **checkpoint.model_dump(mode="json")})
+    count = 0
+    async for record in _records(AuditLog(store), tenant, stream):
+        count += 1
+        yield _line({"type": "record", **record.model_dump(exclude={"data"}), "data": record.facts})
+    yield _line({"type": "end", "records": count})
+
+
+class Export:
+    """An export that is read again. Raises `Refused` for a file that is none, naming the line.
+
+    `whole` says whether checkpoints came with it; `complete` whether its last line is the end that was written.
+    """
+
+    def __init__(self, lines: Iterable[str], name: str) -> None:
+        self.checkpoints: list[Checkpoint] = []
+        self.records: list[Record] = []
+        self.whole = False
+        self.complete = False
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                self._read(line, f"{name}:{number}")
+        if not self.whole and not self.records and not self.complete:
+            raise Refused(f"`{name}` is empty")
+
+    def _read(self, line: str, where: str) -> None:
+        try:
+            found: Any = json.loads(line)
+            kind = found.pop("type")
+            if kind == "export":
+                self.whole = found["whole"] is True
+            elif kind == "checkpoint":
+                self.checkpoints.append(Checkpoint.model_validate(found))
+            elif kind == "record":
+                data = canonical_json(found.pop("data")).decode()
+                self.records.append(Record.model_validate({**found, "data": data}))
+            elif kind == "end":
+                self.complete = found["records"] == len(self.records)
+            else:
+                raise ValueError(kind)
+        except (ValueError, KeyError, TypeError, AttributeError, NotCanonical, ValidationError, RecursionError):
+            raise Refused(f"{where} is not a line of an audit export") from None
+
+
+def read_export(path: Path) -> Export:
+    """The export in a file. Raises `Refused`, `OSError`."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return Export(lines, str(path))
+
+
+def write_checkpoint(checkpoint: Checkpoint) -> str:
+    """A checkpoint as it is kept elsewhere, one line."""
+    return _line({"type": "checkpoint", **checkpoint.model_dump(mode="json")})
+
+
+async def each(items: Iterable[Any]) -> AsyncIterator[Any]:
+    """`items`, for who iterates asynchronously."""
+    for item in items:
+        yield item
+
+
+async def _records(log: AuditLog, tenant: str, stream: str) -> AsyncIterator[Record]:
+    if stream:
+        for record in await log.stream(stream):
+            yield record
+        return
+    async for record in log.records(tenant=tenant):
+        yield record
+
+
+def _line(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

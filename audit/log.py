@@ -1,0 +1,128 @@
+"""The log in a store: entries go in once, each behind the last of its stream, and nothing is ever changed."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
+
+from signoff.audit.record import FIRST, Record, bounded, first_form, placed
+from signoff.contracts.audit import AuditEntry
+from signoff.store.schema import AUDIT_HEADS, AUDIT_RECORDS, StoreClock
+from signoff.store.store import Store
+from signoff.store.terms import added
+
+PAGE: Final = 500
+_COLUMNS: Final = tuple(AUDIT_RECORDS.c[name] for name in Record.model_fields)
+
+# Built once: building a statement takes longer than executing it.
+_HEAD: Final = (
+    select(AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash, StoreClock())
+    .where(AUDIT_HEADS.c.stream == bindparam("of"))
+    .with_for_update()
+)
+_KNOWN: Final = select(AUDIT_RECORDS.c.key).where(
+    AUDIT_RECORDS.c.stream == bindparam("of"), AUDIT_RECORDS.c.key.in_(bindparam("keys", expanding=True))
+)
+_ADD: Final = insert(AUDIT_RECORDS)
+_MOVE: Final = (
+    update(AUDIT_HEADS)
+    .where(AUDIT_HEADS.c.stream == bindparam("of"))
+    .values(seq=bindparam("to"), hash=bindparam("last"))
+)
+
+
+class AuditLog:
+    """The log in `store`. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def append(self, entries: Iterable[AuditEntry]) -> int:
+        """Write entries, in their order; returns how many were new. One whose key its stream has adds nothing.
+
+        When this returns they are kept; when it raises, none is.
+        """
+        given = tuple(entries)
+        if not given:
+            return 0
+        return await self._store.run(writing(given))
+
+    async def stream(self, stream: str) -> list[Record]:
+        """The records of one stream, oldest first; empty when there is none."""
+        query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bounded(stream)).order_by(AUDIT_RECORDS.c.seq)
+        return await self._store.run(lambda connection: [_record(row) for row in connection.execute(query)])
+
+    async def records(self, *, tenant: str = "", since: str = "", kinds: Sequence[str] = ()) -> AsyncIterator[Record]:
+        """All records by stream and number, in pages; `since` is a text of `moment_text`."""
+        wanted = select(*_COLUMNS).order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq).limit(PAGE)
+        if tenant:
+            wanted = wanted.where(AUDIT_RECORDS.c.tenant == tenant)
+        if since:
+            wanted = wanted.where(AUDIT_RECORDS.c.at >= since)
+        if kinds:
+            wanted = wanted.where(AUDIT_RECORDS.c.kind.in_(kinds))
+        place = tuple_(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq)
+        page = wanted
+        while rows := await self._store.run(partial(_page, query=page)):
+            for record in rows:
+                yield record
+            page = wanted.where(place > (rows[-1].stream, rows[-1].seq))
+
+
+def writing(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
+    """What writes `entries` in somebody else's transaction: together with what it records, or not at all.
+
+    Returns how many were new. It locks the streams' heads in the order of their names, and keeps them locked until the
+    transaction ends: call it last.
+    """
+    by_stream: defaultdict[str, dict[str, Record]] = defaultdict(dict)
+    for entry in entries:
+        record = first_form(entry)
+        by_stream[record.stream].setdefault(record.key, record)
+
+    def write(connection: Connection) -> int:
+        return sum(_append(connection, stream, by_stream[stream]) for stream in sorted(by_stream))
+
+    return write
+
+
+def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
+    """Lock the head of `stream`, made if absent: its last number, its last hash, and the store's clock in ms.
+
+    The insertion comes first in any transaction: SQLite's lock is taken by writing, and what is read after that is the
+    latest. PostgreSQL locks the row.
+    """
+    added(connection, AUDIT_HEADS, {"stream": stream, "seq": 0, "hash": FIRST, "covered": 0})
+    seq, last, now = connection.execute(_HEAD, {"of": stream}).one()
+    return seq, last, now
+
+
+def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:
+    """Put the head of a locked stream to its new last record."""
+    connection.execute(_MOVE, {"of": stream, "to": seq, "last": last})
+
+
+def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> int:
+    seq, last, now = lock_head(connection, stream)
+    known = set(connection.scalars(_KNOWN, {"of": stream, "keys": list(wanted)}))
+    rows = []
+    for key, record in wanted.items():
+        if key not in known:
+            seq += 1
+            there = placed(record, seq, last, now)
+            last = there.hash
+            rows.append(there.model_dump())
+    if rows:
+        connection.execute(_ADD, rows)
+        move_head(connection, stream, seq, last)
+    return len(rows)
+
+
+def _page(connection: Connection, query: Any) -> list[Record]:
+    return [_record(row) for row in connection.execute(query)]
+
+
+def _record(row: Row[Any]) -> Record:
+    return Record.model_construct(**row._mapping)

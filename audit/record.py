@@ -1,0 +1,116 @@
+"""A record and its hash: an entry as it was written, bound to its place and to the record before it."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.base import Shape
+from signoff.contracts.canonical import NotCanonical, canonical_json, sha256_hex
+from signoff.contracts.errors import Refused
+
+FIRST: Final = "0" * 64
+"""What the first record of a stream has in the place of the hash before it."""
+DATA_BYTES: Final = 32 * 1024
+TEXT_CHARS: Final = 200
+"""Longer streams, keys and subjects are cut, their sha-256 behind them."""
+_VERSION: Final = 1
+
+
+class Record(Shape):
+    """One record. `data` is canonical JSON as text; `at` is ISO 8601 in UTC, `written_at` milliseconds since 1970 by
+    the store's clock. `hash` is sha-256 over the RFC 8785 form of all other fields and a version."""
+
+    stream: str
+    seq: int
+    key: str
+    kind: str
+    at: str
+    tenant: str
+    subject: str
+    data: str
+    prev: str
+    written_at: int
+    hash: str = ""
+
+    def computed(self, seq: int | None = None) -> str:
+        """The hash that this record should have, in its own place or as number `seq`; "" when nothing can be hashed."""
+        fields = {name: value for name, value in self if name != "hash"}
+        try:
+            return sha256_hex({"v": _VERSION, **fields, "seq": self.seq if seq is None else seq})
+        except NotCanonical:
+            return ""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """`data` as it was given. Raises `Refused` when somebody made something else of it."""
+        try:
+            found: Any = json.loads(self.data)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise Refused(f"record {self.seq} of `{self.stream}` was changed: see `signoff audit verify`")
+        return found
+
+
+def first_form(entry: AuditEntry) -> Record:
+    """`entry` as a record without a place: bounded, and of JSON whatever a sender had put into it."""
+    return Record(
+        stream=bounded(entry.stream),
+        seq=0,
+        key=bounded(entry.key),
+        kind=entry.kind,
+        at=moment_text(entry.at),
+        tenant=bounded(entry.tenant, 64),
+        subject=bounded(entry.subject),
+        data=_data_text(entry.data),
+        prev="",
+        written_at=0,
+    )
+
+
+def placed(record: Record, seq: int, prev: str, written_at: int) -> Record:
+    """`record` in its place, with its hash."""
+    there = record.model_copy(update={"seq": seq, "prev": prev, "written_at": written_at})
+    return there.model_copy(update={"hash": there.computed()})
+
+
+def moment_text(at: datetime) -> str:
+    """`at` as records hold it; the order of such texts is the order of the times."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def bounded(text: str, limit: int = TEXT_CHARS) -> str:
+    """`text` without what a database cannot hold; a longer one keeps its beginning and its sha-256."""
+    plain = text.encode(errors="replace").decode().replace("\0", "�")
+    if len(plain) <= limit:
+        return plain
+    digest = sha256_hex(plain)
+    return digest[:limit] if limit <= len(digest) else f"{plain[: limit - len(digest) - 1]}~{digest}"
+
+
+def _data_text(data: dict[str, Any]) -> str:
+    try:
+        body = canonical_json(data)
+    except NotCanonical:
+        # A record is written whatever a sender put into a message: what JSON cannot hold is told in words.
+        body = canonical_json(_writable(data))
+    if len(body) > DATA_BYTES:
+        body = canonical_json({"too_long": len(body), "sha256": sha256_hex(body.decode())})
+    return body.decode()
+
+
+def _writable(value: Any, depth: int = 0) -> Any:
+    if depth > 8:
+        return "..."
+    if isinstance(value, dict):
+        return {str(_writable(str(key))): _writable(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(item, depth + 1) for item in value]
+    if value is None or isinstance(value, bool):
+        return value
+    try:
+        canonical_json(value)
+    except NotCanonical:
+        return str(value).encode(errors="replace").decode()
+    return value

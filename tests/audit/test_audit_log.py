@@ -1,0 +1,165 @@
+"""The log: what is appended is there once, in order, whoever else appends."""
+
+import asyncio
+import subprocess
+import sys
+from datetime import timedelta, timezone
+
+import pytest
+from audit_kit import AT, OTHER, TURN, entry, numbers, verified
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from signoff.audit.log import AuditLog, writing
+from signoff.audit.record import FIRST
+from signoff.contracts.errors import Refused, StoreUnavailable
+from signoff.store.store import Store, open_store
+
+_APPENDER = """
+import asyncio, sys
+from datetime import UTC, datetime
+from signoff.audit.log import AuditLog
+from signoff.contracts.audit import AuditEntry
+from signoff.store.store import open_store
+async def main():
+    async with open_store(sys.argv[1]) as store:
+        sys.stdin.readline()
+        for n in range(20):
+            for stream in ("turn/a/b/c", "admin/a"):
+                await AuditLog(store).append([AuditEntry(stream=stream, key=f"{sys.argv[2]}/{n}", kind="attempt",
+                    at=datetime.now(UTC), tenant="a"), AuditEntry(stream=stream, key=f"shared/{n}", kind="attempt",
+                    at=datetime.now(UTC), tenant="a")])
+asyncio.run(main())
+"""
+
+
+def _race(url: str) -> None:
+    """Three processes that begin to write when they are all there."""
+    command = [sys.executable, "-c", _APPENDER, url]
+    processes = [subprocess.Popen([*command, str(number)], stdin=subprocess.PIPE) for number in range(3)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate()
+        assert process.returncode == 0
+
+
+async def test_records_stand_in_the_order_of_writing_each_bound_to_the_one_before(store: Store) -> None:
+    """Numbers from 1, each record names the hash of the one before, and the first names zeros."""
+    log = AuditLog(store)
+    assert await log.append([entry(1), entry(2)]) == 2
+    assert await log.append([entry(3)]) == 1
+    records = await log.stream(TURN)
+    assert numbers(records) == [1, 2, 3]
+    assert [record.prev for record in records] == [FIRST, records[0].hash, records[1].hash]
+    assert [record.facts["number"] for record in records] == [1, 2, 3]
+    assert records[0].at == "2026-03-01T09:30:01.000000+00:00"
+
+
+async def test_writing_an_entry_again_adds_nothing(store: Store) -> None:
+    """A retry changes nothing, whatever it says this time, also within one call; a key counts in its stream only."""
+    log = AuditLog(store)
+    await log.append([entry(1), entry(2)])
+    assert await log.append([entry(2, again=True), entry(3), entry(3, again=True), entry(1)]) == 1
+    assert [record.facts for record in await log.stream(TURN)] == [{"number": number} for number in (1, 2, 3)]
+    assert await log.append([entry(1, OTHER)]) == 1
+    assert await log.append([]) == 0
+
+
+async def test_appending_at_once_from_two_stores_keeps_every_entry_and_one_chain(store: Store, store_url: str) -> None:
+    """Two hundred appends of which half are repetitions, over both streams at once: one unbroken chain each."""
+    async with open_store(store_url) as second:
+        logs = AuditLog(store), AuditLog(second)
+        added = await asyncio.gather(
+            *(logs[n % 2].append([entry(n // 2, OTHER), entry(n // 2)]) for n in range(100)),
+            *(logs[n % 2].append([entry(n // 2), entry(n // 2, OTHER)]) for n in range(100)),
+        )
+    assert sum(added) == 100
+    for stream in (TURN, OTHER):
+        records = await logs[0].stream(stream)
+        assert numbers(records) == list(range(1, 51))
+        assert {record.key for record in records} == {f"k{n}" for n in range(50)}
+    assert (await verified(store)).finding is None
+
+
+async def test_appending_processes_keep_one_chain(store: Store, store_url: str) -> None:
+    """Processes that write to the same streams neither lose an entry nor fork a chain."""
+    await asyncio.to_thread(_race, store_url)
+    for stream in ("turn/a/b/c", "admin/a"):
+        records = await AuditLog(store).stream(stream)
+        assert {record.key for record in records} == {f"{p}/{n}" for p in (0, 1, 2, "shared") for n in range(20)}
+        assert numbers(records) == list(range(1, 81))
+    assert (await verified(store)).finding is None
+
+
+async def test_entries_in_somebody_elses_transaction_stand_or_fall_with_it(store: Store) -> None:
+    """Together with what they record, or not at all."""
+
+    def fails(connection: object) -> None:
+        writing([entry(1)])(connection)  # type: ignore[arg-type]
+        raise Refused("no")
+
+    with pytest.raises(Refused):
+        await store.run(fails)
+    assert await AuditLog(store).stream(TURN) == []
+    assert await store.run(writing([entry(1), entry(2)])) == 2
+    assert numbers(await AuditLog(store).stream(TURN)) == [1, 2]
+
+
+async def test_a_database_that_is_away_keeps_nothing_and_says_so(store: Store) -> None:
+    """An append that is not kept raises."""
+    await store.close()
+    with pytest.raises(StoreUnavailable):
+        await AuditLog(store).append([entry(1)])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(
+    text=st.text(st.characters(), max_size=400),
+    value=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.binary(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters()), inner, max_size=3),
+        max_leaves=8,
+    ),
+)
+async def test_whatever_a_sender_wrote_is_recorded(store: Store, text: str, value: object) -> None:
+    """Lone surrogates, NUL, huge integers, NaN and long texts never keep a record from being written and verified."""
+    log = AuditLog(store)
+    hostile = entry(0).model_copy(update={"key": text, "subject": text, "stream": f"turn/{text}", "data": {"x": value}})
+    assert await log.append([hostile]) in (0, 1)
+    assert await log.append([hostile]) == 0
+    assert (await log.stream(hostile.stream))[-1].facts is not None
+    assert (await verified(store)).finding is None
+
+
+async def test_data_beyond_its_limit_is_recorded_by_hash(store: Store) -> None:
+    """A record is never larger than what a decision may be; what was too long is bound by its hash."""
+    log = AuditLog(store)
+    await log.append([entry(1, text="ü" * 40_000)])
+    (record,) = await log.stream(TURN)
+    assert set(record.facts) == {"too_long", "sha256"}
+
+
+async def test_times_are_kept_in_utc(store: Store) -> None:
+    """Whatever zone a clock had, texts of times are in the order of the times."""
+    log = AuditLog(store)
+    tokyo = entry(1).model_copy(update={"at": AT.astimezone(timezone(timedelta(hours=9)))})
+    await log.append([tokyo])
+    assert (await log.stream(TURN))[0].at == "2026-03-01T09:30:00.000000+00:00"
+
+
+async def test_pages_give_every_record_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading in small pages gives streams one after the other, each in order; filters are by tenant, time, kind."""
+    monkeypatch.setattr("signoff.audit.log.PAGE", 3)
+    log = AuditLog(store)
+    for stream in (TURN, OTHER, "admin/main"):
+        await log.append(entry(number, stream) for number in range(1, 8))
+    found = [(record.stream, record.seq) async for record in log.records()]
+    assert sorted(found) == sorted((stream, n) for stream in (TURN, OTHER, "admin/main") for n in range(1, 8))
+    assert [seq for _, seq in found] == [*range(1, 8)] * 3
+    late = [record async for record in log.records(since="2026-03-01T09:30:06", kinds=["attempt"], tenant="main")]
+    assert len(late) == 6
+    assert [record async for record in log.records(kinds=["grant"])] == []
+    assert [record async for record in log.records(tenant="other")] == []

@@ -1,0 +1,312 @@
+"""The verifier: flipped, deleted, reordered and truncated records are each found and named."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from audit_kit import AT, OTHER, SIGNER, TURN, entry, filled, tamper, verified
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from signoff.audit.checkpoints import Checkpoints
+from signoff.audit.export import Export, each, exported, read_export
+from signoff.audit.log import AuditLog
+from signoff.audit.record import FIRST, Record, first_form, placed
+from signoff.audit.verify import Report, verify
+from signoff.contracts.errors import Refused
+from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.store.store import Store, open_store
+
+IN_TURN = f"stream = '{TURN}'"
+
+
+def told(report: Report) -> tuple[str, str, int]:
+    """The finding without its words, which must be one sentence that names the stream or the checkpoint."""
+    assert report.finding is not None
+    fault, stream, seq, message = report.finding
+    assert "\n" not in message
+    assert stream in message or "checkpoint" in message
+    return fault, stream, seq
+
+
+async def test_a_log_that_nobody_touched_is_whole(store: Store) -> None:
+    """Everything is counted, also what was written after the last checkpoint."""
+    log = await filled(store)
+    assert await Checkpoints(store).take(SIGNER) is not None
+    await log.append([entry(6)])
+    report = await verified(store)
+    assert (report.finding, report.streams, report.records, report.checkpoints) == (None, 2, 11, 1)
+    assert (report.uncovered, report.covered_at is not None) == (1, True)
+
+
+async def test_an_empty_log_is_whole(store: Store) -> None:
+    """Nothing was written, nothing is missing."""
+    assert await verified(store) == Report(None)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault", "seq"),
+    [
+        ("UPDATE audit_records SET data = replace(data, '3', '4') WHERE {turn} AND seq = 3", "changed", 3),
+        ("UPDATE audit_records SET subject = 'eve' WHERE {turn} AND seq = 1", "changed", 1),
+        ("UPDATE audit_records SET at = '2020' WHERE {turn} AND seq = 5", "changed", 5),
+        ("UPDATE audit_records SET written_at = written_at + 1 WHERE {turn} AND seq = 2", "changed", 2),
+        ("UPDATE audit_records SET prev = hash WHERE {turn} AND seq = 2", "changed", 2),
+        ("UPDATE audit_records SET data = '' WHERE {turn} AND seq = 2", "changed", 2),
+        ("DELETE FROM audit_records WHERE {turn} AND seq = 3", "missing", 3),
+        ("DELETE FROM audit_records WHERE {turn} AND seq = 1", "missing", 1),
+        ("DELETE FROM audit_records WHERE {turn} AND seq > 3", "truncated", 4),
+        ("DELETE FROM audit_records WHERE {turn}", "truncated", 1),
+        ("UPDATE audit_heads SET hash = 'x' WHERE {turn}", "changed", 5),
+    ],
+)
+async def test_a_touched_record_is_found(store: Store, store_url: str, change: str, fault: str, seq: int) -> None:
+    """A flip, a hole or a cut in one stream is named by kind, stream and number, with no checkpoint at all."""
+    await filled(store)
+    await tamper(store_url, change.format(turn=IN_TURN))
+    assert told(await verified(store)) == (fault, TURN, seq)
+
+
+async def test_a_hole_that_was_closed_up_is_found(store: Store, store_url: str) -> None:
+    """Numbering the rest anew does not hide that one is missing."""
+    await filled(store)
+    await tamper(
+        store_url,
+        f"DELETE FROM audit_records WHERE {IN_TURN} AND seq = 2",
+        *(f"UPDATE audit_records SET seq = {seq - 1} WHERE {IN_TURN} AND seq = {seq}" for seq in (3, 4, 5)),
+    )
+    assert told(await verified(store)) == ("missing", TURN, 2)
+
+
+async def test_exchanged_records_are_found(store: Store, store_url: str) -> None:
+    """Two records that changed places are called reordered."""
+    await filled(store)
+    swap = "UPDATE audit_records SET seq = {to} WHERE " + IN_TURN + " AND seq = {was}"
+    await tamper(store_url, *(swap.format(was=was, to=to) for was, to in ((2, 99), (4, 2), (99, 4))))
+    assert told(await verified(store)) == ("reordered", TURN, 2)
+
+
+def forged(records: list[Record], change: Callable[[Record], Record]) -> list[str]:
+    """Statements that rewrite a whole stream, every hash made anew, as its owner never wrote it."""
+    statements, prev = [], FIRST
+    for record in records:
+        new = placed(change(record), record.seq, prev, record.written_at)
+        prev = new.hash
+        statements.append(
+            f"UPDATE audit_records SET data = '{new.data}', prev = '{new.prev}', hash = '{new.hash}'"
+            f" WHERE stream = '{new.stream}' AND seq = {new.seq}"
+        )
+    return [*statements, f"UPDATE audit_heads SET hash = '{prev}' WHERE stream = '{records[0].stream}'"]
+
+
+async def test_a_rewritten_chain_is_found_by_its_checkpoint(store: Store, store_url: str) -> None:
+    """Who computes every hash anew, heads included, cannot make the signature of the checkpoint anew."""
+    log = await filled(store)
+    await Checkpoints(store).take(SIGNER)
+    lie = forged(await log.stream(TURN), lambda record: record.model_copy(update={"data": '{"number":7}'}))
+    await tamper(store_url, *lie)
+    assert told(await verified(store)) == ("changed", TURN, 5)
+
+
+async def test_a_cut_that_takes_the_heads_along_is_found_by_the_checkpoint(store: Store, store_url: str) -> None:
+    """The end of a stream cannot be cut off unseen once a checkpoint covers it; nor can a whole stream."""
+    log = await filled(store)
+    await Checkpoints(store).take(SIGNER)
+    third = (await log.stream(TURN))[2]
+    await tamper(
+        store_url,
+        f"DELETE FROM audit_records WHERE {IN_TURN} AND seq > 3",
+        f"UPDATE audit_heads SET seq = 3, hash = '{third.hash}' WHERE {IN_TURN}",
+    )
+    assert told(await verified(store)) == ("truncated", TURN, 4)
+    await tamper(store_url, f"DELETE FROM audit_records WHERE {IN_TURN}", f"DELETE FROM audit_heads WHERE {IN_TURN}")
+    assert told(await verified(store)) == ("truncated", TURN, 1)
+
+
+async def test_a_log_cut_back_to_an_earlier_checkpoint_is_found_by_one_kept_elsewhere(
+    store: Store, store_url: str
+) -> None:
+    """Who owns the database can take everything back to an earlier state; a checkpoint kept elsewhere tells.
+
+    Without it, or with one from before the cut, nothing can be found: that is said in the documents.
+    """
+    log = await filled(store)
+    early = await Checkpoints(store).take(SIGNER)
+    await log.append([entry(6)])
+    late = await Checkpoints(store).take(SIGNER)
+    assert early is not None
+    assert late is not None
+    fifth = (await log.stream(TURN))[4]
+    await tamper(
+        store_url,
+        f"DELETE FROM audit_records WHERE {IN_TURN} AND seq > 5",
+        f"UPDATE audit_heads SET seq = 5, hash = '{fifth.hash}' WHERE {IN_TURN}",
+        "DELETE FROM audit_checkpoints WHERE number = 2",
+        f"UPDATE audit_heads SET seq = 1, hash = '{early.statement.hash}' WHERE stream = 'checkpoints'",
+    )
+    assert (await verified(store)).finding is None
+    assert (await verified(store, kept=early)).finding is None
+    assert told(await verified(store, kept=late)) == ("truncated", "checkpoints", 2)
+
+
+async def test_checkpoints_that_were_touched_are_found(store: Store, store_url: str) -> None:
+    """One that is missing, exchanged, unsigned or signed by a stranger does not count."""
+    log = await filled(store)
+    points = Checkpoints(store)
+    for number in (6, 7, 8):
+        await log.append([entry(number)])
+        await points.take(SIGNER)
+    stranger = Signer(PrivateKeys(keys=(new_key(AT),)))
+    assert told(await verified(store, stranger)) == ("unsigned", "checkpoints", 1)
+    kept = await points.last()
+    assert told(await verified(store, kept=kept.model_copy(update={"key_id": "x"}) if kept else None))[0] == "unsigned"
+    cases = {
+        "UPDATE audit_checkpoints SET signature = '' WHERE number = 3": ("unsigned", 3),
+        "UPDATE audit_checkpoints SET body = replace(body, '\"seq\":7', '\"seq\":6') WHERE number = 2": ("unsigned", 2),
+        "DELETE FROM audit_checkpoints WHERE number = 2": ("missing", 2),
+        "DELETE FROM audit_checkpoints WHERE number > 1": ("truncated", 3),
+    }
+    for change, (fault, number) in cases.items():
+        await tamper(store_url, change)
+        assert told(await verified(store)) == (fault, "checkpoints", number)
+
+
+async def test_a_checkpoint_of_another_record_is_not_this_ones(store: Store, tmp_path: Path) -> None:
+    """The same number with the same key, kept from elsewhere, is told apart by its hash."""
+    await filled(store)
+    await Checkpoints(store).take(SIGNER)
+    async with open_store(f"sqlite:///{tmp_path}/other.db") as other:
+        await filled(other, each=2)
+        foreign = await Checkpoints(other).take(SIGNER)
+    assert told(await verified(store, kept=foreign)) == ("changed", "checkpoints", 1)
+
+
+async def test_a_checkpoint_is_written_only_when_something_is_new(store: Store) -> None:
+    """It lists only what has grown, names the one before, and verifies by a key that was retired afterwards."""
+    log = await filled(store)
+    points = Checkpoints(store)
+    first = await points.take(SIGNER)
+    assert await points.take(SIGNER) is None
+    await log.append([entry(6, OTHER)])
+    second = await points.take(SIGNER)
+    assert first is not None
+    assert second is not None
+    assert [head.stream for head in first.statement.heads] == [TURN, OTHER]
+    assert [(head.stream, head.seq) for head in second.statement.heads] == [(OTHER, 6)]
+    assert second.statement.previous == first.statement.hash
+    assert await points.last() == second
+
+
+async def lines_of(store: Store, **only: str) -> list[str]:
+    """An export of a store."""
+    return [line async for line in exported(store, **only)]
+
+
+async def checked(export: Export) -> Report:
+    """What the verifier says of an export."""
+    return await verify(each(export.records), each(export.checkpoints), SIGNER.verifier())
+
+
+async def test_an_export_verifies_without_its_database(store: Store, tmp_path: Path) -> None:
+    """A file of JSON lines is as good as the database; its records read as they were written."""
+    await filled(store)
+    await Checkpoints(store).take(SIGNER)
+    file = tmp_path / "audit.jsonl"
+    file.write_text("\n".join(await lines_of(store)) + "\n")
+    await store.close()
+    export = read_export(file)
+    assert (export.whole, export.complete) == (True, True)
+    report = await checked(export)
+    assert (report.finding, report.records, report.checkpoints, report.uncovered) == (None, 10, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault", "seq"),
+    [
+        (lambda lines: [line.replace('"number":3', '"number":4') for line in lines], "changed", 3),
+        (lambda lines: [line for line in lines if '"number":3' not in line], "missing", 3),
+        (lambda lines: [*lines[:4], lines[5], lines[4], *lines[6:]], "reordered", 3),
+        (lambda lines: [line for line in lines if not line.endswith('"number":5}}')], "truncated", 5),
+        (lambda lines: [*lines[:2], *lines[3:7], lines[7], lines[2], *lines[8:]], "missing", 1),
+    ],
+)
+async def test_a_touched_export_is_found(
+    store: Store, change: Callable[[list[str]], list[str]], fault: str, seq: int
+) -> None:
+    """The same four faults in a file."""
+    await filled(store)
+    await Checkpoints(store).take(SIGNER)
+    lines = await lines_of(store)
+    assert told(await checked(Export(change(lines), "audit.jsonl"))) == (fault, TURN, seq)
+
+
+async def test_streams_that_are_mixed_up_in_a_file_are_reordered(store: Store) -> None:
+    """Records of one stream stand together, or somebody moved them."""
+    await filled(store)
+    lines = [line for line in await lines_of(store) if '"type":"record"' in line]
+    assert told(await checked(Export([*lines[:3], *lines[5:], *lines[3:5]], "x"))) == ("reordered", TURN, 4)
+
+
+async def test_an_export_whose_end_is_missing_says_so(store: Store) -> None:
+    """A file that was cut at a line is known to be incomplete."""
+    await filled(store)
+    lines = await lines_of(store)
+    assert Export(lines[:-1], "x").complete is False
+    assert Export([*lines[:-2], lines[-1]], "x").complete is False
+
+
+async def test_an_export_of_one_tenant_or_turn_shows_no_other(store: Store) -> None:
+    """No stream of somebody else is named in it, not by a checkpoint either."""
+    await filled(store)
+    await AuditLog(store).append([entry(1, "turn/else/s/t").model_copy(update={"tenant": "else"})])
+    await Checkpoints(store).take(SIGNER)
+    theirs = await lines_of(store, tenant="else")
+    assert [json.loads(line)["type"] for line in theirs] == ["export", "record", "end"]
+    assert "main" not in "".join(theirs)
+    one = Export(await lines_of(store, stream=OTHER), "x")
+    assert ({record.stream for record in one.records}, one.whole) == ({OTHER}, False)
+    assert (await checked(one)).finding is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"type":"other"}', '{"type":"record"}', '{"type":"checkpoint"}', "\ud800"]
+)
+def test_a_file_that_is_no_export_is_refused(text: str) -> None:
+    """Never verified as if it were empty; the line is named."""
+    with pytest.raises(Refused, match=r"`x` is empty|x:1 is not a line"):
+        Export([text], "x")
+
+
+@given(
+    field=st.sampled_from(["stream", "key", "kind", "at", "tenant", "subject", "data", "prev", "hash"]),
+    seq=st.integers(1, 6),
+    text=st.text(max_size=5),
+)
+async def test_no_field_of_any_record_can_be_changed_unseen(field: str, seq: int, text: str) -> None:
+    """Whatever field of whatever record becomes something else, a finding names that stream."""
+    records, prev = [], FIRST
+    for number in range(1, 7):
+        records.append(placed(first_form(entry(number)), number, prev, 1_000))
+        prev = records[-1].hash
+    changed = records[seq - 1].model_copy(update={field: text})
+    assume(changed != records[seq - 1])
+    records[seq - 1] = changed
+    report = await verify(each(records), each([]), SIGNER.verifier())
+    assert report.finding is not None
+
+
+async def test_no_time_runs_backwards_for_a_key_retired_after_the_checkpoint(store: Store) -> None:
+    """A key that is retired later still vouches for what it signed before; one that was retired earlier does not."""
+    await filled(store)
+    point = await Checkpoints(store).take(SIGNER)
+    assert point is not None
+    for hours, holds in ((1, True), (-1, False)):
+        key = new_key(AT)
+        at = point.statement.made_at + timedelta(hours=hours)
+        retired = Signer(PrivateKeys(keys=(key,)))
+        signed = retired.sign_bytes("audit checkpoint", point.statement.body)
+        old = PrivateKeys(keys=(key.model_copy(update={"retired_at": at}), new_key(AT)))
+        mine = point.model_copy(update={"key_id": signed.key_id, "signature": signed.signature})
+        assert mine.holds(Signer(old).verifier()) is holds

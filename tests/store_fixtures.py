@@ -1,0 +1,104 @@
+"""Stores of every kind: tests that take `store_url` or `store` run on SQLite and on a real PostgreSQL server."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from signoff.store.store import Store, open_store
+
+
+def postgres_programs() -> Path:
+    """The folder of `initdb` and `pg_ctl`; Debian keeps it off PATH."""
+    found = [
+        *sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")),
+        *map(Path, filter(None, [shutil.which("initdb")])),
+    ]
+    assert found, "PostgreSQL's programs are missing: install the package `postgresql`"
+    return found[-1].parent
+
+
+def _unprivileged() -> str | None:
+    """Who runs the server when the tests run as root, whom it refuses."""
+    if os.getuid() != 0:
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL, without a database, of a PostgreSQL server that lives as long as the test session."""
+    programs, user, port = postgres_programs(), _unprivileged(), _free_port()
+    folder = Path(tempfile.mkdtemp(prefix="signoff-pg-"))
+    if user is not None:
+        shutil.chown(folder, user)
+    data = folder / "data"
+
+    def run(*command: str) -> None:
+        subprocess.run(command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+    run(f"{programs}/initdb", "-D", str(data), "-U", "signoff", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+    options = f"-p {port} -h 127.0.0.1 -k {folder} -F"
+    run(f"{programs}/pg_ctl", "-D", str(data), "-l", str(folder / "log"), "-o", options, "-w", "start")
+    try:
+        yield f"postgresql://signoff@127.0.0.1:{port}"
+    finally:
+        run(f"{programs}/pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+async def postgres_url(postgres_server: str) -> str:
+    """The URL of an empty PostgreSQL database; emptying one is far quicker than making one."""
+    url = f"{postgres_server}/postgres"
+    admin = await asyncpg.connect(url)
+    await admin.execute("DROP SCHEMA public CASCADE")
+    await admin.execute("CREATE SCHEMA public")
+    await admin.close()
+    return url
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of a SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty store, of every kind in turn."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[Store]:
+    """An open, empty store, of every kind in turn."""
+    async with open_store(store_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def threads_end() -> Iterator[None]:
+    """Every thread that the test starts ends; one that was told to end may still be ending."""
+    before = set(threading.enumerate())
+    yield
+    new = set(threading.enumerate()) - before
+    for thread in new:
+        thread.join(timeout=5)
+    assert not [thread for thread in new if thread.is_alive()]
