@@ -18,6 +18,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.embedded import ServerHandle, find_temporal
 from signoff.policy.cases import run_cases
 from signoff.registry.manifest import load_manifest
+from signoff.registry.people_file import load_people
 from signoff.registry.yamlfile import read_yaml
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
@@ -54,6 +55,8 @@ def test_every_example_loads(block: Block, beside: Path) -> None:
     assert block.file, "a YAML block names its file in its first line"
     if block.file == "signoff.yaml":
         assert load_manifest(beside / block.file).registry.size > 0
+    elif block.file == "people.yaml":
+        assert len(load_people(beside / block.file)) > 1
     else:
         cases = read_yaml(beside / block.file, block.file).data
         results = run_cases(cases, load_manifest(beside / "signoff.yaml").policies)

@@ -1,0 +1,148 @@
+"""Looking at people: nothing here needs a server."""
+
+from pathlib import Path
+
+import pytest
+from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence, run_in_thread
+
+PEOPLE = """\
+- id: ana
+  name: Ana Sousa
+  roles: [approvers, finance]
+  identities: {email: [ana@example.com], slack: ["T1:U1"]}
+  delegations:
+    - {to: rui, until: "2100-01-31T18:00:00Z"}
+- {id: rui, name: "Rui \\u202e"}
+"""
+
+
+@pytest.fixture
+def people(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A file of people beside the desk's manifest; the settings do not name it."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    path = tmp_path / "people.yaml"
+    path.write_text(PEOPLE)
+    return path
+
+
+def write(path: Path, text: str) -> None:
+    """Change a file."""
+    path.write_text(text)
+
+
+async def cli_of(*arguments: str) -> tuple[int, list[str]]:
+    """Exit code and findings of a check."""
+    ran = await run_in_thread(*arguments, "--json")
+    return ran.code, ran.data["findings"]
+
+
+def manifest_with(folder: Path, old: str, new: str) -> Path:
+    """The desk's manifest with other words in it."""
+    text = MANIFEST.read_text()
+    assert old in text
+    path = folder / "signoff.yaml"
+    path.write_text(f"path: ['{DESK}']\n{text.replace(old, new)}")
+    return path
+
+
+async def test_list_shows_everybody(people: Path, cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """The built-in people of the development profile and those of the file, with nothing a terminal would obey."""
+    clean_env.setenv("SIGNOFF_PEOPLE", str(people))
+    shown = await cli("people", "list")
+    assert shown.code == 0
+    for words in ("guest", "Ana Sousa", "approvers, finance", "email ana@example.com", "slack T1:U1", "rui until 2100"):
+        assert words in shown.out
+    assert "\u202e" not in shown.out
+    rows = {row["id"]: row for row in (await cli("people", "list", "--json")).data}
+    assert list(rows) == ["guest", "approver", "ana", "rui"]
+    assert rows["ana"]["delegations"] == [{"to": "rui", "until": "2100-01-31T18:00:00Z"}]
+    assert rows["ana"]["identities"] == {"email": ["ana@example.com"], "slack": ["T1:U1"]}
+
+
+async def test_list_without_a_file_is_the_manifest_s(people: Path, cli: Cli) -> None:
+    """One reader, one shape."""
+    assert [row["id"] for row in (await cli("people", "list", "--json")).data] == ["guest", "approver", "ana", "rui"]
+    assert "finance" not in (await cli("people", "list")).out
+
+
+async def test_check_says_that_all_is_right(people: Path, cli: Cli) -> None:
+    """Exit code 0: of the file named, else of those in force."""
+    ran = await cli("people", "check", str(people))
+    assert (ran.code, ran.out.strip()) == (0, f"{people}: 4 persons, nothing to report")
+    ran = await cli("people", "check", "--json")
+    assert (ran.code, ran.data) == (0, {"source": str(MANIFEST), "people": 4, "findings": []})
+
+
+@pytest.mark.parametrize(
+    ("approvers", "person", "finding"),
+    [
+        ("role:finence", "", "nobody has that role in tenant `main`; did you mean `finance`?"),
+        ("role:legal", "", "nobody has that role in tenant `main`"),
+        ("role:audit", "- {id: eva, roles: [audit], active: false}", "only people who are not active have that role"),
+        ("user:ruy_", "- {id: ruy}", "there is no such person in tenant `main`; did you mean `ruy`?"),
+        ("user:eva", "- {id: eva, active: false}", "that person is not active in tenant `main`"),
+    ],
+)
+async def test_check_finds_who_is_asked_in_vain(people: Path, approvers: str, person: str, finding: str) -> None:
+    """Each role or person that a policy names and nobody is, with the tool and the nearest name."""
+    write(people, f"{PEOPLE}{person}\n")
+    manifest = manifest_with(people.parent, "      timeout: 12s", f"      approvers: ['{approvers}', 'role:approvers']")
+    code, found = await cli_of("people", "check", str(people), "--manifest", str(manifest))
+    assert code == 1
+    assert len(found) == 1
+    assert found[0].startswith(f"`{approvers}` is asked by tool `hurry`, but ")
+    assert found[0].endswith(finding) or f"{finding} in tenant `main`" in found[0]
+    ran = await run_in_thread("people", "check", str(people), "--manifest", str(manifest))
+    assert (ran.code, ran.out.strip()) == (1, f"{people}: {found[0]}")
+
+
+async def test_check_looks_at_rules_and_at_every_tenant(people: Path) -> None:
+    """A global rule asks the default approvers; a tenant has to have its own."""
+    write(people, f"{PEOPLE}- {{id: ana, tenant: other, roles: [finance]}}\n")
+    rule = "policies: [{name: careful, rule: 'true', effect: require_approval}]\nactors:"
+    manifest = manifest_with(people.parent, "actors:", rule)
+    _, found = await cli_of("people", "check", str(people), "--manifest", str(manifest))
+    assert found == [
+        "`role:approvers` is asked by tool `hurry`, tool `pay`, rule `careful`, but nobody has that role in tenant "
+        "`other`"
+    ]
+
+
+async def test_check_finds_delegations_of_no_use(people: Path) -> None:
+    """One that ended, and one to somebody who may not act; an inactive person's do not matter."""
+    write(
+        people,
+        PEOPLE.replace("2100", "2020")
+        + "- {id: bo, delegations: [{to: eva, until: '2100-01-01T00:00Z'}]}\n- {id: eva, active: false, "
+        "delegations: [{to: bo, until: '2020-01-01T00:00Z'}]}\n",
+    )
+    assert await cli_of("people", "check", str(people)) == (
+        1,
+        [
+            "the delegation of `ana` to `rui` ended at 2020-01-31 18:00 UTC; remove it",
+            "`bo` delegates to `eva`, who is not active",
+        ],
+    )
+
+
+async def test_check_points_into_a_broken_file(people: Path, cli: Cli) -> None:
+    """One sentence with file and line, exit code 1; a wrong invocation is 2."""
+    write(people, "- id: ana\n  rolls: [finance]\n")
+    said = assert_one_sentence(await cli("people", "check", str(people)))
+    assert said.startswith(f"{people}:2: unknown key `rolls` of a person")
+    assert said.endswith("did you mean `roles`?")
+    nowhere = people.with_name("nowhere.yaml")
+    assert assert_one_sentence(await cli("people", "check", str(nowhere))) == f"{nowhere}: there is no such file"
+    for wrong in (("people", "check", "--nonsense"), ("people", "chekc"), ("people", "check", "a", "b")):
+        assert (await cli(*wrong)).code == 2
+
+
+async def test_a_broken_file_in_force_can_be_checked_and_replaced(
+    people: Path, cli: Cli, clean_env: pytest.MonkeyPatch
+) -> None:
+    """The file that the settings name is not read when another is to be checked."""
+    broken = people.with_name("broken.yaml")
+    write(broken, "- ana\n")
+    clean_env.setenv("SIGNOFF_PEOPLE", str(broken))
+    assert "broken.yaml:1:" in assert_one_sentence(await cli("people", "check"))
+    assert (await cli("people", "check", str(people))).code == 0
