@@ -5,6 +5,7 @@ from typing import Any
 from temporalio import activity
 
 from signoff.activities.permit import doubted
+from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.room import Room
 from signoff.approvals.card import render_card
 from signoff.approvals.digest import call_digest, digest_mark
@@ -12,6 +13,7 @@ from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome, Pinned, ToolDenied
 from signoff.contracts.content import Content
+from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import ApprovalKey, TurnKey, short_code
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
@@ -22,6 +24,7 @@ from signoff.registry.gates import Judgement, judge, next_tally
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content import load
+from signoff.store.freezes import Freezes
 
 _START_SLACK = 15.0
 """Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
@@ -32,6 +35,8 @@ class GateActivity:
 
     def __init__(self, room: Room) -> None:
         self._room = room
+        self._freezes = Freezes(room.store)
+        self._remembered = Remembered(room)
 
     @activity.defn(name=names.GATE)
     async def gate(self, task: GateTask) -> GateReply:
@@ -39,14 +44,29 @@ class GateActivity:
         rulings: list[Ruling] = []
         tally = task.tally
         sure = self._room.believes(task.ctx)
+        freeze = await self._freezes.look(task.ctx.tenant)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
         for call in task.calls:
             args = await load(self._room.store, call.args)
             found = judge(self._room.catalog, task.ctx, call, args, tally, dry_run=task.dry_run)
             tally = next_tally(tally, call, args, found)
             found = found if sure else doubted(found)
+            found = await self._settled_before(task, call, args, found, freeze)
             rulings.append(self._ruling(task, call, args, found, budget))
         return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
+
+    async def _settled_before(
+        self, task: GateTask, call: CallPart, args: Any, found: Judgement, freeze: Freeze | None
+    ) -> Judgement:
+        """`found` under the tenant's freeze and the answers people had remembered.
+
+        What became of a call in doubt is asked in any case, and an edit is somebody's own proposal to the others.
+        """
+        if task.doubt:
+            return found
+        if freeze is not None:
+            return frozen(found, freeze, call)
+        return found if task.edited_by else await self._remembered.consulted(task.ctx, call, args, found)
 
     def _ruling(self, task: GateTask, call: CallPart, args: Any, found: Judgement, budget: int) -> Ruling:
         verdict = found.verdict
@@ -61,6 +81,7 @@ class GateActivity:
             rule=verdict.rule,
             policy_hash=verdict.policy_hash,
             engines=verdict.evaluators,
+            grant=found.grant,
             request=self._request(task, call, args, found.tool, verdict, digest) if ask else None,
             options=self._options(found.tool, budget, ask),
         )
@@ -107,6 +128,7 @@ class GateActivity:
             veto=policy.veto,
             allow_self=policy.allow_self_approval,
             allow_edit=False,
+            allow_remember=policy.allow_remember and not task.doubt,
             confirm=policy.confirm,
             min_assurance=policy.min_assurance,
             accept_unsigned=policy.accept_unsigned,
@@ -148,7 +170,8 @@ def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
     denied = None
     value: Any = found.message
     if found.code == "denied":
-        denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=found.denied_reason)
+        by_policy = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=found.denied_reason)
+        denied = found.denied or by_policy
         value = denied.model_dump(mode="json")
     return CallOutcome(
         call=call.call,

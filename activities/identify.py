@@ -8,6 +8,7 @@ from typing import Literal
 
 from temporalio import activity
 
+from signoff.activities.remembered import Remembered
 from signoff.activities.room import Room
 from signoff.contracts import names
 from signoff.contracts.decision import Decision, at_least
@@ -48,6 +49,7 @@ class IdentifyActivity:
 
     def __init__(self, room: Room, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._room = room
+        self._remembered = Remembered(room)
         self._clock = clock
 
     @activity.defn(name=names.IDENTIFY)
@@ -55,7 +57,10 @@ class IdentifyActivity:
         """May the author of this decision decide this request?"""
         try:
             evidence = evidence_of(task.decision, self._room.verifier, self._clock())
-            return authority(task, evidence, self._room.people, development=self._room.profile == "development")
+            development = self._room.profile == "development"
+            return await self._remembered.heard(
+                task, authority(task, evidence, self._room.people, development=development)
+            )
         except Exception as error:
             # A directory can be anybody's code, and whatever escapes from here would leave the answer without receipt.
             _log.warning("who answered %s cannot be known now: %s", task.decision.approval_id, type(error).__name__)

@@ -16,7 +16,7 @@ from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.person import Person
 from signoff.policy.compiled import CompiledPolicy
 from signoff.policy.model import ApprovalPolicy
-from signoff.registry.gates import Judgement
+from signoff.registry.gates import DOUBTED_RULE, Judgement
 from signoff.signing import Verifier
 
 
@@ -102,7 +102,7 @@ def doubted(found: Judgement) -> Judgement:
     if found.kind != "run" or found.verdict is None:
         return found
     why = "who asked for this is not, or no longer, who the directory says"
-    verdict = dataclasses.replace(found.verdict, verdict="ask", rule="requester", rule_text="", why=why)
+    verdict = dataclasses.replace(found.verdict, verdict="ask", rule=DOUBTED_RULE, rule_text="", why=why)
     return dataclasses.replace(found, kind="ask", verdict=verdict)
 
 
