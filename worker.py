@@ -26,9 +26,11 @@ from signoff.activities.outcome import OutcomeActivity
 from signoff.activities.room import Profile, Room
 from signoff.activities.tool import tool_activities
 from signoff.contracts import names
+from signoff.contracts.errors import ConfigError
 from signoff.converter import DATA_CONVERTER
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
+from signoff.signing import Verifier
 from signoff.store.store import Store
 from signoff.workflows.actor_turn import ActorTurn
 
@@ -49,11 +51,20 @@ async def furnish(
     people: Directory | None = None,
     profile: Profile = "development",
     model: str = "",
+    verifier: Verifier | None = None,
 ) -> Room:
     """What the activities of a worker share; `model` answers for scripted models instead of their scripts.
 
-    Raises `ConfigError` for a model that has no driver.
+    `verifier` checks what the gateway signed; without one no signature is believed. Raises `ConfigError` for a model
+    that has no driver, and in the production profile without a verifier that knows a key.
     """
+    verifier = verifier or Verifier()
+    if profile == "production" and not verifier.key_ids:
+        raise ConfigError(
+            "a worker of the production profile checks signatures, and it has no public keys: take those that "
+            "`signoff keys export` writes where the gateway is, and name them in SIGNOFF_PUBLIC_KEYS",
+            field="public_keys",
+        )
     return Room(
         catalog=catalog,
         store=store,
@@ -61,6 +72,7 @@ async def furnish(
         drivers=build_drivers(catalog, instead=model),
         mark_key=await store.secret_key(_MARK_KEY),
         profile=profile,
+        verifier=verifier,
     )
 
 

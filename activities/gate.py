@@ -17,6 +17,7 @@ from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import ApprovalKey, TurnKey, short_code
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
+from signoff.contracts.signed import unsigned_principal
 from signoff.contracts.steps import GateReply, GateTask, Ruling, RunOptions
 from signoff.policy.compiled import PolicyVerdict
 from signoff.policy.model import ApprovalPolicy
@@ -44,12 +45,16 @@ class GateActivity:
         rulings: list[Ruling] = []
         tally = task.tally
         sure = self._room.believes(task.ctx)
+        forged = self._room.witness.requester_problem(task.ctx)
         freeze = await self._freezes.look(task.ctx.tenant)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
         for call in task.calls:
             args = await load(self._room.store, call.args)
             found = judge(self._room.catalog, task.ctx, call, args, tally, dry_run=task.dry_run)
             tally = next_tally(tally, call, args, found)
+            if forged:
+                rulings.append(_refused(call, forged))
+                continue
             found = found if sure else doubted(found)
             found = await self._settled_before(task, call, args, found, freeze)
             rulings.append(self._ruling(task, call, args, found, budget))
@@ -65,7 +70,7 @@ class GateActivity:
         if task.doubt:
             return found
         if freeze is not None:
-            return frozen(found, freeze, call)
+            return frozen(found, freeze.reason, call)
         return found if task.edited_by else await self._remembered.consulted(task.ctx, call, args, found)
 
     def _ruling(self, task: GateTask, call: CallPart, args: Any, found: Judgement, budget: int) -> Ruling:
@@ -133,7 +138,7 @@ class GateActivity:
             min_assurance=policy.min_assurance,
             accept_unsigned=policy.accept_unsigned,
             level=policy.level,
-            requester=task.ctx.user,
+            requester=unsigned_principal(task.ctx.user),
             timeout=policy.timeout,
             grant_ttl=policy.grant_ttl,
         )
@@ -163,6 +168,12 @@ def digest_of(ctx: Pinned, call: str, tool: Tool, args: Any) -> str:
         definition=definition_hash(tool),
         args=args,
     )
+
+
+def _refused(call: CallPart, why: str) -> Ruling:
+    text = f"Not executed: {why}."
+    outcome = CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=text))
+    return Ruling(call=call.call, verdict="settled", outcome=outcome)
 
 
 def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
