@@ -1,7 +1,7 @@
 """Signing in with a personal token, and signing out."""
 
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -119,8 +119,6 @@ def to_login(request: Request) -> Response:
 
 def local_path(wanted: str) -> str:
     """`wanted` if it is a page of ours, else the first page: nobody is led elsewhere after signing in."""
-    parts = urlsplit(wanted) if wanted.isprintable() else None
-    if parts is None or parts.scheme or parts.netloc or len(wanted) > NEXT_CHARS:
-        return "/"
-    # Browsers read a backslash as a slash, and two slashes as another host.
-    return wanted if wanted.startswith("/") and not wanted.startswith(("//", "/login")) and "\\" not in wanted else "/"
+    # Browsers read a backslash as a slash, and two slashes at the beginning as another host.
+    elsewhere = not wanted.startswith("/") or wanted.startswith("//") or "\\" in wanted or not wanted.isprintable()
+    return "/" if elsewhere or len(wanted) > NEXT_CHARS or wanted.startswith(("/login", "/logout")) else wanted

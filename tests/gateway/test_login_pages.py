@@ -1,0 +1,260 @@
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+from gateway_desk import BASE, GatewayDesk
+from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of, words
+
+from signoff.gateway.caller import SESSION
+from signoff.gateway.login_pages import local_path
+from signoff.store.sessions import LIFETIME
+from signoff.store.tokens import Tokens
+
+
+@pytest.fixture
+def locked(gateway: GatewayDesk) -> GatewayDesk:
+    """A gateway where everybody must sign in."""
+    return locked_desk(gateway)
+
+
+async def test_a_pasted_token_signs_in(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """Led to the sign-in, then to the card that was wanted; the answer is by the person of the token."""
+    approval = await gateway.asked("pay")
+    async with browser(locked) as page:
+        led = await page.get(f"/approvals/{approval}")
+        assert led.status_code == 303
+        assert led.headers["location"] == f"/login?next=%2Fapprovals%2F{approval}"
+        entered = await sign_in(page, await token_of(locked, "ana"), f"/approvals/{approval}")
+        assert (entered.status_code, entered.headers["location"]) == (303, f"/approvals/{approval}")
+        card = (await page.get(entered.headers["location"])).text
+        assert "Signed in as Ana" in words(card)
+        assert "Development profile" not in card
+        form = hidden(card, f"/approvals/{approval}/decide")
+        await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
+    decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
+    assert (decision.subject, decision.channel, decision.assurance) == ("ana", "inbox", "session")
+
+
+async def test_the_cookie_is_out_of_reach(locked: GatewayDesk) -> None:
+    """Not for scripts, not sent along from other sites, only over TLS where the gateway is reached so; it ends."""
+    secure = locked_desk(locked, public_url="https://approvals.example.com")
+    for desk, wanted in ((locked, False), (secure, True)):
+        async with browser(desk) as page:
+            page.base_url = "https://127.0.0.1:8300" if wanted else BASE
+            entered = await sign_in(page, await token_of(desk, "ana"))
+            cookie = entered.headers["set-cookie"].lower()
+            assert "httponly" in cookie
+            assert "samesite=lax" in cookie
+            assert ("secure" in cookie) == wanted
+            assert f"max-age={int(LIFETIME.total_seconds())}" in cookie
+            assert ("strict-transport-security" in entered.headers) == wanted
+
+
+async def test_a_cookie_set_before_is_worthless_after(locked: GatewayDesk) -> None:
+    """Whoever planted a cookie in the browser is not signed in with it (session fixation)."""
+    async with browser(locked) as page:
+        await page.get("/login")
+        planted = page.cookies[SESSION]
+        await sign_in(page, await token_of(locked, "ana"))
+        assert page.cookies[SESSION] != planted
+        assert (await page.get("/")).status_code == 200
+    async with browser(locked) as attacker:
+        attacker.cookies.set(SESSION, planted)
+        assert (await attacker.get("/")).status_code == 303
+
+
+async def test_only_the_sign_in_page_signs_in(locked: GatewayDesk) -> None:
+    """Without the page's value, with another browser's, from another site: nobody is signed in (login CSRF)."""
+    secret = await token_of(locked, "ana")
+    async with browser(locked) as page, browser(locked) as other:
+        theirs = hidden((await other.get("/login")).text, "/login")
+        mine = hidden((await page.get("/login")).text, "/login")
+        for form in ({}, {"token": ""}, theirs, {**mine, "token": "0" * 64}):
+            answer = await page.post("/login", data={**form, "secret": secret})
+            assert answer.status_code == 403
+            assert "You are not signed in" in words(answer.text)
+        foreign = await page.post("/login", data={**mine, "secret": secret}, headers={"origin": "https://evil.example"})
+        assert foreign.status_code == 403
+        assert (await page.get("/")).status_code == 303
+
+
+async def test_a_wrong_token_signs_nobody_in(locked: GatewayDesk) -> None:
+    """401 with the reason; what was typed is not on the page."""
+    expired, _ = await Tokens(locked.deps.store).create(
+        "main", "ana", ["read"], lifetime=timedelta(hours=1), now=datetime.now(UTC) - timedelta(days=1)
+    )
+    sent = {"sgf_nonsense": "not known", "": "not known", expired: "expired", await token_of(locked, "gone"): "active"}
+    async with browser(locked) as page:
+        for secret, why in sent.items():
+            answer = await sign_in(page, secret)
+            assert answer.status_code == 401
+            assert why in words(answer.text)
+            assert not secret or secret not in answer.text
+        assert (await page.get("/")).status_code == 303
+
+
+async def test_signing_out_ends_the_session(locked: GatewayDesk) -> None:
+    """The cookie is gone, and a copy of it is worth nothing; only a page of one's own signs one out."""
+    async with browser(locked) as page:
+        await sign_in(page, await token_of(locked, "ana"))
+        copied = page.cookies[SESSION]
+        home = (await page.get("/")).text
+        assert (await page.post("/logout", data={"token": "x"})).status_code == 403
+        left = await page.post("/logout", data=hidden(home, "/logout"))
+        assert left.headers["location"] == "/login?out=1"
+        assert SESSION not in page.cookies
+        assert "You are signed out" in words((await page.get("/login?out=1")).text)
+    async with browser(locked) as copy:
+        copy.cookies.set(SESSION, copied)
+        assert (await copy.get("/")).status_code == 303
+
+
+async def test_a_session_ends_by_itself(gateway: GatewayDesk) -> None:
+    """After twelve hours, with its token, and when the token is revoked; live updates end with 401."""
+    now = [datetime.now(UTC)]
+    locked = locked_desk(gateway, clock=lambda: now[0])
+    async with browser(locked) as page:
+        await sign_in(page, await token_of(locked, "ana"))
+        assert (await page.get("/")).status_code == 200
+        now[0] += LIFETIME
+        assert (await page.get("/")).status_code == 303
+        assert (await page.get("/live/waiting")).status_code == 401
+        secret, token = await Tokens(locked.deps.store).create(
+            "main", "ana", ["read"], lifetime=timedelta(days=1), now=now[0]
+        )
+        await sign_in(page, secret)
+        assert (await page.get("/")).status_code == 200
+        await Tokens(locked.deps.store).revoke(token.id, "main", now[0])
+        assert (await page.get("/")).status_code == 303
+
+
+async def test_a_page_does_what_its_token_may(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """Signed in with a token to read, one reads; deciding and starting are refused by name."""
+    approval = await gateway.asked("pay")
+    async with browser(locked) as page:
+        await sign_in(page, await token_of(locked, "ana", "read"))
+        form = hidden((await page.get(f"/approvals/{approval}")).text, f"/approvals/{approval}/decide")
+        refused = await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
+        assert refused.status_code == 403
+        assert "needs the scope `decide`" in words(refused.text)
+        new = hidden((await page.get("/new")).text, "/turns")
+        started = await page.post("/turns", data={**new, "text": "pay", "actor": "desk"})
+        assert started.status_code == 403
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_a_cookie_does_not_open_the_api(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """What another site could make a browser send opens nothing that takes no page's value."""
+    approval = await gateway.asked("pay")
+    async with browser(locked) as page:
+        await sign_in(page, await token_of(locked, "ana"))
+        answer = await page.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved"})
+        assert answer.status_code == 401
+        assert (await page.get("/v1/turns")).status_code == 401
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_whoever_signed_in_is_nobody_else(locked: GatewayDesk) -> None:
+    """No switching, no cookie that names a person, no turn on another's behalf."""
+    async with browser(locked) as page:
+        page.cookies.set("signoff_person", "approver")
+        await sign_in(page, await token_of(locked, "bo"))
+        home = (await page.get("/")).text
+        assert "Signed in as Bo" in words(home)
+        assert 'action="/person"' not in home
+        assert (await page.post("/person", data={"person": "ana"})).status_code == 403
+        new = (await page.get("/new")).text
+        assert 'name="user"' not in new
+        form = hidden(new, "/turns")
+        sent = await page.post("/turns", data={**form, "text": "hello", "actor": "desk", "user": "ana"})
+        turn = sent.headers["location"].removeprefix("/turns/")
+        headers = bearer(await token_of(locked, "bo", "read"))
+        view = await locked.http.get(f"/v1/turns/{turn}", headers=headers)
+        assert view.json()["requester"]["user"] == "bo"
+
+
+async def test_pages_of_another_tenant_are_not_there(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """Neither the card nor the conversation, nor their live updates, nor a decision."""
+    approval = await gateway.asked("pay")
+    turn = approval.rsplit(".", 2)[0]
+    async with browser(locked) as page:
+        await sign_in(page, await token_of(locked, "zoe", tenant="acme"))
+        for path in (f"/approvals/{approval}", f"/turns/{turn}", f"/live/turns/{turn}"):
+            assert (await page.get(path)).status_code == 404, path
+        for path in (f"/approvals/{approval}/decide", f"/approvals/{approval}/withdraw", f"/turns/{turn}/cancel"):
+            assert (await page.post(path, data={"verdict": "approved"})).status_code == 404, path
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_the_development_profile_says_so_everywhere(gateway: GatewayDesk) -> None:
+    """Also to who signed in there, on the sign-in page and on errors."""
+    async with browser(gateway) as page:
+        for path in ("/", "/new", "/turns", "/tools", "/tools/pay", "/login", "/nothing-here"):
+            assert "Development profile: no logins" in words((await page.get(path)).text), path
+        await sign_in(page, await token_of(gateway, "bo"))
+        home = words((await page.get("/")).text)
+        assert "Development profile: no logins" in home
+        assert "Signed in as Bo" in home
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "https://evil.example/",
+        "//evil.example/",
+        "/\\evil.example",
+        "\\\\evil.example",
+        "javascript:alert(1)",
+        "evil",
+        "/\t/evil.example",
+        "/login?next=/login",
+        "",
+        "/" + "x" * 600,
+        "http://[",
+    ],
+)
+async def test_signing_in_leads_nowhere_else(locked: GatewayDesk, wanted: str) -> None:
+    """An address that is not a page of ours becomes the first page."""
+    assert local_path(wanted) == "/"
+    async with browser(locked) as page:
+        assert (await sign_in(page, await token_of(locked, "ana"), wanted)).headers["location"] == "/"
+
+
+def test_pages_of_ours_are_gone_on_to() -> None:
+    """With what they were asked for."""
+    assert local_path("/approvals/main.a.b.c1.1?actor=desk") == "/approvals/main.a.b.c1.1?actor=desk"
+
+
+async def test_the_sign_in_page_is_sealed_like_all(locked: GatewayDesk) -> None:
+    """No script in the page, no frame around it, not kept, not readable from elsewhere."""
+    async with browser(locked) as page:
+        answer = await page.get("/login", headers={"origin": "https://evil.example"})
+    assert "<script>" not in answer.text
+    assert " style=" not in answer.text
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cache-control"] == "no-store"
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+async def test_many_sign_in_at_once(locked: GatewayDesk) -> None:
+    """Each browser is the person who signed in there."""
+    people = ["ana", "bo", "guest", "approver"] * 3
+
+    async def one(person: str) -> str:
+        async with browser(locked) as page:
+            await sign_in(page, await token_of(locked, person))
+            return words((await page.get("/")).text)
+
+    pages: list[str] = await asyncio.gather(*map(one, people))
+    assert all(f"Signed in as {person.capitalize()}" in shown for person, shown in zip(people, pages, strict=True))
+
+
+async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayDesk) -> None:
+    """A page with its filters; a form that was sent is not sent again."""
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=locked.app), base_url=BASE) as page:
+        assert (await page.get("/turns?state=error")).headers["location"] == "/login?next=%2Fturns%3Fstate%3Derror"
+        assert (await page.get("/")).headers["location"] == "/login"
+        assert (await page.post("/turns", data={"text": "x"})).headers["location"] == "/login"
