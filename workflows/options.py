@@ -28,6 +28,10 @@ GATE: Final[dict[str, Any]] = {
     "start_to_close_timeout": timedelta(seconds=30),
     "retry_policy": RetryPolicy(maximum_interval=timedelta(seconds=20)),
 }
+EDIT: Final[dict[str, Any]] = {
+    "schedule_to_close_timeout": timedelta(seconds=20),
+    "retry_policy": RetryPolicy(maximum_attempts=3),
+}
 IDENTIFY: Final[dict[str, Any]] = {
     "schedule_to_close_timeout": timedelta(seconds=8),
     "retry_policy": RetryPolicy(maximum_attempts=2),

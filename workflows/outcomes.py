@@ -6,6 +6,8 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallCode, CallOutcome, DenialSource, ToolDenied
 from signoff.contracts.content import Content
 
+HAPPENED_TEXT = "It happened."
+HAPPENED_NOTE = "The tool did not answer; a person says that this happened."
 _SOURCES: dict[str, DenialSource] = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
 _REASONS = {"timed_out": "Nobody answered in time.", "cancelled": "The request was withdrawn."}
 
@@ -33,6 +35,37 @@ def denied(request: ApprovalRequest) -> CallOutcome:
         rule=request.rule,
         denied=refusal,
     )
+
+
+def denied_before(earlier: ApprovalRequest, call: str) -> CallOutcome:
+    """The outcome of a call that is the same as one a person denied; names that decision."""
+    first = denied(earlier)
+    refusal = None if first.denied is None else first.denied.model_copy(update={"source": "repeat", "call_id": call})
+    value = Content(inline=None if refusal is None else refusal.model_dump(mode="json"))
+    return first.model_copy(update={"call": call, "value": value, "denied": refusal})
+
+
+def happened(request: ApprovalRequest) -> CallOutcome:
+    """The outcome of a call in doubt of which a person says that it happened; their words are its result."""
+    return CallOutcome(
+        call=request.call,
+        tool=request.tool,
+        code="ok",
+        gate="execute",
+        value=Content(inline=request.votes[-1].decision.result or HAPPENED_TEXT),
+        approval_id=request.id,
+        decided_by=request.decided_by,
+        note=HAPPENED_NOTE,
+    )
+
+
+def after_doubt(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:
+    """The outcome of a call in doubt that is not tried again: what a person says of it, or that nobody knows."""
+    if asked is None:
+        return unknown
+    if asked.state == "happened":
+        return happened(asked)
+    return unknown.model_copy(update={"approval_id": asked.id, "decided_by": asked.decided_by})
 
 
 def in_doubt(call: str, tool: str) -> CallOutcome:

@@ -160,7 +160,12 @@ def correction(reply: ModelReply) -> ResultPart:
 
 def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:
     return ResultPart(
-        call=call.call, provider_call=call.provider_call, tool=call.tool, code=outcome.code, value=outcome.value
+        call=call.call,
+        provider_call=call.provider_call,
+        tool=call.tool,
+        code=outcome.code,
+        value=outcome.value,
+        note=outcome.note,
     )
 
 

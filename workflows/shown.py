@@ -32,6 +32,9 @@ _TIGHT_EFFECTS: Final = (60, 20)
 
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>|!#~&])")
 
+Version = tuple[int, bool, int]
+"""What a card's row says beside the request it names: revision, whether it is escalated, reminders."""
+
 Attributes = tuple[LiveState, tuple[str, ...], tuple[str, ...], datetime | None]
 
 
@@ -89,6 +92,11 @@ def memo(requests: Sequence[ApprovalRequest]) -> list[dict[str, Any]]:
     return rows
 
 
+def version(request: ApprovalRequest) -> Version:
+    """What of a waiting request can change while it waits, as far as rows show it."""
+    return request.revision, request.escalated, request.reminded
+
+
 def unlisted(requests: Sequence[ApprovalRequest], listed: Collection[str]) -> bool:
     """Whether a request waits that the last memo, which held the ids `listed`, had no room for, and now has."""
     missing = {request.id for request in requests if request.state == "pending"}.difference(listed)
@@ -133,7 +141,7 @@ def _fitting_rows(requests: Sequence[ApprovalRequest], chars: int) -> list[dict[
 
 
 def _row(request: ApprovalRequest, chars: int) -> dict[str, Any]:
-    return {
+    row = {
         "id": request.id,
         "code": request.code,
         "revision": request.revision,
@@ -145,12 +153,21 @@ def _row(request: ApprovalRequest, chars: int) -> dict[str, Any]:
         "opened_at": request.opened_at.isoformat() if request.opened_at else None,
         "expires_at": request.expires_at.isoformat() if request.expires_at else None,
     }
+    # Room is scarce: what most rows would say alike is said only where it differs.
+    rare = {
+        "kind": "" if request.kind == "approval" else request.kind,
+        "reminded": request.reminded,
+        "escalated": request.escalated,
+        "edited_by": request.edited_name or request.edited_by,
+    }
+    return row | {name: value for name, value in rare.items() if value}
 
 
 def _line(request: ApprovalRequest) -> str:
+    question = "Did this happen? " if request.kind == "in_doubt" else ""
     cells = (
         show_code(request.code),
-        request.card.effect,
+        f"{question}{request.card.effect}",
         ", ".join(request.approvers),
         _time(request.opened_at),
         _time(request.expires_at),
@@ -173,7 +190,8 @@ def _plain(text: str) -> str:
 
 
 def _envelope(request: ApprovalRequest) -> str:
-    return json.dumps({"approval_id": request.id, "revision": request.revision, "verdict": "approved"})
+    verdict = "happened" if request.kind == "in_doubt" else "approved"
+    return json.dumps({"approval_id": request.id, "revision": request.revision, "verdict": verdict})
 
 
 def _time(moment: datetime | None) -> str:

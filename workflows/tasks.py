@@ -1,15 +1,28 @@
 """What the turn hands to its activities, made from what it knows."""
 
+from typing import Final
+
 from signoff.approvals.machine import approving
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import IdentifyTask, Ruling
+from signoff.contracts.steps import Authority, GateTask, IdentifyTask, Ruling
+
+_OPERATORS: Final = "role:admin"
 
 
-def permit(ctx: Pinned, call: CallPart, ruling: Ruling, request: ApprovalRequest | None) -> Permit:
-    """The permit of a call that may run: by rule, or with the decisions that approve `request`."""
+def permit(
+    ctx: Pinned,
+    call: CallPart,
+    ruling: Ruling,
+    request: ApprovalRequest | None,
+    doubts: tuple[Decision, ...] = (),
+) -> Permit:
+    """The permit of a call that may run: by rule, or with the decisions that approve `request`.
+
+    `doubts` are the answers that earlier tries of it did not happen.
+    """
     by_rule = Permit(
         kind="auto",
         call=call.call,
@@ -17,6 +30,7 @@ def permit(ctx: Pinned, call: CallPart, ruling: Ruling, request: ApprovalRequest
         ctx=ctx,
         rule=ruling.rule,
         policy_hash=ruling.policy_hash,
+        doubts=doubts,
         grant=ruling.grant,
     )
     if request is None:
@@ -42,5 +56,39 @@ def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
         allow_self=request.allow_self,
         min_assurance=request.min_assurance,
         accept_unsigned=request.accept_unsigned,
+        seats=tuple(dict.fromkeys(vote.on_behalf or vote.subject for vote in request.votes)),
         request=request if decision.remember is not None else None,
     )
+
+
+def withdrawer(wish: Decision, request: ApprovalRequest) -> IdentifyTask:
+    """The question who wishes to withdraw `request`: who asked, who may decide, or an administrator."""
+    asker = f"user:{request.requester.user}"
+    return IdentifyTask(
+        decision=wish,
+        tenant=request.tenant,
+        approvers=(*request.approvers, asker, _OPERATORS),
+        requester=request.requester.user,
+        allow_self=True,
+        min_assurance="none",
+        accept_unsigned=False,
+    )
+
+
+def edited(base: GateTask, call: CallPart, request: ApprovalRequest, editor: Authority) -> GateTask:
+    """The question what the gates say of `call`, which is that of `request` with other arguments."""
+    return base.model_copy(
+        update={
+            "calls": (call,),
+            "revision": request.revision + 1,
+            "agent_says": request.card.agent_says,
+            "edited_by": editor.subject,
+            "edited_name": editor.name,
+            "before": request.card.rows,
+        }
+    )
+
+
+def doubt(base: GateTask, call: CallPart, ruling: Ruling, ticket: int, revision: int) -> GateTask:
+    """The question how to ask people what became of `call` under its ticket of that number."""
+    return base.model_copy(update={"calls": (call,), "revision": revision, "doubt": ticket, "doubt_of": ruling.digest})

@@ -1,0 +1,202 @@
+"""What one turn asks of people: who may answer, what an answer does, and what time does while none comes."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from signoff.approvals import deadlines, machine
+from signoff.approvals import desk as desks
+from signoff.approvals.changes import told_to_model
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content, text_of
+from signoff.contracts.decision import Decision
+from signoff.contracts.limits import MAX_REVISIONS
+from signoff.contracts.message import CallPart
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import Authority, GateTask, IdentifyTask, Ruling
+from signoff.workflows import options, outcomes, shown, tasks
+from signoff.workflows.judging import judged, judged_soon
+from signoff.workflows.record import TurnRecord
+
+_TIMERS: Final = {"remind": "Reminder", "escalate": "Escalation", "deadline": "Deadline"}
+
+
+class Asking:
+    """The requests of one turn. `ask_gates` is a gate task without its calls; `show` publishes what changed."""
+
+    def __init__(self, record: TurnRecord, desk: desks.Desk, ask_gates: GateTask, show: Callable[[], None]) -> None:
+        self._record = record
+        self._desk = desk
+        self._ask_gates = ask_gates
+        self._show = show
+        self._edits: dict[str, tuple[CallPart, Ruling]] = {}
+        self._proposed: dict[str, tuple[CardRow, ...]] = {}
+        self._denied: dict[str, ApprovalRequest] = {}
+        self.stopped = False
+
+    def enter(self, ruling: Ruling) -> Ruling:
+        """Open the request of a call that must wait; returns the ruling without it, as the desk keeps it from now.
+
+        A call that a person denied before in this turn, with the same arguments, is denied at once.
+        """
+        earlier = self._denied.get(ruling.action)
+        if earlier is not None and ruling.verdict != "settled":
+            again = outcomes.denied_before(earlier, ruling.call)
+            return Ruling(call=ruling.call, verdict="settled", action=ruling.action, outcome=again)
+        if ruling.request is None:
+            return ruling
+        if ruling.verdict == "ask" and not self.stopped:
+            self._desk.open(_of_engine(ruling.request, self._record.turn.engine), workflow.now())
+            self._record.mark(ruling.call, "waiting", ruling.rule)
+        return ruling.model_copy(update={"request": None})
+
+    async def answered(self, ruling: Ruling) -> ApprovalRequest:
+        """The request of `ruling` once people, or time, have settled it."""
+        approval_id = self._record.approval_id(ruling.call)
+        while True:
+            request = self._desk.get(approval_id)
+            if request is None or request.expires_at is None:
+                raise RuntimeError(f"call {ruling.call} waits for a request that was never opened")
+            happening = deadlines.due(request)
+            if happening is None:
+                break
+            left = max((happening.at - workflow.now()).total_seconds(), 0.001)
+            words = f"{_TIMERS[happening.what]} of {request.code}: {request.card.effect}"
+            try:
+                await workflow.wait_condition(
+                    partial(self._moved_on, approval_id, happening),
+                    timeout=timedelta(seconds=left),
+                    timeout_summary=shown.summary(words),
+                )
+            except TimeoutError:
+                self._desk.reach(approval_id, happening, workflow.now())
+                self._show()
+        self._show()
+        if request.state == "denied" and request.kind == "approval" and ruling.action and self._record.turn.engine >= 2:
+            self._denied[ruling.action] = request
+        return request
+
+    def take_edit(self, call: CallPart, ruling: Ruling) -> tuple[CallPart, Ruling]:
+        """The call and its ruling as people changed them, if they did since the call was last judged."""
+        return self._edits.pop(call.call, (call, ruling))
+
+    def note(self, request: ApprovalRequest) -> str:
+        """What the model is told of the changes that people made to its call; "" when they made none."""
+        proposed = self._proposed.get(request.call)
+        return "" if proposed is None else told_to_model(proposed, request.card.rows)
+
+    async def doubted(self, call: CallPart, ruling: Ruling, ticket: int, revision: int) -> ApprovalRequest | None:
+        """The question whether `call` happened under `ticket`, once it is settled; None where it cannot be asked."""
+        task = tasks.doubt(self._ask_gates, call, ruling, ticket, revision)
+        asked = self.enter((await judged(task)).rulings[0])
+        if asked.verdict != "ask" or self.stopped:
+            return None
+        self._show()
+        return await self.answered(asked)
+
+    def stop(self) -> None:
+        """The turn was cancelled: nobody is asked any more."""
+        self.stopped = True
+        for request in self._desk.pending():
+            self._desk.cancel(request.id, "", "The turn was cancelled.", workflow.now())
+
+    async def answer(self, envelopes: Sequence[Any]) -> Receipt:
+        """What becomes of an answer, by whichever door it came. Never raises."""
+        decision = desks.read_decision(envelopes)
+        if isinstance(decision, Receipt):
+            return self._desk.turn_away(decision)
+        receipt = self._desk.glance(decision, workflow.now())
+        request = self._desk.get(decision.approval_id)
+        if receipt is not None or request is None:
+            return receipt or self._desk.receipt(decision.approval_id)
+        authority = await _identified(tasks.identify(decision, request))
+        # What follows looks again: while the author was identified, someone else may have been first.
+        if decision.edited_args is None:
+            return self._desk.settle(decision, authority, workflow.now())
+        return await self._edit(decision, authority)
+
+    async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
+        """What becomes of the wish to withdraw a request. Never raises.
+
+        Whoever can send it could as well stop the turn altogether, so it needs no signature. But a name counts only
+        where it is proved, and one that is signed for must be the asker's, an approver's or an administrator's.
+        """
+        wish = desks.read_withdrawal(envelopes)
+        if isinstance(wish, Receipt):
+            return self._desk.turn_away(wish)
+        request = self._desk.get(wish.approval_id)
+        by = wish.subject
+        if self._record.turn.engine >= 2 and request is not None and request.state == "pending":
+            authority = await _identified(tasks.withdrawer(wish, request))
+            if wish.signature and not authority.allowed:
+                return self._refused(request, authority.code or "not_allowed", "you may not withdraw this")
+            by = authority.subject if authority.allowed else ""
+        return self._desk.cancel(wish.approval_id, by, wish.reason, workflow.now())
+
+    async def _edit(self, decision: Decision, authority: Authority) -> Receipt:
+        """Put other arguments in the place of those that were asked: judged anew, and asked as the next revision."""
+        receipt = self._desk.examine(decision, authority, workflow.now())
+        request = self._desk.get(decision.approval_id)
+        if receipt is not None or request is None:
+            return receipt or self._desk.receipt(decision.approval_id)
+        if request.revision >= MAX_REVISIONS:
+            return self._refused(request, "not_allowed", "this was changed too often; approve or deny it")
+        call = CallPart(call=request.call, tool=request.tool, args=Content(inline=decision.edited_args))
+        reply = await judged_soon(tasks.edited(self._ask_gates, call, request, authority))
+        if reply is None:
+            return self._refused(request, "unavailable", "the arguments cannot be checked right now; try again")
+        ruling = reply.rulings[0]
+        if ruling.request is None:
+            code = "malformed" if ruling.outcome and ruling.outcome.code == "input_invalid" else "not_allowed"
+            return self._refused(request, code, _why(ruling.outcome))
+        receipt = self._desk.settle(decision, authority, workflow.now(), ruling.request)
+        if receipt.status != "refused" and receipt.code != "duplicate":
+            self._proposed.setdefault(call.call, request.card.rows)
+            changed = call.model_copy(update={"args": ruling.request.args})
+            self._edits[call.call] = (changed, ruling.model_copy(update={"request": None}))
+            self._show()
+        return receipt
+
+    def _refused(self, request: ApprovalRequest, code: Any, message: str) -> Receipt:
+        return self._desk.turn_away(machine.refusal(request, code, message))
+
+    def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
+        request = self._desk.get(approval_id)
+        return request is None or deadlines.due(request) != happening
+
+
+async def _identified(task: IdentifyTask) -> Authority:
+    try:
+        authority: Authority = await workflow.execute_local_activity(
+            names.IDENTIFY, task, result_type=Authority, summary="Who answered, and may they?", **options.IDENTIFY
+        )
+    except ActivityError:
+        return Authority(allowed=False, code="unavailable")
+    return authority
+
+
+def _of_engine(request: ApprovalRequest, engine: int) -> ApprovalRequest:
+    """`request` without what turns of the first engine cannot do."""
+    if engine >= 2:
+        return request
+    return request.model_copy(
+        update={
+            "allow_edit": False,
+            "allow_remember": False,
+            "remind_after": None,
+            "escalate_after": None,
+            "on_timeout": "deny",
+        }
+    )
+
+
+def _why(outcome: CallOutcome | None) -> str:
+    if outcome is None:
+        return "the call cannot be asked with these arguments"
+    return outcome.denied.reason if outcome.denied is not None else text_of(outcome.value)
