@@ -15,7 +15,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit, Pinned, ToolDenied
 from signoff.contracts.canonical import sha256_hex
 from signoff.contracts.decision import Decision, Remember
-from signoff.contracts.grant import Freeze, Grant, Like
+from signoff.contracts.grant import Grant, Like
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Authority, IdentifyTask
@@ -146,17 +146,12 @@ def by_grant(found: Judgement, grant: Grant) -> Judgement:
     return dataclasses.replace(found, kind="run", verdict=verdict, grant=grant.id)
 
 
-def frozen(found: Judgement, freeze: Freeze, call: CallPart) -> Judgement:
+def frozen(found: Judgement, reason: str, call: CallPart) -> Judgement:
     """`found` in a tenant that is frozen: what would run or be asked is denied."""
     if found.kind == "settled":
         return found
-    denied = frozen_denial(call.call, call.tool, freeze.reason)
+    denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=f"frozen: {reason}")
     return dataclasses.replace(found, kind="settled", code="denied", message=denied.reason, denied=denied)
-
-
-def frozen_denial(call: str, tool: str, reason: str) -> ToolDenied:
-    """What the model is told of a call in a frozen tenant."""
-    return ToolDenied(source="policy", tool=tool, call_id=call, reason=f"frozen: {reason}")
 
 
 def _denied(found: Judgement, grant: Grant, call: CallPart) -> Judgement:

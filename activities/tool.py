@@ -15,6 +15,7 @@ from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, redacted
 from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
 from signoff.activities.pulse import pulse
+from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.room import Room
 from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
 from signoff.contracts.canonical import NotCanonical, nesting
@@ -24,10 +25,11 @@ from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally, ToolReply, ToolTask
 from signoff.registry.context import ToolContext
-from signoff.registry.gates import judge
+from signoff.registry.gates import Judgement, judge
 from signoff.registry.result import ToolFailure, ToolResult, jsonable, render_value, trim
 from signoff.registry.tool import Tool
 from signoff.store.content import json_bytes, load, to_content
+from signoff.store.freezes import Freezes
 from signoff.store.tickets import ticket_key
 
 T = TypeVar("T")
@@ -48,6 +50,8 @@ class ToolActivity:
 
     def __init__(self, room: Room, tool: Tool, *, pause: float = STORE_PAUSE) -> None:
         self._room = room
+        self._freezes = Freezes(room.store)
+        self._remembered = Remembered(room)
         self._tool = tool
         self._pause = pause
 
@@ -60,13 +64,15 @@ class ToolActivity:
             if problem or task.tool != self._tool.name:
                 return self._refused(task, problem or "the permit names another tool")
             args = await load(self._room.store, task.args)
-            blocked = self._blocked(task, args)
-            if blocked is not None:
-                return blocked
-            return await self._once(task, args)
+            found = await self._judged(task, args)
+            if isinstance(found, ToolReply):
+                return found
+            if task.permit.kind == "approved":
+                await self._remembered.approved(task.permit, self._tool, found, args)
+            return await self._once(task, args, found)
 
-    def _blocked(self, task: ToolTask, args: Any) -> ToolReply | None:
-        """Gates again with the present catalog, digest, decisions or policy; None when the call may run."""
+    async def _judged(self, task: ToolTask, args: Any) -> ToolReply | Judgement:
+        """Gates again with the present catalog, digest, decisions or policy; a judgement when the call may run."""
         permit, witness = task.permit, self._room.witness
         problem = witness.requester_problem(permit.ctx)
         if problem:
@@ -77,6 +83,8 @@ class ToolActivity:
             return ToolReply(outcome=settled_outcome(found, call))
         if not self._room.believes(permit.ctx):
             found = doubted(found)
+        if permit.kind == "auto":
+            found = await self._remembered.holds(permit.grant, permit.ctx, found, args)
         try:
             digest = digest_of(permit.ctx, permit.call, self._tool, args)
         except NotCanonical:
@@ -90,7 +98,7 @@ class ToolActivity:
             digest_of_args=lambda given: digest_of(permit.ctx, permit.call, self._tool, given),
         )
         if worth.kind == "run":
-            return None
+            return found
         refused = self._refused(task, worth.why)
         return refused.model_copy(update={"again": worth.again, "note": worth.why})
 
@@ -98,21 +106,28 @@ class ToolActivity:
         activity.logger.warning("refused to run %s: %s", self._tool.name, why)
         return ToolReply(outcome=_outcome(task, "refused", f"Not executed: {why}."))
 
-    async def _once(self, task: ToolTask, args: dict[str, Any]) -> ToolReply:
+    async def _once(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> ToolReply:
         tool, store = self._tool, self._room.store
-        if tool.read_only:
+        # What runs by a grant takes a ticket even if it only reads: a grant is spent with a ticket.
+        if tool.read_only and not found.grant:
+            freeze = await self._freezes.look(task.permit.ctx.tenant)
+            if freeze is not None:
+                return _frozen(task, found, freeze.reason)
             return ToolReply(outcome=await self._execute(task, args, ""))
         if not await self._earlier_are_given_up(task):
             return self._refused(task, "an earlier ticket of this call was not given up")
         key = ticket_key(task.permit.digest, task.ticket)
-        claim = await store.claim(
-            key, workflow=activity.info().workflow_id or "", call=task.permit.call, tool=tool.name
-        )
+        workflow = activity.info().workflow_id or ""
+        claim = await store.claim(key, workflow=workflow, call=task.permit.call, tool=tool.name, grant=found.grant)
         if claim.kind == "done" and claim.outcome is not None:
             return ToolReply(outcome=claim.outcome)
         if claim.kind == "void":
             return ToolReply(again="lapsed", note="the approval was not used in time")
-        if claim.kind == "open" and not tool.idempotent:
+        if claim.kind == "frozen":
+            return _frozen(task, found, claim.frozen)
+        if claim.kind == "ungranted":
+            return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
+        if claim.kind == "open" and (claim.frozen or not (tool.idempotent or tool.read_only)):
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
         outcome = await self._execute(task, args, key)
         await self._patiently(lambda: store.record(key, outcome))
@@ -263,6 +278,11 @@ def _named(room: Room, tool: Tool) -> Any:
         return await ToolActivity(room, tool).run(task)
 
     return activity.defn(name=tool.name)(run)
+
+
+def _frozen(task: ToolTask, found: Judgement, reason: str) -> ToolReply:
+    call = CallPart(call=task.permit.call, tool=task.tool, args=task.args)
+    return ToolReply(outcome=settled_outcome(frozen(found, reason, call), call))
 
 
 def _outcome(task: ToolTask, code: CallCode, text: str) -> CallOutcome:
