@@ -1,0 +1,342 @@
+"""What is written down of a turn: pure builders, from what is known to entries for the audit log.
+
+No entry holds an argument or a result: both are bound by digest. Keys are made of what happened alone, so that a retry,
+a replay or a second witness of the same thing adds nothing.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from signoff.approvals.changes import changes
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.audit import AuditEntry, AuditKind
+from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.canonical import NotCanonical, sha256_hex
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import Authority, Ruling
+
+UNWRITABLE: Final = "unwritable"
+_SHORT: Final = 16
+"""Hex digits of a digest in a key."""
+
+
+def admin_stream(tenant: str) -> str:
+    """The stream of acts that belong to no turn."""
+    return f"admin/{tenant}"
+
+
+def turn_stream(ctx: Pinned) -> str:
+    """The stream of a turn: its workflow id."""
+    return TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id
+
+
+def asked(request: ApprovalRequest, at: datetime) -> AuditEntry:
+    """People are asked, for the first time or anew. An edit is told by who made it and which arguments changed."""
+    revised = request.revision > 1 and request.kind == "approval"
+    kind: AuditKind = "in_doubt" if request.kind == "in_doubt" else "revision" if revised else "request"
+    return _of_request(
+        request,
+        kind,
+        f"request/{request.id}/{request.revision}/{request.digest[:_SHORT]}",
+        at,
+        request.edited_by or request.requester.user,
+        code=request.code,
+        digest=request.digest,
+        definition=request.definition,
+        card=fingerprint(request.card.model_dump(mode="json")),
+        rule=request.rule,
+        policy_hash=request.policy_hash,
+        approvers=list(request.approvers),
+        quorum=request.quorum,
+        min_assurance=request.min_assurance,
+        requester=request.requester.user,
+        note=request.card.note,
+        edited_by=request.edited_by,
+        changed=[each.name for each in changes(request.before, request.card.rows)] if request.edited_by else [],
+    )
+
+
+def judged(ctx: Pinned, call: str, tool: str, ruling: Ruling, at: datetime) -> AuditEntry:
+    """The gates settled a call without asking anybody: let it run by a rule or a grant, or denied it."""
+    outcome = ruling.outcome
+    kind: AuditKind = "verdict" if ruling.verdict == "settled" else "grant" if ruling.grant else "auto"
+    denied = outcome.denied if outcome is not None else None
+    return _of_turn(
+        ctx,
+        kind,
+        f"verdict/{call}/{ruling.verdict}/{ruling.digest[:_SHORT]}",
+        at,
+        call=call,
+        tool=tool,
+        verdict=outcome.code if outcome is not None else "run",
+        gate=outcome.gate if outcome is not None else "",
+        source=denied.source if denied is not None else "",
+        rule=ruling.rule or (outcome.rule if outcome is not None else ""),
+        policy_hash=ruling.policy_hash,
+        engines=ruling.engines,
+        grant=ruling.grant,
+        digest=ruling.digest,
+    )
+
+
+def started(permit: Permit, tool: str, ticket: str, at: datetime) -> AuditEntry:
+    """A handler is about to be called, with this right to run. `ticket` is empty for a read-only tool."""
+    return _of_turn(
+        permit.ctx,
+        "execution",
+        f"execution/{permit.call}/{ticket or permit.digest}",
+        at,
+        call=permit.call,
+        tool=tool,
+        ticket=ticket,
+        permit=permit.kind,
+        digest=permit.digest,
+        revision=permit.revision,
+        rule=permit.rule,
+        policy_hash=permit.policy_hash,
+        grant=permit.grant,
+        decisions=[_decided(decision) for decision in permit.decisions],
+        doubts=[_decided(decision) for decision in permit.doubts],
+    )
+
+
+def finished(permit: Permit, outcome: CallOutcome, ticket: str, at: datetime) -> AuditEntry:
+    """What became of a call that was run, or was refused where it should have run."""
+    kind: AuditKind = "in_doubt" if outcome.code == "in_doubt" else "outcome"
+    what = f"{ticket or permit.digest}/{outcome.code}"
+    return _of_turn(
+        permit.ctx,
+        kind,
+        f"outcome/{permit.call}/{what}",
+        at,
+        call=outcome.call,
+        tool=outcome.tool,
+        code=outcome.code,
+        gate=outcome.gate,
+        ticket=ticket,
+        value=_value_digest(outcome),
+        cost=outcome.cost,
+        duration_ms=outcome.duration_ms,
+        truncated=outcome.truncated,
+    )
+
+
+def refused_to_run(permit: Permit, tool: str, why: str, at: datetime) -> AuditEntry:
+    """A tool's activity did not take its permit for a right to run."""
+    return _of_turn(
+        permit.ctx,
+        "execution",
+        f"refused/{permit.call}/{permit.digest[:_SHORT]}/{fingerprint(why)[:_SHORT]}",
+        at,
+        call=permit.call,
+        tool=tool,
+        refused=why,
+        permit=permit.kind,
+        digest=permit.digest,
+        decisions=[_decided(decision) for decision in permit.decisions],
+    )
+
+
+def attempt(decision: Decision, receipt: Receipt, at: datetime, authority: Authority | None = None) -> AuditEntry:
+    """Somebody tried to decide, and this is what became of it. `authority` is who they turned out to be.
+
+    The same delivery with the same answer is one attempt, whoever reports it.
+    """
+    who = authority or Authority(allowed=False)
+    delivery = decision.delivery_id or f"{at.isoformat()}/{fingerprint(decision.model_dump(mode='json'))[:_SHORT]}"
+    answer = f"{receipt.status}/{receipt.code}" if receipt.code else receipt.status
+    return _of_approval(
+        decision.approval_id,
+        "attempt",
+        f"attempt/{delivery}/{decision.approval_id}/{decision.revision or 1}/{answer}",
+        at,
+        who.subject or decision.subject,
+        verdict=decision.verdict,
+        revision=decision.revision or 1,
+        digest=decision.digest,
+        edited=decision.edited_args is not None or None,
+        remember=None if decision.remember is None else fingerprint(decision.remember.model_dump(mode="json")),
+        reason=decision.reason,
+        channel=decision.channel,
+        assurance=who.assurance if authority else decision.assurance,
+        on_behalf=who.on_behalf,
+        unsigned=who.unsigned if authority else not decision.signature,
+        key_id=decision.key_id,
+        signature=decision.signature,
+        received_at=None if decision.received_at is None else decision.received_at.isoformat(),
+        status=receipt.status,
+        receipt=receipt.code,
+        message=receipt.message,
+        votes=receipt.votes,
+        needed=receipt.needed,
+    )
+
+
+def turned_away(receipt: Receipt, at: datetime, *, subject: str, channel: str, body: Any, tenant: str) -> AuditEntry:
+    """What came in was no decision at all, or named nothing; `body`, whatever it was, is bound by its hash."""
+    seen = fingerprint(body)
+    return _of_approval(
+        receipt.approval_id,
+        "attempt",
+        f"turned-away/{at.isoformat()}/{seen[:_SHORT]}",
+        at,
+        subject,
+        tenant=tenant,
+        body=seen,
+        channel=channel,
+        status=receipt.status,
+        receipt=receipt.code,
+        message=receipt.message,
+    )
+
+
+def ended(request: ApprovalRequest, at: datetime) -> AuditEntry:
+    """A request has come to its end: approved, denied, happened, timed out, cancelled or lapsed."""
+    return _of_request(
+        request,
+        "ending",
+        f"ending/{request.id}/{request.revision}/{request.state}",
+        at,
+        request.decided_by,
+        state=request.state,
+        digest=request.digest,
+        channel=request.decided_channel,
+        reason=request.reason,
+        votes=[
+            {
+                "subject": vote.subject,
+                "on_behalf": vote.on_behalf,
+                "verdict": vote.verdict,
+                "assurance": vote.assurance,
+                "unsigned": vote.unsigned,
+                "key_id": vote.decision.key_id,
+            }
+            for vote in request.votes
+        ],
+    )
+
+
+def reached(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
+    """Time brought a reminder or an escalation, or put the deadline off."""
+    return _of_request(
+        request,
+        "delivery",
+        f"{what}/{request.id}/{request.revision}/{at.isoformat()}",
+        at,
+        "",
+        event=what,
+        approvers=list(request.approvers),
+        expires_at=None if request.expires_at is None else request.expires_at.isoformat(),
+    )
+
+
+def opened(approval_id: str, subject: str, channel: str, at: datetime, **facts: Any) -> AuditEntry:
+    """Somebody looked at a request by a link that was sent to them."""
+    key = f"opened/{approval_id}/{subject}/{at.isoformat()}"
+    return _of_approval(approval_id, "delivery", key, at, subject, event="opened", channel=channel, **facts)
+
+
+def begun(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:
+    """A turn was asked for."""
+    stream = TurnKey(tenant, session, turn).workflow_id
+    data = _filled(facts)
+    return AuditEntry(stream=stream, key="turn/begun", kind="turn", at=at, tenant=tenant, subject=subject, data=data)
+
+
+def act(
+    tenant: str, name: str, subject: str, at: datetime, *, kind: AuditKind = "admin", key: str = "", **facts: Any
+) -> AuditEntry:
+    """Something that belongs to no turn: a freeze, a grant taken back, people or policies changed."""
+    return AuditEntry(
+        stream=admin_stream(tenant),
+        key=key or f"{name}/{at.isoformat()}/{fingerprint(facts)[:_SHORT]}",
+        kind=kind,
+        at=at,
+        tenant=tenant,
+        subject=subject,
+        data={"act": name, **_filled(facts)},
+    )
+
+
+def fingerprint(value: Any) -> str:
+    """sha-256 of any JSON value; of what is none, of nothing that could be guessed: `UNWRITABLE`."""
+    try:
+        return sha256_hex(value)
+    except NotCanonical:
+        return UNWRITABLE
+
+
+def _value_digest(outcome: CallOutcome) -> str:
+    value = outcome.value
+    return value.blob.sha256 if value.blob is not None else fingerprint(value.inline)
+
+
+def _decided(decision: Decision) -> Mapping[str, Any]:
+    return {
+        "subject": decision.subject,
+        "revision": decision.revision or 1,
+        "delivery_id": decision.delivery_id,
+        "key_id": decision.key_id,
+    }
+
+
+def _of_request(
+    request: ApprovalRequest, kind: AuditKind, key: str, at: datetime, subject: str, **facts: Any
+) -> AuditEntry:
+    return AuditEntry(
+        stream=TurnKey(request.tenant, request.session or request.turn, request.turn).workflow_id,
+        key=key,
+        kind=kind,
+        at=at,
+        tenant=request.tenant,
+        subject=subject,
+        data=_filled(
+            {"approval": request.id, "revision": request.revision, "call": request.call, "tool": request.tool, **facts}
+        ),
+    )
+
+
+def _of_turn(ctx: Pinned, kind: AuditKind, key: str, at: datetime, **facts: Any) -> AuditEntry:
+    call = facts.get("call", "")
+    approval = ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), str(call)).id
+    return AuditEntry(
+        stream=turn_stream(ctx),
+        key=key,
+        kind=kind,
+        at=at,
+        tenant=ctx.tenant,
+        subject=ctx.user.user,
+        data=_filled({"approval": approval, **facts}),
+    )
+
+
+def _of_approval(
+    approval_id: str,
+    kind: AuditKind,
+    key: str,
+    at: datetime,
+    subject: str,
+    *,
+    tenant: str = DEFAULT_TENANT,
+    **facts: Any,
+) -> AuditEntry:
+    """In the stream of the turn that the id names; in the tenant's own when it names none."""
+    named = parse_approval_id(approval_id)
+    return AuditEntry(
+        stream=named.turn.workflow_id if named is not None else admin_stream(tenant),
+        key=key,
+        kind=kind,
+        at=at,
+        tenant=named.turn.tenant if named is not None else tenant,
+        subject=subject,
+        data=_filled({"approval": approval_id, **facts}),
+    )
+
+
+def _filled(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what says nothing."""
+    return {name: value for name, value in facts.items() if value not in ("", None, [], ())}
