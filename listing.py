@@ -10,18 +10,12 @@ from signoff.contracts import names
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import is_id, parse_workflow_id
 from signoff.contracts.listing import TurnRow, WaitingCard
-from signoff.contracts.person import Person
 from signoff.workflows import shown
 
 _WINDOWS = tuple(timedelta(hours=hours) for hours in (0, 1, 8, 24, 7 * 24, 30 * 24, 3_650 * 24))
 _NARROW = timedelta(seconds=1)
 """SQL visibility cannot sort. Where more wait than are asked for, the deadline before which just enough of them fall
 is searched by counting: first by these windows from now, then by halving, down to one second."""
-
-
-def rights(person: Person) -> tuple[str, ...]:
-    """The approver entries a person answers to: `user:<id>` and `role:<role>`."""
-    return (f"user:{person.id}", *(f"role:{role}" for role in person.roles))
 
 
 async def waiting(

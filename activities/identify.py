@@ -12,10 +12,9 @@ from signoff.activities.remembered import Remembered
 from signoff.activities.room import Room
 from signoff.contracts import names
 from signoff.contracts.decision import Decision, at_least
-from signoff.contracts.person import Person
-from signoff.contracts.receipt import ReceiptCode
 from signoff.contracts.steps import Authority, IdentifyTask
 from signoff.registry.people import Directory
+from signoff.registry.seats import Table, seat_of
 from signoff.signing import Verifier
 
 UNSIGNED = "unsigned"
@@ -34,14 +33,6 @@ class Evidence:
     kind: Literal["signed", "unsigned", "forged"]
     moment: datetime
     received_at: datetime | None = None
-
-
-@dataclass(frozen=True)
-class Seat:
-    """Whose answer a person gives, their own ("") or that of `on_behalf`; `code` is why nobody's."""
-
-    on_behalf: str = ""
-    code: ReceiptCode = ""
 
 
 class IdentifyActivity:
@@ -91,9 +82,10 @@ def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, deve
         return _anonymous(task, development) if unsigned else Authority(allowed=False, code="not_allowed")
     found = Authority(allowed=False, subject=decision.subject, unsigned=unsigned, received_at=evidence.received_at)
     person = people.find(decision.subject, task.tenant)
-    if person is None or not _present(person, task):
-        return found.model_copy(update={"code": "not_allowed"})
-    seat = _seat(task, person, people, evidence.moment)
+    table = Table(task.tenant, task.approvers, task.requester, task.allow_self)
+    seat = seat_of(person, people, table, evidence.moment, task.seats)
+    if person is None:
+        return found.model_copy(update={"code": seat.code})
     code = seat.code or ("" if _assured(task, unsigned, development) else "assurance")
     return found.model_copy(
         update={
@@ -111,31 +103,6 @@ def _anonymous(task: IdentifyTask, development: bool) -> Authority:
     """A raw message that names nobody: only where unsigned answers are accepted, and recorded as such."""
     allowed = at_least("none", task.min_assurance) or _waived(task, development)
     return Authority(allowed=allowed, code="" if allowed else "assurance", subject=UNSIGNED, unsigned=True)
-
-
-def _seat(task: IdentifyTask, person: Person, people: Directory, moment: datetime) -> Seat:
-    own_matter = person.id == task.requester and not task.allow_self
-    if _listed(person, task.approvers):
-        return Seat(code="self_approval") if own_matter else Seat()
-    standing = [
-        each.id
-        for each in people.delegators(person.id, task.tenant, moment)
-        if _present(each, task) and _listed(each, task.approvers) and (task.allow_self or each.id != task.requester)
-    ]
-    if not standing:
-        return Seat(code="not_allowed")
-    if own_matter:
-        return Seat(code="self_approval")
-    # Of several people somebody stands in for, one whose answer is not counted yet.
-    return Seat(on_behalf=next((each for each in standing if each not in task.seats), standing[0]))
-
-
-def _present(person: Person, task: IdentifyTask) -> bool:
-    return person.active and person.tenant == task.tenant
-
-
-def _listed(person: Person, approvers: tuple[str, ...]) -> bool:
-    return f"user:{person.id}" in approvers or any(f"role:{role}" in approvers for role in person.roles)
 
 
 def _assured(task: IdentifyTask, unsigned: bool, development: bool) -> bool:

@@ -18,6 +18,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Refused, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey
 from signoff.contracts.person import Person
+from signoff.registry.seats import rights
 
 CHANNEL = "cli"
 
@@ -67,8 +68,8 @@ async def _inbox(out: Output, person_id: str, manifest: Path | None, address: st
     place = find_workplace(manifest)
     person = place.person(person_id)
     signoff = await place.reach(address)
-    rights = listing.rights(person)
-    cards = await listing.waiting(signoff.temporal, tenant=place.tenant, approvers=rights)
+    entries = rights(person, place.people.delegators(person.id, place.tenant, utc_now()))
+    cards = await listing.waiting(signoff.temporal, tenant=place.tenant, approvers=entries)
     if cards:
         out.show(cards, waiting_table(cards, utc_now()), "", "signoff show CODE    signoff approve CODE")
     else:

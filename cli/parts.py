@@ -12,9 +12,9 @@ from signoff.contracts.errors import ConfigError
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.serve import serve
-from signoff.listing import rights
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
+from signoff.registry.seats import rights
 from signoff.settings import Settings
 from signoff.store.store import Store, open_store
 from signoff.worker import build_worker, furnish

@@ -14,10 +14,10 @@ from signoff.cli.output import Output, run
 from signoff.cli.words import clean, utc_now
 from signoff.cli.workplace import Workplace, find_workplace
 from signoff.contracts.person import Delegation, Person
-from signoff.listing import rights
 from signoff.registry.catalog import Catalog
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.people import Directory
+from signoff.registry.seats import rights
 
 app = typer.Typer(help="List and check the people of the directory.", no_args_is_help=True, rich_markup_mode=None)
 

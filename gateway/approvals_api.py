@@ -21,7 +21,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Fault, receipt_status
 from signoff.gateway.identity import DEFAULT_DECIDER, known_person
 from signoff.gateway.masking import masked_request
-from signoff.listing import rights, waiting
+from signoff.listing import waiting
 from signoff.store.content import load
 
 _WORDS: Final = {
@@ -79,7 +79,7 @@ class ApprovalsApi:
         """From visibility and memo alone; read a request by its id before deciding."""
         tenant = own_tenant(caller_of(request), tenant)
         person = None if as_person is None else known_person(self._deps.people, as_person, tenant)
-        approvers = None if person is None else rights(person)
+        approvers = None if person is None else self._deps.rights(person)
         found = await waiting(self._deps.desk.temporal, tenant=tenant, approvers=approvers, limit=limit)
         return {"approvals": found}
 

@@ -10,14 +10,14 @@ from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.decision import at_least
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.gateway.call_view import CallLine
-from signoff.gateway.deciding import may_decide
+from signoff.gateway.deciding import seat_at
 from signoff.gateway.identity import active_people, display_name
 from signoff.gateway.masking import masked_args
 from signoff.gateway.texts import has_text, text
 from signoff.gateway.visitor import Visitor
 from signoff.gateway.words import Moment, is_money
-from signoff.listing import rights
 from signoff.registry.people import Directory
+from signoff.registry.seats import Seat, rights
 
 RAW_CHARS: Final = 20_000
 _ABSENT: Final = object()
@@ -83,7 +83,7 @@ class CardPage:
 def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visitor, people: Directory) -> CardPage:
     """The page of a request. `args` are its loaded arguments, or None when they cannot be had."""
     reader = visitor.reader
-    decides = may_decide(visitor.person, request)
+    seat = seat_at(request, visitor.person, people, reader.now)
     pending = request.state == "pending"
     return CardPage(
         request=request,
@@ -101,8 +101,8 @@ def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visi
             for vote in request.votes
         ),
         may=who_may(request, people, reader.language),
-        decides=decides,
-        why_not="" if decides or not pending else _why_not(request, visitor, people),
+        decides=not seat.code,
+        why_not=_why_not(request, seat, visitor, people) if seat.code and pending else "",
         typed=(*typed_words(request, visitor), "")[0] if pending else "",
         raw=_raw(request, args),
         ending=None if pending else _ending(request, line, visitor),
@@ -170,9 +170,8 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, visitor: Visitor) ->
     return Row(row.label or row.name, shown, secret=row.secret, whole=whole, length=row.length if row.cut else 0)
 
 
-def _why_not(request: ApprovalRequest, visitor: Visitor, people: Directory) -> str:
-    listed = not set(rights(visitor.person)).isdisjoint(request.approvers)
-    own = listed and visitor.person.id == request.requester.user
+def _why_not(request: ApprovalRequest, seat: Seat, visitor: Visitor, people: Directory) -> str:
+    own = seat.code == "self_approval"
     language = visitor.reader.language
     return text("card.own" if own else "card.not_yours", language, who=who_may(request, people, language))
 

@@ -4,6 +4,7 @@ import json
 import logging
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -20,8 +21,10 @@ from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.gateway.bodies import DecideBody
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Ambiguous, sentence
-from signoff.listing import by_code, rights
+from signoff.listing import by_code
 from signoff.registry.nearest import shown
+from signoff.registry.people import Directory
+from signoff.registry.seats import Seat, Table, seat_of
 
 MARK_CHARS: Final = 8
 KEY_CHARS: Final = 200
@@ -66,8 +69,10 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
     Who plainly may not decide is refused here: every answer that reaches a turn makes its history longer.
     """
     request = await _known(deps, approval_id)
-    if request is not None and not may_decide(answer.person, request):
-        return _turned_away(request, answer.person)
+    if request is not None:
+        seat = seat_at(request, answer.person, deps.people, deps.clock())
+        if seat.code:
+            return _turned_away(request, answer.person, seat.code)
     delivery = answer.delivery or uuid.uuid4().hex
     decision = Decision(
         approval_id=approval_id,
@@ -88,18 +93,18 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
 async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: str) -> Receipt:
     """Withdraw a request; only who asked for the turn or may decide can. Raises `NotFound`, `ServerUnavailable`."""
     request = await deps.desk.request(approval_id)
-    if person.id != request.requester.user and not may_decide(person, request):
+    if person.id != request.requester.user and seat_at(request, person, deps.people, deps.clock()).code:
         return refused("not_allowed", approval_id, "only who asked, or who may decide, can withdraw this")
     return await deps.desk.withdraw(approval_id, subject=person.id, reason=reason)
 
 
-def may_decide(person: Person, request: ApprovalRequest) -> bool:
-    """Whether the person is on the request's list, the rule against approving oneself included.
+def seat_at(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Seat:
+    """Whose answer the person may give to a request, or why none.
 
     A hint for pages; the workflow asks the directory again at the moment of the decision.
     """
-    listed = person.active and not set(rights(person)).isdisjoint(request.approvers)
-    return listed and (request.allow_self or person.id != request.requester.user)
+    table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
+    return seat_of(person, people, table, now)
 
 
 def refused(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
@@ -139,11 +144,11 @@ async def _known(deps: GatewayDeps, approval_id: str) -> ApprovalRequest | None:
         return None
 
 
-def _turned_away(request: ApprovalRequest, person: Person) -> Receipt:
+def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) -> Receipt:
     _log.warning("%s may not decide %s", person.id, request.id)
     if request.state != "pending":
         return settled_receipt(request)
-    if person.id == request.requester.user and not set(rights(person)).isdisjoint(request.approvers):
+    if code == "self_approval":
         return refusal(request, "self_approval", "you asked for this yourself; someone else has to decide")
     return refusal(request, "not_allowed", "you may not decide this")
 

@@ -7,8 +7,10 @@ from urllib.parse import quote
 
 from signoff.client import Signoff
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
+from signoff.registry.seats import rights
 from signoff.settings import Settings
 from signoff.store.store import Store
 
@@ -28,6 +30,10 @@ class GatewayDeps:
     store: Store
     settings: Settings
     clock: Callable[[], datetime] = system_clock
+
+    def rights(self, person: Person) -> tuple[str, ...]:
+        """The approver entries that a person answers to now, by delegation as well."""
+        return rights(person, self.people.delegators(person.id, person.tenant, self.clock()))
 
     def temporal_link(self, key: TurnKey) -> str:
         """The same turn in Temporal's own UI."""

@@ -25,7 +25,7 @@ from signoff.gateway.talk_view import call_lines, request_in
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.gateway.words import Moment
-from signoff.listing import rights, waiting
+from signoff.listing import waiting
 from signoff.store.content import load
 
 LISTED: Final = 200
@@ -138,7 +138,7 @@ class WaitingPages:
     async def changes(self, request: Request) -> Response:
         """Events `waiting` with how many requests wait for this person, whenever the list changed."""
         visitor = await self._visitors.visitor(request)
-        entries, tenant = rights(visitor.person), visitor.person.tenant
+        entries, tenant = self._deps.rights(visitor.person), visitor.person.tenant
         stream = self._live.follow(f"waiting {tenant} {entries}", lambda: self._looks(tenant, entries))
         return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
@@ -216,7 +216,8 @@ class WaitingPages:
 
     async def _rows(self, visitor: Visitor) -> list[WaitingRow]:
         person, reader = visitor.person, visitor.reader
-        found = await waiting(self._deps.desk.temporal, tenant=person.tenant, approvers=rights(person), limit=LISTED)
+        entries = self._deps.rights(person)
+        found = await waiting(self._deps.desk.temporal, tenant=person.tenant, approvers=entries, limit=LISTED)
         return [
             WaitingRow(
                 card=card,

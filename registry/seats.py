@@ -1,0 +1,67 @@
+"""Whose answer a person may give to a request: their own, or that of somebody they stand in for."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import ReceiptCode
+from signoff.registry.people import Directory
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A person's own seat (""), or that of `on_behalf`; `code` is why they have none."""
+
+    on_behalf: str = ""
+    code: ReceiptCode = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Who is asked, `role:<role>` and `user:<id>`, in which tenant, and the requester, who has no seat of their own
+    unless `allow_self`."""
+
+    tenant: str
+    approvers: tuple[str, ...]
+    requester: str
+    allow_self: bool
+
+
+def seat_of(
+    person: Person | None, people: Directory, table: Table, moment: datetime, taken: Sequence[str] = ()
+) -> Seat:
+    """The seat of a person at `moment`: active, of the tenant, on the list, in a role, or standing in for such a one.
+
+    Neither who stands in nor who is stood in for may be the requester. Of several people somebody stands in for, one
+    whose seat is not `taken` is chosen.
+    """
+    if person is None or not _present(person, table):
+        return Seat(code="not_allowed")
+    own_matter = person.id == table.requester and not table.allow_self
+    if _listed(person, table):
+        return Seat(code="self_approval") if own_matter else Seat()
+    standing = [
+        each.id
+        for each in people.delegators(person.id, table.tenant, moment)
+        if _present(each, table) and _listed(each, table) and (table.allow_self or each.id != table.requester)
+    ]
+    if not standing:
+        return Seat(code="not_allowed")
+    if own_matter:
+        return Seat(code="self_approval")
+    return Seat(on_behalf=next((each for each in standing if each not in taken), standing[0]))
+
+
+def rights(person: Person, standing_in: Iterable[Person] = ()) -> tuple[str, ...]:
+    """The approver entries a person answers to, `user:<id>` and `role:<role>`: own ones, then those by delegation."""
+    entries = [f"user:{person.id}", *(f"role:{role}" for role in person.roles)]
+    return tuple(dict.fromkeys([*entries, *(entry for each in standing_in for entry in rights(each))]))
+
+
+def _present(person: Person, table: Table) -> bool:
+    return person.active and person.tenant == table.tenant
+
+
+def _listed(person: Person, table: Table) -> bool:
+    return not set(rights(person)).isdisjoint(table.approvers)
