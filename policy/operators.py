@@ -58,12 +58,8 @@ def equal(left: Any, right: Any) -> bool:
             return len(left) == len(right) and all(equal(a, b) for a, b in zip(left, right, strict=True))
         case "map":
             return len(left) == len(right) and all(_same_entry(right, key, value) for key, value in left.items())
-        case "null":
-            return True
         case "type":
             return left is right
-        case "bool":
-            return bool(left) == bool(right)
         case _:
             return bool(left == right)
 
@@ -164,8 +160,7 @@ def _as_cel(value: Any) -> Any:
 def _divide(left: Any, right: Any) -> Any:
     # celpy's division by 0.0 is an infinity of its own making, even for 0.0 / 0.0.
     if kind_of(left) == kind_of(right) == "double" and right == 0.0:
-        sign = math.copysign(1.0, left) * math.copysign(1.0, right)
-        return celtypes.DoubleType(math.nan if left == 0.0 or math.isnan(left) else sign * math.inf)
+        return celtypes.DoubleType(float(left) * math.copysign(math.inf, right))
     return _DIVIDE(left, right)
 
 

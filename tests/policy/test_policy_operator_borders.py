@@ -1,0 +1,163 @@
+"""CEL's operators where a range, a key or a sign ends: in celpy with ours alone, and beside the first engine."""
+
+import math
+from typing import Any
+
+import pytest
+from celpy import celtypes
+from celpy.evaluation import CELEvalError
+from test_policy_operators import call
+
+from signoff.policy.first_engine import first_program
+from signoff.policy.operators import find
+from signoff.policy.second_engine import as_celpy, second_program
+
+INT, UINT, DOUBLE = celtypes.IntType, celtypes.UintType, celtypes.DoubleType
+TEXT, BOOL, LIST, MAP = celtypes.StringType, celtypes.BoolType, celtypes.ListType, celtypes.MapType
+NUMBERED = MAP({INT(1): TEXT("one")})
+INF = math.inf
+
+
+@pytest.mark.parametrize("key", [INT(2), DOUBLE(1.5), BOOL(True), TEXT("1")])
+def test_a_key_that_is_not_there(key: Any) -> None:
+    """It is not in the map, and asking for what lies there is an error that does not say the key."""
+    assert find(NUMBERED, key) == (False, None)
+    assert call("_in_", key, NUMBERED) == BOOL(False)
+    with pytest.raises(KeyError) as failed:
+        call("_[_]", NUMBERED, key)
+    assert failed.value.args == ("no such key",)
+
+
+@pytest.mark.parametrize("key", [INT(1), UINT(1), DOUBLE(1.0)])
+def test_a_number_finds_its_key_whatever_its_type(key: Any) -> None:
+    """Keys are compared as `==` compares."""
+    assert find(NUMBERED, key) == (True, TEXT("one"))
+    assert call("_[_]", NUMBERED, key) == TEXT("one")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "result"),
+    [
+        (2.5, 0.0, INF),
+        (2.5, -0.0, -INF),
+        (-2.5, 0.0, -INF),
+        (-2.5, -0.0, INF),
+        (INF, 0.0, INF),
+        (-INF, 0.0, -INF),
+        (-INF, -0.0, INF),
+        (5e-324, 0.0, INF),
+    ],
+)
+def test_division_by_a_zero_that_has_a_sign(left: float, right: float, result: float) -> None:
+    """As IEEE 754 has it, and as the first engine has it."""
+    found = call("_/_", DOUBLE(left), DOUBLE(right))
+    assert (found, type(found)) == (result, DOUBLE)
+
+
+@pytest.mark.parametrize("left", [0.0, -0.0, math.nan])
+@pytest.mark.parametrize("right", [0.0, -0.0])
+def test_nothing_by_nothing_is_no_number(left: float, right: float) -> None:
+    """Whatever the signs."""
+    found = call("_/_", DOUBLE(left), DOUBLE(right))
+    assert math.isnan(found)
+    assert type(found) is DOUBLE
+
+
+@pytest.mark.parametrize("kind", [INT, UINT])
+@pytest.mark.parametrize("name", ["_/_", "_%_"])
+def test_whole_numbers_cannot_be_divided_by_zero(kind: Any, name: str) -> None:
+    """No infinity there."""
+    with pytest.raises(ZeroDivisionError):
+        call(name, kind(1), kind(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "result"),
+    [
+        ("int", DOUBLE(200.0), INT(200)),
+        ("int", DOUBLE(-(2.0**62)), INT(-(2**62))),
+        ("int", DOUBLE(math.nextafter(2.0**63, 0)), INT(2**63 - 1024)),
+        ("int", UINT(2**63 - 1), INT(2**63 - 1)),
+        ("int", TEXT("9223372036854775807"), INT(2**63 - 1)),
+        ("uint", DOUBLE(200.0), UINT(200)),
+        ("uint", INT(2**63 - 1), UINT(2**63 - 1)),
+        ("uint", DOUBLE(math.nextafter(2.0**64, 0)), UINT(2**64 - 2048)),
+        ("uint", TEXT("18446744073709551615"), UINT(2**64 - 1)),
+        ("double", TEXT("-inf"), DOUBLE(-INF)),
+        ("double", INT(2**53), DOUBLE(2.0**53)),
+        ("timestamp", INT(0), celtypes.TimestampType("1970-01-01T00:00:00Z")),
+        ("timestamp", INT(-1), celtypes.TimestampType("1969-12-31T23:59:59Z")),
+        ("duration", TEXT("-1.5h"), celtypes.DurationType("-5400s")),
+    ],
+)
+def test_a_conversion_at_the_end_of_its_range(name: str, value: Any, result: Any) -> None:
+    """The last value that can be had."""
+    found = call(name, value)
+    assert found == result
+    assert type(found) is type(result)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("int", DOUBLE(-INF)),
+        ("int", UINT(2**63)),
+        ("int", TEXT("9223372036854775808")),
+        ("uint", DOUBLE(math.nan)),
+        ("uint", DOUBLE(INF)),
+        ("uint", DOUBLE(-1.0)),
+        ("uint", TEXT("18446744073709551616")),
+    ],
+)
+def test_a_conversion_beyond_its_range(name: str, value: Any) -> None:
+    """An error, never another number."""
+    with pytest.raises(ValueError, match=r"range|overflow"):
+        call(name, value)
+
+
+@pytest.mark.parametrize("name", ["int", "uint", "double", "bool"])
+def test_a_conversion_gives_an_error_on(name: str) -> None:
+    """What failed before is still a failure."""
+    earlier = CELEvalError("divide by zero")
+    assert second_program(f"{name}(1 / 0) == {name}('1')").run({}).kind == "error"
+    with pytest.raises(TypeError, match=r"^no such overload$"):
+        call(name, earlier)
+
+
+AGREED = [
+    ("{1: 'a'}[2] == 'a'", "error"),
+    ("{1: 'a'}[args.d] == 'a'", "true"),
+    ("2 in {1: 'a'}", "false"),
+    ("[1, 2][args.d] == 2", "true"),
+    ("[1, 2][2] == 2", "error"),
+    ("-1.0 / 0.0 < -1.0e300", "true"),
+    ("int(200.9) == 200", "true"),
+    ("int(9223372036854775808.0) > 0", "error"),
+    ("uint(200.9) == 200u", "true"),
+    ("uint(-1) == 1u", "error"),
+    ("double('1.5') == 1.5", "true"),
+    ("bool('true')", "true"),
+    ("bool('yes')", "error"),
+    ("null == null", "true"),
+    ("[null] == [null]", "true"),
+    ("{'a': null} == {'a': null}", "true"),
+    ("args.none == args.yes", "false"),
+    ("type(1) == type(2)", "true"),
+    ("type(1) == type(1.0)", "false"),
+    ("true == true && false != true", "true"),
+    ("[args.yes] == [args.one]", "false"),
+    ("timestamp('2026-01-02T00:00:00Z') - timestamp('2026-01-01T00:00:00Z') == duration('24h')", "true"),
+    ("duration('1h30m') == duration('5400s')", "true"),
+    ("'a' + 'b' == 'ab' && [1] + [2] == [1, 2]", "true"),
+    ("1 + 9223372036854775807 > 0", "error"),
+    ("-7 / 2 == -3 && -7 % 2 == -1", "true"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), AGREED)
+def test_both_engines_say_so(text: str, kind: str) -> None:
+    """What is read here of the specification is what Google's own engine does."""
+    # The first engine holds what is written out against its types; what comes from data it does not.
+    data = {"one": 1, "d": 1.0, "yes": True, "none": None}
+    assert first_program(text, ["args"]).run({"args": data}).kind == kind
+    assert second_program(text).run({"args": as_celpy(data)}).kind == kind
