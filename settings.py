@@ -14,7 +14,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import DEFAULT_TASK_QUEUE
@@ -22,6 +28,8 @@ from signoff.contracts.names import DEFAULT_TASK_QUEUE
 ENV_PREFIX: Final = "SIGNOFF_"
 SETTINGS_FILE: Final = "signoff.toml"
 RETENTION_DAYS: Final = 90
+_SECRETS: Final = ("oidc_client_secret",)
+"""Settings whose wrong values are not shown: somebody may have written the secret itself."""
 
 
 def _default_store(known: Mapping[str, Any]) -> str:
@@ -52,6 +60,22 @@ def _web_address(text: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("a web address looks like https://approvals.example.com")
     return text.rstrip("/")
+
+
+def _issuer(text: str) -> str:
+    parts = urlsplit(text)
+    # Over plain HTTP anybody on the way could say who signs in; on this machine nobody is on the way.
+    plain = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if not parts.hostname or parts.query or parts.fragment or not (parts.scheme == "https" or plain):
+        raise ValueError("an issuer looks like https://login.example.com/realm")
+    return text
+
+
+def _reference(text: str) -> str:
+    kind, _, name = text.partition(":")
+    if kind not in ("env", "file") or not name.strip():
+        raise ValueError("write where the secret is, `env:NAME` or `file:PATH`, never the secret itself")
+    return text
 
 
 class Settings(BaseSettings):
@@ -86,6 +110,16 @@ class Settings(BaseSettings):
     """The file of private keys by which the gateway signs; nobody else reads it. In `state_dir` when not given."""
     public_keys: Path = Field(default_factory=_default_public_keys)
     """The file of public keys by which workers check; it holds no secret. In `state_dir` when not given."""
+    oidc_issuer: Annotated[str, AfterValidator(_issuer)] | None = None
+    """The OpenID Connect provider by which people sign in, as it writes its own name; without it by tokens only."""
+    oidc_client_id: str = ""
+    """The name that the provider knows the gateway by."""
+    oidc_client_secret: Annotated[str, AfterValidator(_reference)] | None = None
+    """Where the gateway's secret at the provider is, `env:NAME` or `file:PATH`; none for a public client."""
+    oidc_groups_claim: str = Field(default="groups", min_length=1)
+    """The claim that lists the groups of whoever signs in."""
+    oidc_roles: dict[str, tuple[str, ...]] = {}
+    """The roles that each group gives to people who are not declared; they may look and ask, not decide."""
     retention: int = Field(default=RETENTION_DAYS, ge=1, le=3650)
     """For how many days the embedded server remembers finished turns."""
     temporal_port: int = Field(default=7233, ge=1, le=65535)
@@ -121,6 +155,9 @@ def load_settings(**overrides: Any) -> Settings:
         return Settings(**given)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"`{SETTINGS_FILE}` is not TOML: {_sentence(str(error))}", file=SETTINGS_FILE) from None
+    except SettingsError as error:
+        # It names the field and the place, and holds no value.
+        raise ConfigError(f"a setting of several values is no JSON: {_sentence(str(error))}") from None
     except OSError as error:
         raise ConfigError(f"`{SETTINGS_FILE}` cannot be read: {error.strerror}", file=SETTINGS_FILE) from None
     except ValidationError as error:
@@ -155,6 +192,9 @@ def _config_error(detail: ErrorDetails, given: Mapping[str, Any]) -> ConfigError
         where = "there is no setting" if name in given else f"`{SETTINGS_FILE}` has an unknown key"
         return ConfigError(f"{where} `{name}`: {remedy}", field=name)
     value = detail["input"]
+    if name in _SECRETS:
+        message = f"{_origin(name, given)} cannot be used: {_sentence(detail['msg'].removeprefix('Value error, '))}"
+        return ConfigError(message, field=name)
     message = f"{_origin(name, given)} is `{value}`: {_sentence(detail['msg'].removeprefix('Value error, '))}"
     return ConfigError(message, field=name, value=value)
 
