@@ -1,0 +1,125 @@
+"""A file of people that changes under a running worker and gateway, and people who stand in for others."""
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from desk_fixtures import Bench, Ledger, bench, yes
+from gateway_desk import BASE, desk_catalog, react
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.gateway.app import build_app
+from signoff.gateway.deps import GatewayDeps
+from signoff.registry.people import DevelopmentDirectory
+from signoff.registry.people_file import FileDirectory
+from signoff.settings import Settings
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel
+
+PLAIN = "- {id: ana, name: Ana, roles: [finance]}\n- {id: cy, roles: [finance]}\n- {id: bo, name: Bo}\n"
+STANDS_IN = PLAIN.replace("[finance]}", "[finance], delegations: [{to: bo, until: '2100-01-01T00:00Z'}]}", 1)
+
+
+@dataclass
+class Desk:
+    """A worker and a gateway, each following the same file."""
+
+    bench: Bench
+    http: httpx.AsyncClient
+    file: Path
+    ledger: Ledger
+
+    def people(self, text: str) -> None:
+        """Put another file in place."""
+        new = self.file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(self.file)
+
+    async def asked(self, text: str = "both", **fields: Any) -> tuple[TurnKey, str]:
+        """A turn with a call that waits for two of finance, and the request's id."""
+        answer = await self.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields})
+        body = answer.json()
+        key = TurnKey(body["tenant"], body["session"], body["turn"])
+        request = (await self.bench.waiting(key)).calls[0].approval
+        assert request is not None
+        return key, request.id
+
+    async def decide(self, approval: str, person: str) -> dict[str, Any]:
+        """The receipt of a person's approval over the API."""
+        answer = await self.http.post(
+            f"/v1/approvals/{approval}/decide", json={"verdict": "approved", "revision": 1, "as": person}
+        )
+        receipt: dict[str, Any] = answer.json()
+        return receipt
+
+    async def listed(self, person: str) -> set[str]:
+        """The requests that the API lists for a person."""
+        answer = await self.http.get("/v1/approvals", params={"as": person})
+        return {card["id"] for card in answer.json()["approvals"]}
+
+
+@pytest.fixture
+async def desk(client: Client, store: Store, task_queue: str, tmp_path: Path) -> AsyncIterator[Desk]:
+    """A desk whose directories look at their file whenever they are asked."""
+    file, ledger = tmp_path / "people.yaml", Ledger()
+    file.write_text(PLAIN)
+    catalog = desk_catalog(ledger)
+
+    def people() -> DevelopmentDirectory:
+        seconds = itertools.count()
+        return DevelopmentDirectory(FileDirectory(file, clock=lambda: float(next(seconds))))
+
+    async with contextlib.AsyncExitStack() as stack:
+        running = bench(client, store, task_queue, catalog, ScriptedModel(react), people=people())
+        worker = await stack.enter_async_context(running)
+        deps = GatewayDeps(desk=worker.signoff, catalog=catalog, people=people(), store=store, settings=Settings())
+        transport = httpx.ASGITransport(app=build_app(deps))
+        http = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=BASE, timeout=20))
+        yield Desk(worker, http, file, ledger)
+
+
+async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(desk: Desk) -> None:
+    """Listed for them, counted once for the seat it is, and the vote says whose."""
+    key, approval = await desk.asked()
+    assert (await desk.decide(approval, "bo"))["code"] == "not_allowed"
+    assert approval not in await desk.listed("bo")
+    desk.people(STANDS_IN)
+    assert approval in await desk.listed("bo")
+    page = await desk.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=bo"})
+    assert "Approve" in page.text
+    first = await desk.decide(approval, "bo")
+    assert (first["status"], first["votes"], first["needed"]) == ("counted", 1, 2)
+    same_seat = await desk.decide(approval, "ana")
+    assert (same_seat["status"], same_seat["code"], same_seat["votes"]) == ("counted", "duplicate", 1)
+    assert desk.ledger.rows == []
+    assert (await desk.decide(approval, "cy"))["status"] == "accepted"
+    await desk.bench.signoff.result(key)
+    votes = (await desk.bench.signoff.request(approval)).votes
+    assert {(vote.subject, vote.on_behalf) for vote in votes} >= {("bo", "ana"), ("cy", "")}
+    assert len(desk.ledger.rows) == 1
+
+
+async def test_who_is_taken_out_decides_nothing_any_more(desk: Desk) -> None:
+    """Asked when the answer arrives: a request made while they could is closed to them now, whatever the door."""
+    key, approval = await desk.asked()
+    desk.people(PLAIN.replace("cy, roles: [finance]", "cy, active: false"))
+    receipt = await desk.bench.signoff.decide(yes(key, subject="cy"))
+    assert (receipt.status, receipt.code) == ("refused", "not_allowed")
+    desk.people("- [not people\n")
+    assert (await desk.bench.signoff.decide(yes(key, subject="cy"))).code == "not_allowed"
+    assert (await desk.decide(approval, "ana"))["status"] == "counted"
+
+
+async def test_nobody_stands_in_for_who_asked(desk: Desk) -> None:
+    """Ana asks and has delegated to Bo: neither of them decides."""
+    desk.people(STANDS_IN)
+    key, approval = await desk.asked(user="ana")
+    assert (await desk.decide(approval, "ana"))["code"] == "self_approval"
+    assert (await desk.decide(approval, "bo"))["code"] == "not_allowed"
+    assert (await desk.bench.signoff.decide(yes(key, subject="bo"))).code == "not_allowed"
