@@ -8,10 +8,10 @@ from signoff.activities.permit import doubted
 from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.room import Room
 from signoff.approvals.card import render_card
-from signoff.approvals.digest import call_digest, digest_mark
+from signoff.approvals.digest import call_digest, digest_mark, doubt_digest
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallOutcome, Pinned, ToolDenied
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Pinned, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import ApprovalKey, TurnKey, short_code
@@ -24,9 +24,10 @@ from signoff.policy.model import ApprovalPolicy
 from signoff.registry.gates import Judgement, judge, next_tally
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
-from signoff.store.content import load
+from signoff.store.content import load, to_content
 from signoff.store.freezes import Freezes
 
+_DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never answered."
 _START_SLACK = 15.0
 """Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
 
@@ -56,8 +57,14 @@ class GateActivity:
                 rulings.append(_refused(call, forged))
                 continue
             found = found if sure else doubted(found)
+            if task.doubt:
+                rulings.append(self._doubt(task, call, args, found))
+                continue
             found = await self._settled_before(task, call, args, found, freeze)
-            rulings.append(self._ruling(task, call, args, found, budget))
+            ruling = self._ruling(task, call, args, found, budget)
+            if task.edited_by:
+                ruling = await self._kept(ruling, args)
+            rulings.append(ruling.model_copy(update={"action": tally.last_action}))
         return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
 
     async def _settled_before(
@@ -65,10 +72,8 @@ class GateActivity:
     ) -> Judgement:
         """`found` under the tenant's freeze and the answers people had remembered.
 
-        What became of a call in doubt is asked in any case, and an edit is somebody's own proposal to the others.
+        An edit is somebody's own proposal to the others, so no remembered answer answers it.
         """
-        if task.doubt:
-            return found
         if freeze is not None:
             return frozen(found, freeze.reason, call)
         return found if task.edited_by else await self._remembered.consulted(task.ctx, call, args, found)
@@ -78,7 +83,8 @@ class GateActivity:
         if found.kind == "settled" or found.tool is None or verdict is None:
             return Ruling(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
         digest = digest_of(task.ctx, call.call, found.tool, args)
-        ask = found.kind == "ask"
+        # What a person wrote into a call is never run by rule alone.
+        ask = found.kind == "ask" or task.edited_by != ""
         return Ruling(
             call=call.call,
             verdict="ask" if ask else "run",
@@ -87,12 +93,37 @@ class GateActivity:
             policy_hash=verdict.policy_hash,
             engines=verdict.evaluators,
             grant=found.grant,
-            request=self._request(task, call, args, found.tool, verdict, digest) if ask else None,
+            request=self._request(task, call, args, found.tool, verdict, digest, task.note) if ask else None,
             options=self._options(found.tool, budget, ask),
         )
 
+    def _doubt(self, task: GateTask, call: CallPart, args: Any, found: Judgement) -> Ruling:
+        """The question to people what became of a call. Asked whatever the policy says now: it is about the past."""
+        tool, verdict = self._room.catalog.registry.resolve(call.tool), found.verdict
+        if tool is None or not self._room.catalog.approvers(tool.name, verdict):
+            return Ruling(call=call.call, verdict="settled", outcome=in_doubt(call))
+        digest = doubt_digest(task.doubt_of, task.doubt)
+        asked = self._request(task, call, args, tool, verdict, digest, _DOUBT_NOTE)
+        doubt = {"kind": "in_doubt", "rule": "in_doubt", "rule_text": "", "confirm": "", "allow_edit": False}
+        request = asked.model_copy(update=doubt | {"allow_remember": False})
+        return Ruling(call=call.call, verdict="ask", digest=digest, rule=request.rule, request=request)
+
+    async def _kept(self, ruling: Ruling, args: Any) -> Ruling:
+        """`ruling` with the arguments of its request where a history may hold them."""
+        if ruling.request is None:
+            return ruling
+        kept = await to_content(self._room.store, args)
+        return ruling.model_copy(update={"request": ruling.request.model_copy(update={"args": kept})})
+
     def _request(
-        self, task: GateTask, call: CallPart, args: Any, tool: Tool, verdict: PolicyVerdict, digest: str
+        self,
+        task: GateTask,
+        call: CallPart,
+        args: Any,
+        tool: Tool,
+        verdict: PolicyVerdict | None,
+        digest: str,
+        note: str,
     ) -> ApprovalRequest:
         policy = self._room.catalog.policy(tool.name).policy or ApprovalPolicy()
         turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
@@ -107,7 +138,7 @@ class GateActivity:
             secrets=secrets,
             show=policy.show.only,
             agent_says=task.agent_says,
-            note=task.note,
+            note=note,
             mark=digest_mark(digest, self._room.mark_key),
         )
         return ApprovalRequest(
@@ -125,15 +156,15 @@ class GateActivity:
             args=call.args,
             secrets=secrets,
             card=card,
-            rule=verdict.rule,
-            rule_text=verdict.rule_text or verdict.why,
-            policy_hash=verdict.policy_hash,
+            rule=verdict.rule if verdict else "",
+            rule_text=(verdict.rule_text or verdict.why) if verdict else "",
+            policy_hash=verdict.policy_hash if verdict else "",
             approvers=self._room.catalog.approvers(tool.name, verdict),
             quorum=policy.quorum,
             veto=policy.veto,
             allow_self=policy.allow_self_approval,
-            allow_edit=False,
-            allow_remember=policy.allow_remember and not task.doubt,
+            allow_edit=policy.allow_edit,
+            allow_remember=policy.allow_remember,
             confirm=policy.confirm,
             min_assurance=policy.min_assurance,
             accept_unsigned=policy.accept_unsigned,
@@ -141,6 +172,10 @@ class GateActivity:
             requester=unsigned_principal(task.ctx.user),
             timeout=policy.timeout,
             grant_ttl=policy.grant_ttl,
+            remind_after=policy.remind_after,
+            escalate_after=policy.escalate_after,
+            escalate_to=policy.escalate_to,
+            on_timeout=policy.on_timeout,
         )
 
     def _options(self, tool: Tool, budget: int, ask: bool) -> RunOptions:
@@ -156,6 +191,13 @@ class GateActivity:
             summary=tool.title or tool.name,
             budget_chars=min(budget, tool.max_result_chars or budget),
         )
+
+
+def in_doubt(call: CallPart) -> CallOutcome:
+    """The outcome of a call about which nobody can be asked."""
+    return CallOutcome(
+        call=call.call, tool=call.tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT)
+    )
 
 
 def digest_of(ctx: Pinned, call: str, tool: Tool, args: Any) -> str:

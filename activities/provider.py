@@ -142,12 +142,20 @@ def _request_parts(message: Message) -> Iterator[UserPromptPart | ToolReturnPart
             case ResultPart():
                 yield ToolReturnPart(
                     tool_name=part.tool,
-                    content=part.value.inline,
+                    content=_told(part),
                     tool_call_id=part.provider_call or part.call,
                     outcome="success" if part.code == "ok" else "denied" if part.code == "denied" else "failed",
                 )
             case CallPart():
                 continue
+
+
+def _told(part: ResultPart) -> Any:
+    """A result as the model reads it, the engine's own words before the tool's."""
+    value = part.value.inline
+    if not part.note:
+        return value
+    return f"{part.note}\n\n{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
 
 
 def _response(message: Message, provider: bytes | None) -> ModelResponse:

@@ -200,8 +200,8 @@ def _unfitting(request: ApprovalRequest, decision: Decision) -> str:
         return f"`result`: at most {REASON_CHARS} characters"
     if decision.edited_args is not None and (decision.verdict != "approved" or request.kind == "in_doubt"):
         return "`edited_args`: only an approval can change the arguments"
-    if decision.remember is not None and (decision.edited_args is not None or request.kind == "in_doubt"):
-        return "`remember`: only a plain approval or denial can be remembered"
+    if decision.remember is not None and request.kind == "in_doubt":
+        return "`remember`: what happened once says nothing of the next time"
     return ""
 
 

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -25,15 +25,6 @@ from signoff.policy.durations import Seconds
 
 APPROVER: Final = re.compile(r"(?:role|user):[A-Za-z0-9_-]{1,48}\Z")
 """How one approver is written: `role:finance` or `user:ana`."""
-
-_LATER: Final[Mapping[str, Any]] = {
-    "handler": None,
-    "remind_after": None,
-    "escalate_after": None,
-    "escalate_to": None,
-    "on_timeout": "deny",
-}
-"""Fields of later versions with the one value that this version keeps its word on."""
 
 
 def _approver(text: str) -> str:
@@ -58,17 +49,19 @@ def _one_spelling(cls: type[BaseModel], data: Mapping[Any, Any]) -> dict[str, An
                 field=name,
                 value=value,
             )
-        if name in cls.model_fields and name in _LATER and value != _LATER[name]:
-            raise ConfigError(_not_yet(name, value), field=name, value=value)
+        if name in cls.model_fields and (why := _never(name, value)):
+            raise ConfigError(why, field=name, value=value)
         found[name] = value
     return found
 
 
-def _not_yet(name: str, value: Any) -> str:
+def _never(name: str, value: Any) -> str:
+    """Why a field cannot have this value, where more is to be said than which values it can have."""
     if name == "on_timeout" and value == "approve":
         return "`on_timeout: approve` is never allowed; silence is not consent, leave `on_timeout` out"
-    shown = f"`{name}: {str(value).lower()}`" if name == "on_timeout" else f"`{name}`"
-    return f"{shown} is not supported by this version yet; remove it"
+    if name == "handler" and value is not None:
+        return "`handler` is not supported by this version yet; remove it"
+    return ""
 
 
 def _config_error(cls: type[BaseModel], error: ValidationError) -> ConfigError:
@@ -115,7 +108,9 @@ class Show(_PolicyData):
 class ApprovalPolicy(_PolicyData):
     """When a call needs people, which people, and for how long their answer holds.
 
-    Expressions are CEL over `args`, `ctx` and `tool`. `timeout` and `grant_ttl` are seconds.
+    Expressions are CEL over `args`, `ctx` and `tool`. Times are seconds; `remind_after`, `escalate_after` and `timeout`
+    run from when people are asked. `escalate_to` may decide from the escalation on, beside those asked first.
+    With `on_timeout` `escalate` that is at the deadline, which is then put off once by `timeout`.
     Building one raises `ConfigError` with `field` and `value`.
     """
 
@@ -136,11 +131,17 @@ class ApprovalPolicy(_PolicyData):
     confirm: Literal["", "type"] = ""
     show: Show = Show()
     handler: None = None
-    remind_after: None = None
-    escalate_after: None = None
-    escalate_to: None = None
-    on_timeout: Literal["deny"] = "deny"
+    remind_after: Seconds | None = None
+    escalate_after: Seconds | None = None
+    escalate_to: tuple[Approver, ...] = ()
+    on_timeout: Literal["deny", "escalate"] = "deny"
     allow_remember: StrictBool = False
+
+    @model_validator(mode="after")
+    def _can_come_to_pass(self) -> Self:
+        for name, value, why in _impossible(self):
+            raise ConfigError(why, field=name, value=value)
+        return self
 
     @property
     def named_approvers(self) -> tuple[str, ...]:
@@ -148,6 +149,27 @@ class ApprovalPolicy(_PolicyData):
         if self.approvers or self.level == "user":
             return self.approvers
         return ("role:admin",)
+
+
+def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
+    """What of a policy could never happen: the field, its value, why and what to do."""
+    remind, escalate, end = policy.remind_after, policy.escalate_after, policy.timeout
+    if remind is not None and remind >= end:
+        yield "remind_after", remind, "`remind_after` comes at or after `timeout`; nobody waits then, make it shorter"
+    if escalate is not None and escalate >= end:
+        yield "escalate_after", escalate, "`escalate_after` comes at or after `timeout`; make it shorter"
+    if remind is not None and escalate is not None and escalate <= remind:
+        yield "escalate_after", escalate, "`escalate_after` comes before `remind_after`; remind first, or not at all"
+    escalates = escalate is not None or policy.on_timeout == "escalate"
+    if escalates and not policy.escalate_to:
+        name = "escalate_after" if escalate is not None else "on_timeout"
+        yield "escalate_to", (), f"`{name}` escalates to nobody; name them in `escalate_to`"
+    if policy.escalate_to and not escalates:
+        yield (
+            "escalate_to",
+            policy.escalate_to,
+            "`escalate_to` is never used; add `escalate_after`, or `on_timeout: escalate`",
+        )
 
 
 class GlobalRule(_PolicyData):

@@ -211,12 +211,6 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
             "malformed",
             "`edited_args`: only an approval can change the arguments",
         ),
-        (
-            {"remember": Remember(), "edited_args": {}},
-            NOW,
-            "malformed",
-            "`remember`: only a plain approval or denial can be remembered",
-        ),
         ({"remember": Remember()}, NOW, "not_allowed", "answers to this are not remembered; answer this one alone"),
     ],
 )

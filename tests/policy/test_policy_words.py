@@ -182,20 +182,52 @@ def test_an_explanation_as_json_has_every_field() -> None:
             ),
         ),
         (
+            {"handler": "desk:judge"},
+            ("`handler` is not supported by this version yet; remove it", "handler", "desk:judge"),
+        ),
+        (
+            {"on_timeout": "wait"},
+            ("`on_timeout` input should be 'deny' or 'escalate'", "on_timeout", "wait"),
+        ),
+        (
             {"on_timeout": "escalate"},
+            ("`on_timeout` escalates to nobody; name them in `escalate_to`", "escalate_to", ()),
+        ),
+        (
+            {"escalate_after": "1h"},
+            ("`escalate_after` escalates to nobody; name them in `escalate_to`", "escalate_to", ()),
+        ),
+        (
+            {"escalateTo": ["role:cfo"]},
             (
-                "`on_timeout: escalate` is not supported by this version yet; remove it",
-                "on_timeout",
-                "escalate",
+                "`escalate_to` is never used; add `escalate_after`, or `on_timeout: escalate`",
+                "escalate_to",
+                ("role:cfo",),
             ),
         ),
         (
-            {"escalate_to": "approve"},
-            ("`escalate_to` is not supported by this version yet; remove it", "escalate_to", "approve"),
+            {"escalate_to": ["cfo"], "escalate_after": "1h"},
+            ("`escalate_to.0` `cfo` is not an approver; write `role:<role>` or `user:<id>`", "escalate_to.0", "cfo"),
         ),
         (
-            {"remindAfter": "1H"},
-            ("`remind_after` is not supported by this version yet; remove it", "remind_after", "1H"),
+            {"remindAfter": "24h"},
+            (
+                "`remind_after` comes at or after `timeout`; nobody waits then, make it shorter",
+                "remind_after",
+                86_400.0,
+            ),
+        ),
+        (
+            {"escalate_after": "1h", "timeout": "1h", "escalate_to": ["role:cfo"]},
+            ("`escalate_after` comes at or after `timeout`; make it shorter", "escalate_after", 3_600.0),
+        ),
+        (
+            {"escalate_after": "1h", "remind_after": "1h", "escalate_to": ["role:cfo"]},
+            (
+                "`escalate_after` comes before `remind_after`; remind first, or not at all",
+                "escalate_after",
+                3_600.0,
+            ),
         ),
     ],
 )

@@ -210,7 +210,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "policy type": (TOOL + "    requires_approval: yes\n", 7, "`requires_approval` of tool `search`"),
     "policy key": (TOOL + "    requires_approval:\n      autoApproveIff: x\n", 8, "did you mean `autoApproveIf`?"),
     "policy typo": (TOOL + "    requires_approval:\n      denyIf: args.limti > 3\n", 8, "limit"),
-    "policy later": (TOOL + "    requires_approval: {escalate_after: 1 h}\n", 7, "not supported by this version"),
+    "policy later": (TOOL + "    requires_approval: {handler: desk}\n", 7, "not supported by this version"),
     "mask typo": (TOOL + "    requires_approval:\n      show: {secret: [limti]}\n", 8, "did you mean `limit`?"),
     "actor key": (HEAD + "actors:\n  a:\n    tool: []\n", 5, "did you mean `tools`?"),
     "actor tool": (
