@@ -48,10 +48,12 @@ class Export:
         self.records: list[Record] = []
         self.whole = False
         self.complete = False
+        self.lines = 0
         for number, line in enumerate(lines, 1):
             if line.strip():
+                self.lines += 1
                 self._read(line, f"{name}:{number}")
-        if not self.whole and not self.records and not self.complete:
+        if not self.lines:
             raise Refused(f"`{name}` is empty")
 
     def _read(self, line: str, where: str) -> None:

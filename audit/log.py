@@ -54,6 +54,11 @@ class AuditLog:
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bounded(stream)).order_by(AUDIT_RECORDS.c.seq)
         return await self._store.run(lambda connection: [_record(row) for row in connection.execute(query)])
 
+    async def streams(self) -> list[str]:
+        """The names of all streams."""
+        query = select(AUDIT_RECORDS.c.stream).where(AUDIT_RECORDS.c.seq == 1).order_by(AUDIT_RECORDS.c.stream)
+        return await self._store.run(lambda connection: list(connection.scalars(query)))
+
     async def records(self, *, tenant: str = "", since: str = "", kinds: Sequence[str] = ()) -> AsyncIterator[Record]:
         """All records by stream and number, in pages; `since` is a text of `moment_text`."""
         wanted = select(*_COLUMNS).order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq).limit(PAGE)

@@ -99,6 +99,14 @@ async def verify(
     return Report(finding, streams, count, ledger.number, ledger.at, uncovered)
 
 
+def verify_stream(stream: list[Record], head: Head | None) -> Finding | None:
+    """Check one stream by itself: its chain, and its end by the store's own account."""
+    if not stream:
+        return None
+    claims = {} if head is None else {head.seq: _Claim(head.hash, "the head of its stream")}
+    return _check_chain(stream) or _check_claims(stream, claims)
+
+
 async def _read_checkpoints(
     ledger: _Ledger, checkpoints: AsyncIterator[Checkpoint], verifier: Verifier
 ) -> Finding | None:

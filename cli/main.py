@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "watch": ("signoff.cli.turns", "Watch a turn until it ends."),
     "tools": ("signoff.cli.tools", "List, explain and validate the tools of a manifest."),
     "policy": ("signoff.cli.policies", "Check, test and explain policies."),
+    "audit": ("signoff.cli.audit", "Verify, export and read the record of what happened."),
     "people": ("signoff.cli.people", "List and check the people of the directory."),
     "token": ("signoff.cli.token", "Make, list and revoke personal tokens."),
     "keys": ("signoff.cli.keys", "Make, list, retire and export the keys that prove decisions."),

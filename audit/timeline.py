@@ -1,0 +1,121 @@
+"""A stream as people read it: one line a record."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from signoff.audit.record import Record
+from signoff.contracts.errors import Refused
+
+_SHORT: Final = 8
+
+
+class Moment(NamedTuple):
+    """One record in words. `at` is ISO 8601 in UTC, to the second."""
+
+    at: str
+    who: str
+    what: str
+
+
+def timeline(records: list[Record]) -> list[Moment]:
+    """The records in their order, in words. Never raises: one that was changed says so."""
+    return [Moment(record.at[:19].replace("T", " "), record.subject, _words(record)) for record in records]
+
+
+def _words(record: Record) -> str:
+    try:
+        facts = record.facts
+    except Refused as error:
+        return error.message
+    tell = _KINDS.get(record.kind)
+    told = tell(facts) if tell is not None else record.kind
+    reason = facts.get("reason")
+    return f"{told}: {reason}" if reason else told
+
+
+def _turn(facts: Mapping[str, Any]) -> str:
+    return f"asked {facts.get('actor', 'for a turn')} over {facts.get('channel', 'an unknown channel')}"
+
+
+def _request(facts: Mapping[str, Any]) -> str:
+    approvers = ", ".join(facts.get("approvers", ())) or "nobody"
+    more = f", {facts['quorum']} of them" if facts.get("quorum", 1) > 1 else ""
+    return f"{_call(facts)} needs people ({_rule(facts)}): asked {approvers}{more}, code {facts.get('code', '?')}"
+
+
+def _revision(facts: Mapping[str, Any]) -> str:
+    changed = ", ".join(facts.get("changed", ())) or "what is hidden"
+    why = f"changed {changed}" if facts.get("edited_by") else facts.get("note", "asked again")
+    return f"{_call(facts)} is asked as revision {facts.get('revision')}: {why}"
+
+
+def _attempt(facts: Mapping[str, Any]) -> str:
+    proof = "unsigned" if facts.get("unsigned") else f"signed by key {facts.get('key_id', '?')}"
+    seat = f" for {facts['on_behalf']}" if "on_behalf" in facts else ""
+    how = f"over {facts.get('channel', '?')}, {facts.get('assurance', 'nobody known')}, {proof}"
+    became = f"{facts.get('status')}{' ' + facts['receipt'] if 'receipt' in facts else ''}"
+    return f"answered {facts.get('verdict', 'something unreadable')}{seat} ({how}): {became}"
+
+
+def _ruled(facts: Mapping[str, Any]) -> str:
+    if facts.get("verdict") == "run":
+        by = f"grant {facts['grant']}" if "grant" in facts else _rule(facts)
+        return f"{_call(facts)} may run without asking anybody, by {by}"
+    return f"{_call(facts)} is {facts.get('verdict')} at gate {facts.get('gate', '?')} ({_rule(facts)})"
+
+
+def _execution(facts: Mapping[str, Any]) -> str:
+    if "refused" in facts:
+        return f"{_call(facts)} was not run: {facts['refused']}"
+    people = ", ".join(each["subject"] for each in facts.get("decisions", ())) or _rule(facts)
+    return f"{_call(facts)} begins, {facts.get('permit')} by {people}"
+
+
+def _outcome(facts: Mapping[str, Any]) -> str:
+    return f"{_call(facts)} ends {facts.get('code')} after {facts.get('duration_ms', 0)} ms"
+
+
+def _doubt(facts: Mapping[str, Any]) -> str:
+    asked = f": asked {', '.join(facts['approvers'])}" if "approvers" in facts else ""
+    return f"nobody knows whether {_call(facts)} happened{asked}"
+
+
+def _ending(facts: Mapping[str, Any]) -> str:
+    return f"the request for {_call(facts)} is {str(facts.get('state')).replace('_', ' ')}"
+
+
+def _delivery(facts: Mapping[str, Any]) -> str:
+    return f"{facts.get('event', 'delivered')} {facts.get('approval', '')}".strip()
+
+
+def _act(facts: Mapping[str, Any]) -> str:
+    more = ", ".join(f"{name} {value}" for name, value in facts.items() if name not in ("act", "reason"))
+    return f"{facts.get('act', 'did something')}{f' ({more})' if more else ''}"
+
+
+def _call(facts: Mapping[str, Any]) -> str:
+    return f"{facts.get('tool', 'a tool')} {facts.get('call', '')}".strip()
+
+
+def _rule(facts: Mapping[str, Any]) -> str:
+    policy = str(facts.get("policy_hash", ""))[:_SHORT]
+    return f"rule {facts.get('rule', 'none')}{f' of policy {policy}' if policy else ''}"
+
+
+_KINDS: Final = {
+    "turn": _turn,
+    "request": _request,
+    "revision": _revision,
+    "attempt": _attempt,
+    "auto": _ruled,
+    "grant": _ruled,
+    "verdict": _ruled,
+    "execution": _execution,
+    "outcome": _outcome,
+    "in_doubt": _doubt,
+    "ending": _ending,
+    "delivery": _delivery,
+    "admin": _act,
+    "policy": _act,
+    "people": _act,
+}

@@ -1,0 +1,240 @@
+"""`audit`: verify, export and read the record, and state how far it has come."""
+
+import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, TextIO
+
+import typer
+from rich.table import Table
+
+from signoff.audit.checkpoints import Checkpoint, Checkpoints
+from signoff.audit.export import Export, each, exported, read_export, write_checkpoint
+from signoff.audit.log import AuditLog
+from signoff.audit.timeline import Moment, timeline
+from signoff.audit.verify import Report, verify, verify_stream
+from signoff.cli.options import AsJson
+from signoff.cli.output import Output, run
+from signoff.cli.parts import working_store
+from signoff.contracts.errors import ConfigError, NotFound, Refused
+from signoff.contracts.ids import TurnKey, is_id, parse_workflow_id
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.keyfiles import read_private, read_public
+from signoff.registry.nearest import did_you_mean, shown
+from signoff.settings import Settings, load_settings
+from signoff.signing import Signer, Verifier
+
+app = typer.Typer(help="The record of what happened.", no_args_is_help=True, rich_markup_mode=None)
+
+_NO_CHECKPOINT: Final = "no checkpoint: whether records were cut off at the end of a turn cannot be told"
+
+
+@app.command("verify")
+def verify_record(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; else this store.")] = None,
+    kept: Annotated[
+        Path | None, typer.Option("--checkpoint", help="A checkpoint that was kept elsewhere.", show_default=False)
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option("--keys", help="The file of public keys; else the setting's.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that no record is missing, changed or out of its place; exit code 1 naming the first that is."""
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        verifier = _verifier(keys or settings.public_keys, given=keys is not None)
+        point = None if kept is None else _read_checkpoint(kept)
+        if file is None:
+            report, notes, complete = await _of_store(settings, verifier, point), [], True
+        else:
+            given = _read(file)
+            report, notes, complete = await _of_export(given, verifier, point), _shortcomings(given), given.complete
+        out.show(_report_json(report, notes), *_report_words(report), *notes)
+        return 0 if complete and report.finding is None else 1
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def export(
+    to: Annotated[Path | None, typer.Option("--out", help="The file to write; else it is printed.")] = None,
+    turn: Annotated[str, typer.Option("--turn", help="Only this turn, without checkpoints.")] = "",
+    tenant: Annotated[str, typer.Option("--tenant", help="Only this tenant, without checkpoints.")] = "",
+) -> None:
+    """Print or write the record as JSON lines, which `audit verify FILE` checks anywhere."""
+
+    async def body(out: Output) -> int:
+        count = 0
+        async with working_store(load_settings()) as store:
+            stream = await _stream(AuditLog(store), turn) if turn else ""
+            with _created(to) if to is not None else nullcontext(sys.stdout) as file:
+                async for line in exported(store, tenant=tenant, stream=stream):
+                    file.write(line + "\n")
+                    count += 1
+        if to is not None:
+            out.say(f"{count} lines written to {to}")
+        return 0
+
+    run(body)
+
+
+@app.command()
+def show(
+    turn: Annotated[
+        str, typer.Argument(metavar="TURN", help="A turn's id or its beginning; or a tenant's `admin/main`.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Show what was recorded of a turn, in order; exit code 1 when it is not as it was written."""
+
+    async def body(out: Output) -> int:
+        async with working_store(load_settings()) as store:
+            log = AuditLog(store)
+            stream = await _stream(log, turn)
+            records = await log.stream(stream)
+            heads = {head.stream: head for head in await Checkpoints(store).heads()}
+        finding = verify_stream(records, heads.get(stream))
+        verdict = finding.message if finding else f"verified: {len(records)} records, none changed or missing"
+        data = [record.model_dump(exclude={"data"}) | {"data": record.data} for record in records]
+        out.show({"stream": stream, "records": data, "finding": finding}, stream, _table(timeline(records)), verdict)
+        return 1 if finding else 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def checkpoint(
+    to: Annotated[
+        Path | None, typer.Option("--out", help="The file to write it to; keep it on another machine.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """State and sign how far the record has come; needs the gateway's private key."""
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        signer = Signer(read_private(settings.signing_keys))
+        async with working_store(settings) as store:
+            points = Checkpoints(store)
+            found = await points.take(signer) or await points.last()
+        if found is None:
+            raise Refused("nothing is recorded yet, so there is nothing to state")
+        if to is not None:
+            with _created(to) as file:
+                file.write(write_checkpoint(found) + "\n")
+        statement = found.statement
+        words = [
+            f"checkpoint {statement.number} of {_time(statement.made_at)}, {len(statement.heads)} streams grown",
+            f"hash {statement.hash}, signed by key {found.key_id}",
+            *([f"written to {to}: keep it where who owns the database cannot write"] if to is not None else []),
+        ]
+        out.show({"number": statement.number, "hash": statement.hash, "key_id": found.key_id}, *words)
+        return 0
+
+    run(body, as_json=as_json)
+
+
+async def _of_store(settings: Settings, verifier: Verifier, kept: Checkpoint | None) -> Report:
+    async with working_store(settings) as store:
+        points = Checkpoints(store)
+        # In this order: what was there when the first was read is surely among the last.
+        heads = await points.heads()
+        return await verify(AuditLog(store).records(), points.all(), verifier, heads=heads, kept=kept)
+
+
+async def _of_export(export: Export, verifier: Verifier, kept: Checkpoint | None) -> Report:
+    return await verify(each(export.records), each(export.checkpoints), verifier, kept=kept)
+
+
+def _shortcomings(export: Export) -> list[str]:
+    notes = [] if export.complete else ["the export is incomplete: its last lines are missing"]
+    if not export.whole:
+        notes.append("an export of one tenant or turn has no checkpoints: what was cut off at an end is not found")
+    return notes
+
+
+def _verifier(path: Path, *, given: bool) -> Verifier:
+    # A record without checkpoints needs no key; one with them says that the key is missing.
+    return Verifier(read_public(path).keys if given or path.exists() else ())
+
+
+def _read(path: Path) -> Export:
+    try:
+        return read_export(path)
+    except OSError as error:
+        raise ConfigError(f"`{path}` cannot be read: {error.strerror}", file=str(path)) from None
+
+
+def _read_checkpoint(path: Path) -> Checkpoint:
+    found = _read(path).checkpoints
+    if len(found) != 1:
+        raise Refused(f"`{path}` is not one checkpoint as `signoff audit checkpoint --out` writes it")
+    return found[0]
+
+
+def _created(path: Path) -> TextIO:
+    try:
+        return path.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigError(f"`{path}` cannot be written: {error.strerror}", file=str(path)) from None
+
+
+async def _stream(log: AuditLog, text: str) -> str:
+    """The stream that a workflow id, `<tenant>.<session>.<turn>`, a turn's id or its beginning names."""
+    parts = text.strip().split(".")
+    if len(parts) == 3 and all(map(is_id, parts)):
+        text = TurnKey(*parts).workflow_id
+    known = await log.streams()
+    if text in known:
+        return text
+    turns = {stream: key.turn for stream in known if (key := parse_workflow_id(stream)) is not None}
+    named = [stream for stream, turn in turns.items() if turn == text]
+    named = named or [stream for stream, turn in turns.items() if text and turn.startswith(text)]
+    if len(named) > 1:
+        raise Refused(f"{shown(text)} fits several turns, name one of them whole: {', '.join(sorted(named)[:5])}")
+    if not named:
+        near = did_you_mean(text, [*turns.values(), f"admin/{DEFAULT_TENANT}"])
+        raise NotFound(f"nothing is recorded of {shown(text)}{near}")
+    return named[0]
+
+
+def _report_json(report: Report, notes: Iterable[str]) -> dict[str, Any]:
+    finding = report.finding
+    return {
+        "whole": finding is None,
+        "finding": None if finding is None else finding._asdict(),
+        "streams": report.streams,
+        "records": report.records,
+        "checkpoints": report.checkpoints,
+        "covered_at": report.covered_at,
+        "uncovered": report.uncovered,
+        "notes": list(notes),
+    }
+
+
+def _report_words(report: Report) -> list[str]:
+    if report.finding is not None:
+        return [f"{report.finding.fault}: {report.finding.message}"]
+    words = [f"verified: {report.records} records in {report.streams} streams, none changed, missing or out of place"]
+    if report.covered_at is None:
+        return [*words, _NO_CHECKPOINT] if report.records else ["nothing is recorded yet"]
+    since = _time(report.covered_at)
+    words.append(f"{report.checkpoints} checkpoints, the last of {since}; {report.uncovered} records are newer")
+    return words
+
+
+def _table(moments: Iterable[Moment]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name in ("at", "who", "what"):
+        table.add_column(name, no_wrap=name != "what", overflow="fold")
+    for moment in moments:
+        table.add_row(*moment)
+    return table
+
+
+def _time(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
