@@ -38,6 +38,7 @@ from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.limits import MAX_NESTING, REQUEST_BODY_BYTES
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.signed import unsigned_principal
 from signoff.contracts.turn import TurnInput, TurnResult, TurnView
 from signoff.policy.bounds import out_of_bounds
 from signoff.workflows import shown
@@ -170,13 +171,14 @@ class Signoff:
             return await self._after_the_end(handle, decision.approval_id, error)
         return receipt
 
-    async def withdraw(self, approval_id: str, *, subject: str, reason: str = "") -> Receipt:
-        """Withdraw one waiting request; its call ends as denied (cancelled)."""
+    async def withdraw(self, wish: Decision) -> Receipt:
+        """Withdraw one waiting request; its call ends as denied (cancelled). The verdict of `wish` is `withdrawn`."""
+        approval_id = wish.approval_id
         key = parse_approval_id(approval_id)
         if key is None:
             return malformed("`approval_id`: no such id", approval_id)
         handle = self._handle(key.turn)
-        body = {"approval_id": approval_id, "subject": subject, "reason": reason}
+        body = wish.model_dump(mode="json", exclude_none=True)
         try:
             receipt: Receipt = await handle.execute_update(
                 names.CANCEL, body, result_type=Receipt, rpc_timeout=_PATIENCE
@@ -271,14 +273,18 @@ class Signoff:
 
 
 def _checked(turn: TurnInput) -> str:
-    """The digest of a turn's input. Raises `Refused` for what JSON, a history or a worker's reader cannot carry."""
+    """The digest of a turn's input, whenever and by whichever key who asks was signed for.
+
+    Raises `Refused` for what JSON, a history or a worker's reader cannot carry.
+    """
     if why := out_of_bounds(turn.context):
         raise Refused(f"a turn's context cannot be taken: {why}; send less, or send it as a string", code="malformed")
     try:
         plain = turn.model_dump(mode="json")
         if nesting(plain) > MAX_NESTING:
             raise Refused(f"a turn's input is nested deeper than {MAX_NESTING} levels; send it flat", code="malformed")
-        body = canonical_json(plain)
+        asked_by = unsigned_principal(turn.principal).model_dump(mode="json")
+        body = canonical_json({**plain, "principal": asked_by})
     except (NotCanonical, PydanticSerializationError, UnicodeEncodeError):
         text = "a turn's input holds a number or text that JSON cannot carry safely; send it as a string"
         raise Refused(text, code="malformed") from None

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from signoff.approvals.machine import refusal, settled_receipt
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Assurance, Decision, Verdict
+from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.decision import Assurance, Decision, Remember, Verdict
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import parse_approval_id, read_code
 from signoff.contracts.limits import DECISION_BYTES
@@ -35,7 +36,8 @@ _log = logging.getLogger(__name__)
 class Answer:
     """What a person answered, as a door understood it. `shown_digest` is a digest or a card's mark.
 
-    `assurance` is how strongly the door identified the person.
+    `assurance` is how strongly the door identified the person. `edited_args`, `remember` and `result` are those of a
+    decision.
     """
 
     verdict: Verdict
@@ -46,6 +48,9 @@ class Answer:
     revision: int | None = None
     shown_digest: str = ""
     delivery: str = ""
+    edited_args: dict[str, Any] | None = None
+    remember: Remember | None = None
+    result: str = ""
 
 
 async def find_approval(deps: GatewayDeps, name: str, tenant: str = DEFAULT_TENANT) -> str:
@@ -64,7 +69,9 @@ async def find_approval(deps: GatewayDeps, name: str, tenant: str = DEFAULT_TENA
 
 
 async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt:
-    """Answer a request as the person the gateway knows, stamped with its clock. Raises `ServerUnavailable`.
+    """Answer a request as the person the gateway knows, stamped with its clock and signed.
+
+    Raises `ServerUnavailable`.
 
     Who plainly may not decide is refused here: every answer that reaches a turn makes its history longer.
     """
@@ -73,21 +80,8 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
         seat = seat_at(request, answer.person, deps.people, deps.clock())
         if seat.code:
             return _turned_away(request, answer.person, seat.code)
-    delivery = answer.delivery or uuid.uuid4().hex
-    decision = Decision(
-        approval_id=approval_id,
-        revision=answer.revision,
-        digest=_full_digest(request, answer),
-        verdict=answer.verdict,
-        reason=answer.reason,
-        subject=answer.person.id,
-        channel=answer.channel,
-        assurance=answer.assurance,
-        # A key that somebody else used must not fetch that person's receipt.
-        delivery_id=f"{answer.channel}:{answer.person.id}:{delivery}",
-        received_at=deps.clock(),
-    )
-    return await deps.desk.decide(decision)
+    decision = _vouched(deps, _decision(deps, approval_id, request, answer))
+    return decision if isinstance(decision, Receipt) else await deps.desk.decide(decision)
 
 
 async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: str) -> Receipt:
@@ -95,7 +89,18 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
     request = await deps.desk.request(approval_id)
     if person.id != request.requester.user and seat_at(request, person, deps.people, deps.clock()).code:
         return refused("not_allowed", approval_id, "only who asked, or who may decide, can withdraw this")
-    return await deps.desk.withdraw(approval_id, subject=person.id, reason=reason)
+    wish = Decision(
+        approval_id=approval_id,
+        revision=request.revision,
+        digest=request.digest,
+        verdict="withdrawn",
+        reason=reason,
+        subject=person.id,
+        delivery_id=uuid.uuid4().hex,
+        received_at=deps.clock(),
+    )
+    signed = _vouched(deps, wish)
+    return signed if isinstance(signed, Receipt) else await deps.desk.withdraw(signed)
 
 
 def seat_at(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Seat:
@@ -153,11 +158,49 @@ def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) ->
     return refusal(request, "not_allowed", "you may not decide this")
 
 
-def _full_digest(request: ApprovalRequest | None, answer: Answer) -> str:
-    """The digest behind a card's mark. A mark of anything else is handed on, and the turn finds it stale."""
-    if len(answer.shown_digest) != MARK_CHARS:
-        return answer.shown_digest
+def _decision(deps: GatewayDeps, approval_id: str, request: ApprovalRequest | None, answer: Answer) -> Decision:
+    revision, digest = _bound(request, answer)
+    delivery = answer.delivery or uuid.uuid4().hex
+    return Decision(
+        approval_id=approval_id,
+        revision=revision,
+        digest=digest,
+        verdict=answer.verdict,
+        edited_args=answer.edited_args,
+        reason=answer.reason,
+        subject=answer.person.id,
+        channel=answer.channel,
+        assurance=answer.assurance,
+        # A key that somebody else used must not fetch that person's receipt.
+        delivery_id=f"{answer.channel}:{answer.person.id}:{delivery}",
+        received_at=deps.clock(),
+        remember=answer.remember,
+        result=answer.result,
+    )
+
+
+def _vouched(deps: GatewayDeps, decision: Decision) -> Decision | Receipt:
+    """`decision` signed, or why it cannot be. What is not bound to what the person saw is never signed."""
+    development = deps.settings.profile == "development"
+    if deps.signer is None and development:
+        return decision
+    if deps.signer is None or not decision.digest:
+        told = "no worker can show what this request says now; nothing was changed, try again"
+        return decision if development else refused("unavailable", decision.approval_id, told)
+    try:
+        return deps.signer.sign_decision(decision)
+    except NotCanonical:
+        told = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
+        return refused("malformed", decision.approval_id, told)
+
+
+def _bound(request: ApprovalRequest | None, answer: Answer) -> tuple[int | None, str]:
+    """Revision and digest of what the person saw. What was something else is handed on, and the turn finds it stale."""
+    marked = len(answer.shown_digest) == MARK_CHARS
     if request is None:
         # No worker can say which digest it was; the revision, which changes with it, still binds the answer.
-        return "" if answer.revision is not None else answer.shown_digest
-    return request.digest if request.card.mark == answer.shown_digest else answer.shown_digest
+        return answer.revision, "" if marked and answer.revision is not None else answer.shown_digest
+    # An answer that names no revision can only have meant the first one.
+    revision = 1 if answer.revision is None else answer.revision
+    seen = not answer.shown_digest or (marked and request.card.mark == answer.shown_digest)
+    return revision, request.digest if seen and revision == request.revision else answer.shown_digest

@@ -1,7 +1,7 @@
 """What every part of the gateway is given."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import quote
 
@@ -12,6 +12,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
 from signoff.registry.seats import rights
 from signoff.settings import Settings
+from signoff.signing import Signer
 from signoff.store.store import Store
 
 
@@ -22,7 +23,11 @@ def system_clock() -> datetime:
 
 @dataclass(frozen=True)
 class GatewayDeps:
-    """The desk and what stands around it. `clock` gives an aware time in UTC; it stamps `received_at`."""
+    """The desk and what stands around it. `clock` gives an aware time in UTC; it stamps `received_at`.
+
+    `signer` holds the gateway's private keys; without one, which only the development profile allows, nothing is
+    signed.
+    """
 
     desk: Signoff
     catalog: Catalog
@@ -30,6 +35,7 @@ class GatewayDeps:
     store: Store
     settings: Settings
     clock: Callable[[], datetime] = system_clock
+    signer: Signer | None = field(default=None, repr=False)
 
     def rights(self, person: Person) -> tuple[str, ...]:
         """The approver entries that a person answers to now, by delegation as well."""

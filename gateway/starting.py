@@ -4,6 +4,7 @@ from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import TurnKey, is_id, parse_approval_id
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.names import DEFAULT_TENANT, ENGINE
+from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput
 from signoff.gateway.bodies import MessageBody, TurnBody
 from signoff.gateway.deps import GatewayDeps
@@ -27,14 +28,15 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     if why := out_of_bounds(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     messages = tuple([await _message(deps, each) for each in body.said])
+    key = TurnKey(body.tenant, body.session or turn_id, turn_id)
     turn = TurnInput(
         engine=ENGINE,
-        tenant_id=body.tenant,
-        session_id=body.session or turn_id,
-        turn_id=turn_id,
+        tenant_id=key.tenant,
+        session_id=key.session,
+        turn_id=key.turn,
         actor=actor,
         messages=messages,
-        principal=principal_of(person),
+        principal=_vouched(deps, principal_of(person), key),
         person_id=person.id,
         channel=channel,
         context=turn_context(person, body.context),
@@ -68,6 +70,11 @@ def read_turn(text: str) -> TurnKey:
     approval = parse_approval_id(text)
     hint = f"; did you mean `{'.'.join(approval.turn)}`?" if approval is not None else ""
     raise NotFound(f"there is no turn {shown(text)}{hint}")
+
+
+def _vouched(deps: GatewayDeps, asker: Principal, key: TurnKey) -> Principal:
+    """Who asks, signed for exactly this turn; as it is where the gateway has no keys."""
+    return asker if deps.signer is None else deps.signer.sign_principal(asker, *key, at=deps.clock())
 
 
 async def _message(deps: GatewayDeps, body: MessageBody) -> Message:

@@ -156,6 +156,11 @@ def no(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
     return yes(key, call, **({"verdict": "denied", "reason": "too expensive"} | fields))
 
 
+def withdrawn(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
+    """The wish of who asked to withdraw a request."""
+    return yes(key, call, **({"verdict": "withdrawn", "subject": "guest", "revision": None} | fields))
+
+
 @contextlib.asynccontextmanager
 async def bench(
     client: Client,
@@ -180,4 +185,4 @@ async def bench(
         yield Bench(Signoff(client, task_queue=task_queue), client, store, task_queue, room)
 
 
-__all__ = ["ApprovalPolicy", "Bench", "Ledger", "bench", "catalog_of", "no", "pay_tool", "yes"]
+__all__ = ["ApprovalPolicy", "Bench", "Ledger", "bench", "catalog_of", "no", "pay_tool", "withdrawn", "yes"]

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
 from temporalio.client import Client
 
 from signoff.contracts import names
@@ -144,7 +144,7 @@ async def lapsed(client: Client, store: Store) -> TurnKey:
         await desk.waiting(key)
         await desk.signoff.decide(yes(key))
         await desk.until(key, _second_revision)
-        await desk.signoff.withdraw(yes(key).approval_id, subject="guest", reason="too late")
+        await desk.signoff.withdraw(withdrawn(key, reason="too late"))
         await desk.signoff.result(key)
 
     return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(grant_ttl=1.0), task_queue="nobody"), act)

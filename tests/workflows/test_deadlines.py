@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, withdrawn, yes
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 from temporalio.worker import Worker
@@ -145,7 +145,7 @@ async def test_a_worker_that_comes_too_late_runs_nothing(client: Client, store: 
         await desk.signoff.decide(yes(key))
         await desk.until(key, _asked_again)
         async with Worker(client, task_queue=tool.task_queue, activities=tool_activities(desk.room)):
-            await desk.signoff.withdraw(yes(key).approval_id, subject="guest")
+            await desk.signoff.withdraw(withdrawn(key))
             result = await asyncio.wait_for(desk.signoff.result(key), 20)
     assert [outcome.code for outcome in result.calls] == ["denied"]
     assert ledger.rows == []

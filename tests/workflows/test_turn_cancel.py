@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
+from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, withdrawn, yes
 from temporalio.client import Client
 
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -125,13 +125,12 @@ async def test_withdrawing_a_request_denies_its_call_only(client: Client, store:
     async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
         key = await desk.start()
         await desk.waiting(key, 2)
-        first = yes(key).approval_id
-        receipt = await desk.signoff.withdraw(first, subject="guest", reason="changed my mind")
+        receipt = await desk.signoff.withdraw(withdrawn(key, reason="changed my mind"))
         late = await desk.signoff.decide(yes(key))
-        again = await desk.signoff.withdraw(first, subject="guest")
+        again = await desk.signoff.withdraw(withdrawn(key))
         await desk.signoff.decide(yes(key, "c1.2"))
         result = await desk.signoff.result(key)
-        after = await desk.signoff.withdraw(first, subject="guest")
+        after = await desk.signoff.withdraw(withdrawn(key))
     assert (receipt.status, receipt.state) == ("accepted", "cancelled")
     assert late.code == again.code == after.code == "cancelled"
     assert [outcome.code for outcome in result.calls] == ["denied", "ok"]
