@@ -13,6 +13,7 @@ from signoff.gateway.caller import Door, SignInNeeded
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Ambiguous, BadRequest, Fault, fault_of, sentence, status_of
 from signoff.gateway.guard import Guard
+from signoff.gateway.link_pages import LinkPages
 from signoff.gateway.live import Live
 from signoff.gateway.login_pages import LoginPages, to_login
 from signoff.gateway.render import STATIC, Pages
@@ -56,6 +57,7 @@ def build_app(desk: GatewayDeps) -> FastAPI:
         ToolPages(desk, visitors, pages),
         SitePages(desk, visitors, pages),
         LoginPages(desk, visitors, pages),
+        LinkPages(desk, visitors, pages),
     )
     for room in rooms:
         app.include_router(room.router())

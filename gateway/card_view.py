@@ -101,8 +101,8 @@ def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visi
             for vote in request.votes
         ),
         may=who_may(request, people, reader.language),
-        decides=not seat.code,
-        why_not=_why_not(request, seat, visitor, people) if seat.code and pending else "",
+        decides=not seat.code and at_least(visitor.assurance, request.min_assurance),
+        why_not=_why_not(request, seat, visitor, people) if pending else "",
         typed=(*typed_words(request, visitor), "")[0] if pending else "",
         raw=_raw(request, args),
         ending=None if pending else _ending(request, line, visitor),
@@ -173,6 +173,8 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, visitor: Visitor) ->
 def _why_not(request: ApprovalRequest, seat: Seat, visitor: Visitor, people: Directory) -> str:
     own = seat.code == "self_approval"
     language = visitor.reader.language
+    if not seat.code:
+        return text(f"card.needs.{request.min_assurance}", language)
     return text("card.own" if own else "card.not_yours", language, who=who_may(request, people, language))
 
 

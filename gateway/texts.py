@@ -28,6 +28,11 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "login.out": "You are signed out.",
     "login.out_of_date": "You are not signed in: this page was out of date. Try once more.",
     "login.refused": "You are not signed in: {why}.",
+    # Approval links.
+    "link.title": "For {who}",
+    "link.for": "This was sent to {who}. Answer only if that is you.",
+    "link.stale": "It was asked again since this link was sent. Sign in to read and answer what is asked now.",
+    "link.sign_in": "Sign in and open it there",
     # States, the same words everywhere.
     "state.pending": "Waiting",
     "state.approved": "Approved",
@@ -106,6 +111,11 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "card.deny": "Deny",
     "card.withdraw": "Withdraw the request",
     "card.own": "You asked for this yourself. Somebody else must decide: {who}.",
+    "card.needs.channel": "A link is not enough to decide this. Sign in to answer it.",
+    "card.needs.session": "A link is not enough to decide this. Sign in to answer it.",
+    "card.needs.mfa": "To decide this, sign in with a second factor.",
+    "card.needs.link": "To decide this, sign in.",
+    "card.needs.none": "To decide this, sign in.",
     "card.not_yours": "You cannot decide this. It is for {who}.",
     "card.raw": "Raw",
     "card.all": "show all {n} characters",

@@ -56,6 +56,11 @@ class Visitor(Browser):
     assurance: Assurance = "session"
     signed_in: bool = True
 
+    @property
+    def browser(self) -> Browser:
+        """The browser alone."""
+        return Browser(self.session, self.fresh, self.key, self.reader)
+
     def _who(self) -> tuple[str, str]:
         return self.person.tenant, self.person.id
 

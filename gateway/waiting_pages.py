@@ -92,7 +92,7 @@ class WaitingPages:
         if approval_id != approval:
             return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
         if request.query_params.get("part") == "card":
-            card = await self._card(approval_id, visitor)
+            card = await open_card(self._deps, approval_id, visitor)
             return self._pages.page("_card.html", visitor, **self._card_context(card, visitor))
         return await self._card_page(visitor, approval_id, _choice(request))
 
@@ -161,7 +161,7 @@ class WaitingPages:
             self._visitors.remember(visitor, response)
             return response
         status = receipt_status(receipt)
-        note = _note(receipt, visitor.reader.language)
+        note = note_of(receipt, visitor.reader.language)
         try:
             return await self._card_page(
                 visitor, approval, note=note, status=status, refused=receipt.status != "pending"
@@ -179,7 +179,7 @@ class WaitingPages:
         status: int = 200,
         refused: bool = True,
     ) -> Response:
-        rows, card = await asyncio.gather(self._rows(visitor), self._card(approval, visitor))
+        rows, card = await asyncio.gather(self._rows(visitor), open_card(self._deps, approval, visitor))
         context = {
             **self._list(rows, visitor, choice or Choice(), approval),
             **self._card_context(card, visitor),
@@ -187,17 +187,6 @@ class WaitingPages:
             "refused": refused,
         }
         return self._pages.page("approval.html", visitor, status=status, nav="waiting", **context)
-
-    async def _card(self, approval: str, visitor: Visitor) -> CardPage:
-        key = _own(visitor, approval)
-        view = await self._deps.desk.view(key.turn)
-        found = request_in(view, approval)
-        if found is None:
-            raise NotFound(f"there is no request `{approval}`")
-        request, call = found
-        args = await load(self._deps.store, request.args)
-        line = call_lines(self._deps, view, visitor.reader.language)[call.call]
-        return card_page(request, args, line, visitor, self._deps.people)
 
     def _card_context(self, card: CardPage, visitor: Visitor) -> dict[str, Any]:
         request = card.request
@@ -208,6 +197,9 @@ class WaitingPages:
             "note": "",
             "refused": True,
             "token": visitor.token(f"{purpose} {request.id}"),
+            "action": f"/approvals/{request.id}/decide",
+            "verbs": ("approved", "denied"),
+            "by_link": False,
             "withdraw_token": visitor.token(f"withdraw {request.id}"),
             # Sent twice by one page, an answer is one answer.
             "delivery": secrets.token_hex(16),
@@ -244,6 +236,19 @@ class WaitingPages:
         }
 
 
+async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardPage:
+    """The card of a request, waiting or settled. Raises `NotFound`, `ServerUnavailable`."""
+    key = _own(visitor, approval)
+    view = await deps.desk.view(key.turn)
+    found = request_in(view, approval)
+    if found is None:
+        raise NotFound(f"there is no request `{approval}`")
+    request, call = found
+    args = await load(deps.store, request.args)
+    line = call_lines(deps, view, visitor.reader.language)[call.call]
+    return card_page(request, args, line, visitor, deps.people)
+
+
 def _own(visitor: Visitor, approval: str) -> ApprovalKey:
     """What the address of a card names. Raises `NotFound` for no request's, and for another tenant's."""
     key = parse_approval_id(approval)
@@ -271,7 +276,8 @@ def _version(cards: Sequence[WaitingCard]) -> str:
     return "-".join(f"{card.code}{card.revision}" for card in cards)
 
 
-def _note(receipt: Receipt, language: str) -> str:
+def note_of(receipt: Receipt, language: str) -> str:
+    """What became of an answer that did not simply count, in words."""
     match receipt.code:
         case "" if receipt.status == "pending":
             return text("receipt.pending", language)

@@ -23,6 +23,7 @@ from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.result import ToolFailure
 from signoff.settings import Settings
+from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
@@ -36,6 +37,8 @@ PEOPLE = (
 )
 BASE = "http://127.0.0.1:8300"
 PASSWORD = "correct horse"
+SIGNER = Signer(PrivateKeys(keys=(new_key(datetime(2026, 1, 1, tzinfo=UTC)),)))
+"""The gateway's key."""
 
 _MONEY: dict[str, Any] = {
     "type": "object",
@@ -70,6 +73,7 @@ def react(request: CompletionRequest) -> Completion:
         "login": ("login", {"site": "https://example.com", "password": PASSWORD}),
         "both": ("both", money),
         "typed": ("typed", money),
+        "easy": ("easy", money),
         "fail": ("fail", money),
         "wrong": ("pay", {"amount": "much", "to": "Bo"}),
     }
@@ -91,6 +95,7 @@ def desk_catalog(ledger: Ledger) -> Catalog:
         pay_tool(ledger, name="login", input_schema=_LOGIN, effect="Log in to {site}", title="Log in"),
         pay_tool(ledger, ApprovalPolicy(approvers=("role:finance",), quorum=2), name="both", **money),
         pay_tool(ledger, ApprovalPolicy(confirm="type", min_assurance="session"), name="typed", **money),
+        pay_tool(ledger, ApprovalPolicy(min_assurance="link"), name="easy", **money),
         pay_tool(ledger, name="fail", handler=ledger.handler("fail", fails), **money),
     ]
     actors = [
@@ -134,12 +139,13 @@ class GatewayDesk:
 
 @contextlib.asynccontextmanager
 async def gateway_desk(
-    client: Client, store: Store, task_queue: str, *, clock: Callable[[], datetime] | None = None
+    client: Client, store: Store, task_queue: str, *, clock: Callable[[], datetime] | None = None, **worker: Any
 ) -> AsyncIterator[GatewayDesk]:
-    """A running worker and a gateway over it."""
+    """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `bench`."""
     ledger = Ledger()
     catalog = desk_catalog(ledger)
-    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
+    model = ScriptedModel(react)
+    async with bench(client, store, task_queue, catalog, model, verifier=SIGNER.verifier(), **worker) as desk:
         deps = GatewayDeps(
             desk=desk.signoff,
             catalog=catalog,
@@ -147,6 +153,7 @@ async def gateway_desk(
             store=store,
             settings=Settings(),
             clock=clock or (lambda: datetime.now(UTC)),
+            signer=SIGNER,
         )
         app = build_app(deps)
         transport = httpx.ASGITransport(app=app)

@@ -1,0 +1,133 @@
+"""The page behind an approval link: looking shows the request, and only a form of that page decides."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from signoff.contracts.decision import Assurance, Verdict
+from signoff.contracts.errors import Refused
+from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.person import Person
+from signoff.gateway.card_view import typed_right, typed_words
+from signoff.gateway.deciding import Answer, decide
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.faults import BadRequest, receipt_status
+from signoff.gateway.links import LINK_KEY, Link, delivery_of, read_link
+from signoff.gateway.render import Pages
+from signoff.gateway.texts import text
+from signoff.gateway.visitor import Visitor, Visitors
+from signoff.gateway.waiting_pages import note_of, open_card
+
+ASSURANCE: Final[Assurance] = "link"
+_BOTH: Final[tuple[Verdict, ...]] = ("approved", "denied")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A link that was opened: what it says, as it was written, and its recipient at this browser."""
+
+    link: Link
+    written: str
+    visitor: Visitor
+
+    @property
+    def purpose(self) -> str:
+        """What a form of its page is for: this link, hence this request, revision, recipient and verb."""
+        return f"link {delivery_of(self.written)}"
+
+
+class LinkPages:
+    """Handlers of `/link/...`. Whoever comes needs no sign-in: the link says who it was sent to."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._pages = pages
+
+    def router(self) -> APIRouter:
+        """The routes; only the second can decide."""
+        router = APIRouter(include_in_schema=False)
+        router.add_api_route("/link/{written}", self.show, methods=["GET", "HEAD"])
+        router.add_api_route("/link/{written}", self.decide, methods=["POST"])
+        return router
+
+    async def show(self, request: Request, written: str) -> Response:
+        """The request, with the form to answer it where the link is enough for that."""
+        return await self._page(await self._opened(request, written))
+
+    async def decide(self, request: Request, written: str) -> Response:
+        """An answer, with the value that only the page has: not what a scanner of mail or a preview sends."""
+        opened = await self._opened(request, written)
+        link, visitor = opened.link, opened.visitor
+        form = {name: str(value) for name, value in (await request.form()).items()}
+        language = visitor.reader.language
+        if not visitor.opened(form.get("token", ""), opened.purpose):
+            return await self._page(opened, note=text("receipt.out_of_date", language), status=403)
+        verdict = next((each for each in _verbs(link) if each == form.get("verdict")), None)
+        if verdict is None:
+            return await self._page(opened, note=text("receipt.no_verdict", language), status=422)
+        card = await open_card(self._deps, link.approval, visitor)
+        words = typed_words(card.request, visitor)
+        if verdict == "approved" and words and not typed_right(form.get("typed", ""), words):
+            note = text("card.typed_wrong", language, what=words[0])
+            return await self._page(opened, note=note, status=422)
+        answer = Answer(
+            verdict=verdict,
+            person=visitor.person,
+            channel=link.channel,
+            assurance=ASSURANCE,
+            reason=form.get("reason", "").strip()[:2_000],
+            revision=link.revision,
+            delivery=delivery_of(written),
+        )
+        receipt = await decide(self._deps, link.approval, answer)
+        if receipt.status in ("accepted", "counted"):
+            return RedirectResponse(f"/link/{written}", status_code=303)
+        return await self._page(
+            opened, note=note_of(receipt, language), status=receipt_status(receipt), bad=receipt.status == "refused"
+        )
+
+    async def _opened(self, request: Request, written: str) -> Opened:
+        key = await self._deps.store.secret_key(LINK_KEY)
+        try:
+            link = read_link(key, written, self._deps.clock())
+        except Refused as error:
+            raise BadRequest(error.message, status=410 if error.code == "expired" else 404, code=error.code) from None
+        person = self._recipient(link)
+        return Opened(link, written, await self._visitors.visitor_as(request, person, ASSURANCE, signed_in=False))
+
+    def _recipient(self, link: Link) -> Person:
+        named = parse_approval_id(link.approval)
+        person = None if named is None else self._deps.people.find(link.person, named.turn.tenant)
+        if person is None or not person.active:
+            raise BadRequest("whoever this link was sent to is not in the directory any more", status=403)
+        return person
+
+    async def _page(self, opened: Opened, *, note: str = "", status: int = 200, bad: bool = True) -> Response:
+        link, visitor = opened.link, opened.visitor
+        card = await open_card(self._deps, link.approval, visitor)
+        if card.request.state == "pending" and card.request.revision != link.revision:
+            card = dataclasses.replace(card, decides=False, why_not=text("link.stale", visitor.reader.language))
+        context: dict[str, Any] = {
+            "card": card,
+            "note": note,
+            "bad": bad,
+            "person": visitor.person,
+            "verbs": _verbs(link),
+            "action": f"/link/{opened.written}",
+            "by_link": True,
+            "token": visitor.token(opened.purpose),
+            "withdraw_token": "",
+            "delivery": "",
+            "talk": "",
+        }
+        # The page greets nobody: it leads nowhere that needs a sign-in without asking for one.
+        return self._pages.page("link.html", visitor.browser, status=status, nav="link", **context)
+
+
+def _verbs(link: Link) -> tuple[Verdict, ...]:
+    return _BOTH if not link.verb else (link.verb,)

@@ -1,0 +1,44 @@
+"""Values that leave the gateway and come back: whoever carries them can read them, and cannot change them."""
+
+import base64
+import hmac
+import json
+from typing import Any, Final
+
+SEALED_CHARS: Final = 2_000
+
+
+def seal(key: bytes, what: str, values: list[Any]) -> str:
+    """`values` (JSON) as text for an address or a cookie. `what` keeps seals of one kind from serving as another."""
+    body = json.dumps(values, separators=(",", ":")).encode()
+    return f"{_text(body)}.{_text(_mac(key, what, body))}"
+
+
+def unseal(key: bytes, what: str, text: str) -> list[Any] | None:
+    """What was sealed, or None for anything that this key did not seal as this."""
+    written, _, seal = text.partition(".")
+    try:
+        if len(text) > SEALED_CHARS:
+            return None
+        body, mac = _bytes(written), _bytes(seal)
+    except ValueError:
+        return None
+    if not hmac.compare_digest(mac, _mac(key, what, body)):
+        return None
+    values: list[Any] = json.loads(body)
+    return values
+
+
+def _mac(key: bytes, what: str, body: bytes) -> bytes:
+    return hmac.new(key, f"{what}\n".encode() + body, "sha256").digest()
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    if _text(data) != text:
+        raise ValueError("there is one way to write a value")
+    return data
