@@ -110,7 +110,8 @@ class ApprovalPolicy(_PolicyData):
 
     Expressions are CEL over `args`, `ctx` and `tool`. Times are seconds; `remind_after`, `escalate_after` and `timeout`
     run from when people are asked. `escalate_to` may decide from the escalation on, beside those asked first.
-    With `on_timeout` `escalate` that is at the deadline, which is then put off once by `timeout`.
+    With `on_timeout` `escalate` that is at the deadline, which is then put off once by `timeout`. With `audit`
+    `required` a call does not run without its record.
     Building one raises `ConfigError` with `field` and `value`.
     """
 
@@ -136,6 +137,7 @@ class ApprovalPolicy(_PolicyData):
     escalate_to: tuple[Approver, ...] = ()
     on_timeout: Literal["deny", "escalate"] = "deny"
     allow_remember: StrictBool = False
+    audit: Literal["required", "best_effort"] = "required"
 
     @model_validator(mode="after")
     def _can_come_to_pass(self) -> Self:
