@@ -1,0 +1,61 @@
+"""The gateway's checkpoints of the record."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from signoff.approvals.entries import act
+from signoff.audit.checkpoints import Checkpoints
+from signoff.audit.log import AuditLog
+from signoff.gateway.keeping import checkpoints_kept
+from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.store.store import Store
+
+SIGNER = Signer(PrivateKeys(keys=(new_key(datetime.now(UTC) - timedelta(days=1)),)))
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+async def recorded(store: Store, name: str) -> None:
+    """Write one record."""
+    await AuditLog(store).append([act("main", name, "ana", AT)])
+
+
+async def numbers(store: Store) -> list[int]:
+    """The numbers of the checkpoints that are there, each signed by the gateway's key."""
+    found = [point async for point in Checkpoints(store).all()]
+    assert all(point.holds(SIGNER.verifier()) for point in found)
+    return [point.statement.number for point in found]
+
+
+async def test_what_is_recorded_is_covered_soon_and_at_the_end(store: Store) -> None:
+    """A checkpoint after each spell in which something was written, and a last one when the gateway stops."""
+    async with checkpoints_kept(store, SIGNER, every=0.02):
+        await recorded(store, "freeze")
+        async with asyncio.timeout(10):
+            while await numbers(store) != [1]:
+                await asyncio.sleep(0.01)
+    assert await numbers(store) == [1]
+    async with checkpoints_kept(store, SIGNER, every=600):
+        await recorded(store, "thaw")
+    assert await numbers(store) == [1, 2]
+
+
+async def test_without_a_key_nothing_is_stated(store: Store) -> None:
+    """A development gateway without keys runs without checkpoints."""
+    async with checkpoints_kept(store, None, every=0.001):
+        await recorded(store, "freeze")
+        await asyncio.sleep(0.02)
+    assert await numbers(store) == []
+
+
+async def test_a_store_that_is_away_does_not_stop_the_gateway(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once a try, and tried again."""
+    await recorded(store, "freeze")
+    await store.close()
+    with caplog.at_level(logging.WARNING):
+        async with checkpoints_kept(store, SIGNER, every=0.005):
+            async with asyncio.timeout(10):
+                while caplog.text.count("no checkpoint of the record was written") < 2:
+                    await asyncio.sleep(0.005)
