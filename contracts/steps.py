@@ -6,13 +6,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.audit import AuditEntry
 from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.receipt import ReceiptCode
-from signoff.contracts.turn import Usage
+from signoff.contracts.turn import ResponsePart, Usage
 
 
 class TurnLimits(Shape):
@@ -31,13 +32,17 @@ class ModelTask(Shape):
     completion: int
     messages: tuple[Message, ...]
     dry_run: bool = False
+    audit: tuple[AuditEntry, ...] = ()
+    """What the turn has seen and nobody has written down yet; kept before anything else is done."""
 
 
 class Response(Shape):
-    """A parsed `respond` payload."""
+    """A parsed `respond` payload. `pass_to` is set where, and only where, the state is `passed`."""
 
-    state: Literal["complete", "clarifying", "awaiting"] = "complete"
+    state: Literal["complete", "clarifying", "awaiting", "delegated", "passed"] = "complete"
     text: Content
+    pass_to: str = ""
+    parts: tuple[ResponsePart, ...] = ()
 
 
 class ModelReply(Shape):
@@ -135,6 +140,7 @@ class ToolTask(Shape):
     ticket: int = 1
     dry_run: bool = False
     budget_chars: int = 80_000
+    audit: tuple[AuditEntry, ...] = ()
 
 
 class ToolReply(Shape):
@@ -152,6 +158,7 @@ class OutcomeTask(Shape):
     tool: str
     ticket: int = 1
     idempotent: bool = False
+    audit: tuple[AuditEntry, ...] = ()
 
 
 class IdentifyTask(Shape):
