@@ -5,6 +5,10 @@ from pathlib import Path
 import pytest
 from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence, run_in_thread
 
+from signoff.cli.workplace import people_of
+from signoff.registry.manifest import load_manifest
+from signoff.settings import load_settings
+
 PEOPLE = """\
 - id: ana
   name: Ana Sousa
@@ -63,6 +67,15 @@ async def test_list_without_a_file_is_the_manifest_s(people: Path, cli: Cli) -> 
     """One reader, one shape."""
     assert [row["id"] for row in (await cli("people", "list", "--json")).data] == ["guest", "approver", "ana", "rui"]
     assert "finance" not in (await cli("people", "list")).out
+
+
+def test_the_built_in_people_exist_in_development_only(people: Path) -> None:
+    """In production there is nobody whom nobody declared, wherever the people are read from."""
+    catalog = load_manifest(MANIFEST)
+    for file in (None, people):
+        for profile, built_in in (("production", []), ("development", ["guest", "approver"])):
+            settings = load_settings(profile=profile, people=file)
+            assert [person.id for person in people_of(settings, catalog).all()] == [*built_in, "ana", "rui"]
 
 
 async def test_check_says_that_all_is_right(people: Path, cli: Cli) -> None:
