@@ -58,8 +58,6 @@ def equal(left: Any, right: Any) -> bool:
             return len(left) == len(right) and all(equal(a, b) for a, b in zip(left, right, strict=True))
         case "map":
             return len(left) == len(right) and all(_same_entry(right, key, value) for key, value in left.items())
-        case "type":
-            return left is right
         case _:
             return bool(left == right)
 
