@@ -92,7 +92,7 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
         return (float(left), float(right)) if "double" in (one, two) else (int(left), int(right))
     if one != two or one not in _ORDERED:
         raise TypeError(_NO_OVERLOAD)
-    return (int(left), int(right)) if one == "bool" else (left, right)
+    return left, right
 
 
 def _contained(item: Any, container: Any) -> bool:
