@@ -144,15 +144,19 @@ def standing(
 
 
 def given_up(permit: Permit, number: int, policy: CompiledPolicy, witness: Witness) -> bool:
-    """Whether people said of the try with ticket `number`, which nobody knows the end of, that it did not happen."""
-    about = doubt_digest(permit.digest, number)
-    accept_unsigned = policy.policy is not None and policy.policy.accept_unsigned
-    return any(
-        _is_approval(permit, decision)
-        and decision.digest == about
-        and not witness.decision_problem(decision, accept_unsigned=accept_unsigned)
+    """Whether people said of the try with ticket `number`, which nobody knows the end of, that it did not happen.
+
+    To run a call again takes as many of them as to run it.
+    """
+    about, rules = doubt_digest(permit.digest, number), policy.policy or ApprovalPolicy()
+    people = {
+        decision.subject
         for decision in permit.doubts
-    )
+        if _is_approval(permit, decision)
+        and decision.digest == about
+        and not witness.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
+    }
+    return len(people) >= max(permit.quorum, rules.quorum)
 
 
 def _strange(permit: Permit, decision: Decision, digest_of_args: ArgumentsDigest) -> str:

@@ -240,6 +240,9 @@ def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
 def _voted(
     request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
+    if request.kind == "in_doubt" and not decision.signature:
+        # The tool is run again only by answers that name the try in question; what is signed names it by itself.
+        decision = decision.model_copy(update={"digest": request.digest})
     vote = _vote(decision, authority, now)
     others = tuple(v for v in request.votes if v.subject != vote.subject and _seat(v) != _seat(vote))
     replaced = tuple(v for v in request.votes if v not in others)

@@ -1,0 +1,208 @@
+"""Whole turns whose call people change before it runs."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
+from temporalio.client import Client
+
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.limits import INLINE_BYTES
+from signoff.contracts.person import Person
+from signoff.registry.people import development_directory
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+from signoff.workflows import shown
+
+PAY = ("pay", {"amount": 420, "to": "Ana"})
+SCRIPT = [calls(PAY), respond("done")]
+PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo", "cy")])
+
+
+async def request_of(desk: Bench, key: TurnKey) -> ApprovalRequest:
+    """The request of the turn's first call."""
+    found = (await desk.signoff.view(key)).calls[0].approval
+    assert found is not None
+    return found
+
+
+@pytest.mark.row("V17")
+@pytest.mark.parametrize("door", ["update", "signal"])
+async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, store: Store, task_queue: str) -> None:
+    """With a quorum of one the edit is the approval: the new arguments run once, the model is told of the change."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        first = (await desk.waiting(key)).calls[0].approval
+        assert first is not None
+        answer = yes(key, edited_args={"amount": 380, "to": "Ana"}, digest=first.digest)
+        if door == "update":
+            receipt = await desk.signoff.decide(answer)
+            assert (receipt.status, receipt.state, receipt.decided_by) == ("accepted", "approved", "approver")
+        else:
+            handle = client.get_workflow_handle(key.workflow_id)
+            await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
+        result = await desk.signoff.result(key)
+        request, told = await request_of(desk, key), await desk.told(key)
+    assert [row[1] for row in ledger.rows] == [{"amount": 380, "to": "Ana"}]
+    assert [(call.code, call.edited_by, call.decided_by) for call in result.calls] == [("ok", "approver", "approver")]
+    assert (request.revision, request.edited_by, request.digest != first.digest) == (2, "approver", True)
+    assert request.before == first.card.rows
+    assert request.card.effect == "Pay 380 to Ana"
+    assert told[0].note == "A person changed arguments of this call before it ran: amount is 380 (was 420)."
+
+
+async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_arguments(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Who approved 420 has not approved 380; the editor has; one more is asked, and lists show the new revision."""
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
+    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, subject="ana"))
+        edit = await desk.signoff.decide(yes(key, subject="bo", edited_args={"amount": 380, "to": "Ana"}))
+        (card,) = (await (await client.get_workflow_handle(key.workflow_id).describe()).memo())[names.MEMO_CARDS]
+        waiting = await request_of(desk, key)
+        stale = await desk.signoff.decide(yes(key, subject="cy"))
+        last = await desk.signoff.decide(yes(key, subject="ana", revision=2, digest=waiting.digest))
+        await desk.signoff.result(key)
+    assert (edit.status, edit.votes, edit.needed) == ("counted", 1, 2)
+    assert [vote.subject for vote in waiting.votes] == ["bo"]
+    assert (card["revision"], card["effect"], card["edited_by"]) == (2, "Pay 380 to Ana", "bo")
+    assert (stale.code, last.status) == ("stale", "accepted")
+    assert [row[1]["amount"] for row in ledger.rows] == [380]
+
+
+@pytest.mark.parametrize(
+    ("policy", "edited", "code", "says"),
+    [
+        ({}, {"amount": "380"}, "malformed", "`amount`"),
+        ({}, {"amount": 380, "too": "Ana"}, "malformed", "too"),
+        ({}, {"to": "Ana"}, "malformed", "amount"),
+        ({}, {"amount": 2**60}, "malformed", "as a string"),
+        ({"deny_if": "args.amount > 1000.0"}, {"amount": 1001}, "not_allowed", "`deny_if` is true"),
+        ({"allow_edit": False}, {"amount": 380}, "not_allowed", "cannot be changed"),
+        (
+            {"route_to": "args.amount > 1000.0 ? ['role:cfo'] : ['role:approvers']"},
+            {"amount": 1001},
+            "not_allowed",
+            "other people",
+        ),
+    ],
+)
+async def test_an_edit_is_judged_like_a_proposal(
+    policy: dict[str, Any], edited: dict[str, Any], code: str, says: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """What the schema, a rule or the policy refuses is refused to people too; the request waits on, unchanged."""
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(**policy))])
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        before = await request_of(desk, key)
+        receipt = await desk.signoff.decide(yes(key, edited_args=edited))
+        after = await request_of(desk, key)
+        await desk.signoff.decide(no(key))
+        await desk.signoff.result(key)
+    assert (receipt.status, receipt.code) == ("refused", code)
+    assert says in receipt.message, receipt.message
+    assert after == before
+    assert ledger.rows == []
+
+
+async def test_what_a_rule_would_let_pass_is_asked_all_the_same(client: Client, store: Store, task_queue: str) -> None:
+    """Edited below the limit of `auto_approve_if` the call still needs its people: an edit is nobody's rule."""
+    ledger = Ledger()
+    policy = ApprovalPolicy(auto_approve_if="args.amount < 50.0", quorum=2)
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        receipt = await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5}))
+        assert (receipt.status, receipt.votes) == ("counted", 1)
+        assert ledger.rows == []
+        await desk.signoff.decide(yes(key, subject="bo", revision=2))
+        await desk.signoff.result(key)
+    assert [row[1] for row in ledger.rows] == [{"amount": 5}]
+
+
+async def test_an_edit_of_an_edit(client: Client, store: Store, task_queue: str) -> None:
+    """The last arguments run; the model is told of the change from what it proposed."""
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
+    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 380, "to": "Ana"}))
+        await desk.signoff.decide(yes(key, subject="bo", edited_args={"amount": 300, "to": "Ana"}, revision=2))
+        await desk.signoff.decide(yes(key, subject="ana", revision=3))
+        result = await desk.signoff.result(key)
+        told = await desk.told(key)
+    assert [row[1]["amount"] for row in ledger.rows] == [300]
+    assert result.calls[0].edited_by == "bo"
+    assert told[0].note.endswith("amount is 300 (was 420).")
+
+
+async def test_two_editors_at_once(client: Client, store: Store, task_queue: str) -> None:
+    """One is first, the other is told that this was asked again or decided; exactly one set of arguments runs."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        edits = [yes(key, subject=who, edited_args={"amount": n}) for n, who in ((1, "ana"), (2, "bo"), (3, "cy"))]
+        receipts = await asyncio.gather(*(desk.signoff.decide(edit) for edit in edits))
+        result = await desk.signoff.result(key)
+    assert sorted(receipt.status for receipt in receipts) == ["accepted", "refused", "refused"]
+    assert {receipt.code for receipt in receipts} <= {"", "stale", "already_decided"}
+    assert len(ledger.rows) == 1
+    winner = next(edit for edit, receipt in zip(edits, receipts, strict=True) if receipt.status == "accepted")
+    assert (ledger.rows[0][1], result.calls[0].edited_by) == (winner.edited_args, winner.subject)
+
+
+async def test_who_may_not_decide_may_not_edit(client: Client, store: Store, task_queue: str) -> None:
+    """A stranger and the requester change nothing, and the gates are not even asked."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        before = len(await desk.events(key))
+        codes = [
+            (await desk.signoff.decide(yes(key, subject=who, edited_args={"amount": 1}))).code
+            for who in ("guest", "stranger")
+        ]
+        grown = (await desk.events(key))[before:]
+        await desk.signoff.withdraw(withdrawn(key))
+        await desk.signoff.result(key)
+    assert set(codes) <= {"not_allowed", "self_approval"}
+    assert grown.count("MARKER_RECORDED") == 2
+
+
+async def test_large_edited_arguments_lie_in_the_store(client: Client, store: Store, task_queue: str) -> None:
+    """What is too large for a history is kept by reference there, and runs whole."""
+    ledger, long = Ledger(), "é" * INLINE_BYTES
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, edited_args={"amount": 1, "to": long}))
+        await desk.signoff.result(key)
+        request = await request_of(desk, key)
+    assert request.args.blob is not None
+    assert [row[1]["to"] for row in ledger.rows] == [long]
+
+
+async def test_an_edited_call_is_found_under_one_code(client: Client, store: Store, task_queue: str) -> None:
+    """The code stays; while it waits it is open, and closed when it is decided."""
+    catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(quorum=2))])
+    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start()
+        code = (await request_of(desk, key)).code if (await desk.waiting(key)) else ""
+        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 1}))
+        handle = client.get_workflow_handle(key.workflow_id)
+        opened = (await handle.describe()).typed_search_attributes.get(shown.CODES)
+        await desk.signoff.decide(no(key, subject="bo", revision=2))
+        await desk.signoff.result(key)
+        closed = (await handle.describe()).typed_search_attributes.get(shown.CODES)
+    assert (opened, closed) == ([code], [f"{code}!"])

@@ -1,0 +1,89 @@
+"""A model that does not take no for an answer."""
+
+import asyncio
+from functools import partial
+
+import pytest
+from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
+from temporalio.client import Client
+
+from signoff.contracts.turn import TurnView
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+SAME = ("pay", {"to": "Ana", "amount": 20.0})
+OTHER = ("pay", {"amount": 21, "to": "Ana"})
+
+
+def _waits_for(completion: int, view: TurnView) -> bool:
+    return view.state == "suspended" and view.calls[-1].call == f"c{completion}.1"
+
+
+@pytest.mark.row("N30")
+async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Same tool, same arguments however written: nobody is asked, the model reads who denied it, when and why."""
+    ledger = Ledger()
+    script = [calls(PAY), calls(SAME), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key))
+        result = await asyncio.wait_for(desk.signoff.result(key), 20)
+        view = await desk.signoff.view(key)
+    first, second = (outcome.denied for outcome in result.calls)
+    assert first is not None
+    assert second is not None
+    assert (first.source, second.source) == ("human", "repeat")
+    assert (second.approval_id, second.decided_by, second.reason, second.decided_at) == (
+        yes(key).approval_id,
+        "approver",
+        "too expensive",
+        first.decided_at,
+    )
+    assert (second.call_id, second.tool) == ("c2.1", "pay")
+    assert view.calls[1].approval is None
+    assert ledger.rows == []
+
+
+async def test_another_call_is_asked_all_the_same(client: Client, store: Store, task_queue: str) -> None:
+    """Other arguments are another question; so is the same one after it was withdrawn or nobody answered."""
+    ledger = Ledger()
+    script = [calls(PAY), calls(OTHER), calls(OTHER), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key))
+        await desk.until(key, partial(_waits_for, 2))
+        await desk.signoff.withdraw(withdrawn(key, "c2.1"))
+        await desk.until(key, partial(_waits_for, 3))
+        await desk.signoff.decide(yes(key, "c3.1"))
+        result = await desk.signoff.result(key)
+    assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok"]
+
+
+async def test_silence_is_not_repeated_as_a_denial(client: Client, store: Store, task_queue: str) -> None:
+    """A request that timed out may be asked again: nobody has said no."""
+    policy = ApprovalPolicy(timeout=1.0)
+    script = [calls(PAY), calls(PAY), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger(), policy)]), script) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert [call.denied.source for call in result.calls if call.denied] == ["timeout", "timeout"]
+
+
+@pytest.mark.row("E60")
+async def test_repeats_count_among_three_denials_in_a_row(client: Client, store: Store, task_queue: str) -> None:
+    """One person says no once; the model that insists twice more is stopped, with what was done in the result."""
+    ledger = Ledger()
+    tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
+    script = [calls(("look", {"amount": 1})), calls(PAY), calls(PAY), calls(PAY), respond("never")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        key = await desk.start()
+        await desk.until(key, partial(_waits_for, 2))
+        await desk.signoff.decide(no(key, "c2.1"))
+        result = await asyncio.wait_for(desk.signoff.result(key), 20)
+    assert (result.state, result.error.code if result.error else "") == ("error", "denial_limit")
+    assert [outcome.code for outcome in result.calls] == ["ok", "denied", "denied", "denied"]
+    assert [call.denied.source for call in result.calls if call.denied] == ["human", "repeat", "repeat"]
