@@ -164,15 +164,24 @@ def load_settings(**overrides: Any) -> Settings:
         raise _config_error(error.errors()[0], given) from None
 
 
-def require_supported_profile(settings: Settings) -> None:
-    """Raises `ConfigError` for the production profile, which this version cannot keep safe."""
-    if settings.profile == "production":
-        raise ConfigError(
-            "`profile` is `production`, but this version has no logins and no signed decisions yet, so anybody who "
-            "reaches it could approve: set SIGNOFF_PROFILE=development and keep it on a loopback address",
-            field="profile",
-            value=settings.profile,
-        )
+def require_ready(settings: Settings, **there: bool) -> None:
+    """Raises `ConfigError` for a production process that lacks something, naming all of it and what to do.
+
+    `there` says of each thing the process needs whether it is there: `people`, `signing_keys`, `public_keys`, `login`.
+    """
+    missing = [name for name, found in there.items() if not found]
+    if settings.profile == "production" and missing:
+        needs = "; ".join(_NEEDS[name] for name in missing)
+        raise ConfigError(f"`profile` is `production`, and this is missing: {needs}", field=missing[0])
+
+
+_NEEDS: Final = {
+    "people": "people, in a file named by SIGNOFF_PEOPLE or in the manifest",
+    "signing_keys": "a key to sign with: `signoff keys create`, or name its file in SIGNOFF_SIGNING_KEYS",
+    "public_keys": "public keys to check with: take what `signoff keys export` writes where the gateway is, and name "
+    "the file in SIGNOFF_PUBLIC_KEYS",
+    "login": "a login: `signoff token create PERSON`, or name a provider in SIGNOFF_OIDC_ISSUER",
+}
 
 
 def _refuse_misspelt_variables() -> None:

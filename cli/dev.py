@@ -85,6 +85,12 @@ async def _dev(
     ui: bool,
 ) -> int:
     place = find_workplace(manifest, **overrides)
+    if place.settings.profile == "production":
+        raise ConfigError(
+            "`profile` is `production`, and `signoff dev` is for development: run `signoff worker` and "
+            "`signoff gateway`, each as a user of its own",
+            field="profile",
+        )
     make_state_dir(place.settings)
     with logged_to(place.settings.state_dir), stop_signals() as stop:
         async with AsyncExitStack() as stack:

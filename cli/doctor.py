@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from signoff.activities.drivers import build_drivers
+from signoff.approvals.arguments import plural
 from signoff.cli.options import Address, AsJson, Manifest
 from signoff.cli.output import Output, run
 from signoff.cli.parts import check_deciders, working_store
@@ -18,7 +19,9 @@ from signoff.cli.workplace import find_workplace, reach_server, read_running
 from signoff.contracts.base import Shape
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.embedded import check_server, ensure_search_attributes, find_temporal
-from signoff.settings import Settings, load_settings, require_supported_profile
+from signoff.keyfiles import read_private, read_public
+from signoff.settings import Settings, load_settings, require_ready
+from signoff.signing import Signer
 
 OLDEST_PYTHON: Final = (3, 11)
 _NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
@@ -59,6 +62,7 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     settings = load_settings(manifest=manifest)
     return [
         *checks,
+        await _checked("keys", lambda: _keys(settings)),
         await _checked("temporal", lambda: _program(settings)),
         await _checked("manifest", lambda: _manifest(manifest)),
         await _checked("store", lambda: _store(settings)),
@@ -83,8 +87,20 @@ async def _python() -> str:
 
 async def _settings() -> str:
     settings = load_settings()
-    require_supported_profile(settings)
     return f"profile {settings.profile}, state in {settings.state_dir}"
+
+
+async def _keys(settings: Settings) -> str:
+    """The private file where the gateway is, the public one where a worker is."""
+    if settings.signing_keys.exists():
+        keys = read_private(settings.signing_keys)
+        return f"{Signer(keys).key_id} signs, of {plural(len(keys.keys), 'key')} in {settings.signing_keys}"
+    there = settings.public_keys.exists()
+    require_ready(settings, signing_keys=there, public_keys=there)
+    if not there:
+        return "none yet; the first start of the gateway makes one"
+    keys_known = len(read_public(settings.public_keys).keys)
+    return f"{plural(keys_known, 'public key')} in {settings.public_keys}"
 
 
 async def _program(settings: Settings) -> str:

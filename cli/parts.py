@@ -6,17 +6,21 @@ from contextlib import asynccontextmanager
 
 from temporalio.client import Client
 
+from signoff.cli.words import utc_now
 from signoff.cli.workplace import Workplace
 from signoff.client import Signoff
 from signoff.contracts.errors import ConfigError
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.serve import serve
+from signoff.keyfiles import FileVerifier, ensure_development_keys, read_private
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
 from signoff.registry.seats import rights
-from signoff.settings import Settings
+from signoff.settings import Settings, require_ready
+from signoff.signing import Signer
 from signoff.store.store import Store, open_store
+from signoff.store.tokens import Tokens
 from signoff.worker import build_worker, furnish
 
 
@@ -46,11 +50,22 @@ async def running_worker(
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A worker until the block ends, then shut down; the task ends early only if the worker fails.
 
-    Raises `ConfigError` for a model without a driver, or a tool that nobody could ever approve.
+    Raises `ConfigError` for a model without a driver, a tool that nobody could ever approve, or a production profile
+    that lacks something.
     """
-    check_deciders(place.catalog, place.people)
     settings = place.settings
-    room = await furnish(place.catalog, store, people=place.people, profile=settings.profile, model=settings.model)
+    # The public file alone: whoever takes a worker over must not be able to sign.
+    verifier = FileVerifier(settings.public_keys)
+    require_ready(settings, people=_has_people(place), public_keys=bool(verifier.key_ids))
+    check_deciders(place.catalog, place.people)
+    room = await furnish(
+        place.catalog,
+        store,
+        people=place.people,
+        profile=settings.profile,
+        model=settings.model,
+        verifier=verifier,
+    )
     worker = build_worker(client, room, task_queue=task_queue)
     task = asyncio.create_task(worker.run())
     try:
@@ -62,9 +77,19 @@ async def running_worker(
 
 @asynccontextmanager
 async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> AsyncIterator[asyncio.Task[None]]:
-    """The gateway, which answers when the block begins, until it ends. Raises `ServerUnavailable` for a taken port."""
+    """The gateway, which answers when the block begins, until it ends.
+
+    Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile that lacks something.
+    """
     settings = place.settings
-    deps = GatewayDeps(desk=signoff, catalog=place.catalog, people=place.people, store=store, settings=settings)
+    deps = GatewayDeps(
+        desk=signoff,
+        catalog=place.catalog,
+        people=place.people,
+        store=store,
+        settings=settings,
+        signer=await gateway_signer(place, store),
+    )
     stop, ready = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(serve(build_app(deps), settings.host, settings.port, stop=stop, ready=ready.set))
     waiting = asyncio.create_task(ready.wait())
@@ -77,6 +102,33 @@ async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> A
         waiting.cancel()
         stop.set()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def gateway_signer(place: Workplace, store: Store) -> Signer:
+    """The gateway's keys; the development profile makes them on its first start.
+
+    Raises `ConfigError` that names all that a production profile lacks, or for a file that holds no keys.
+    """
+    settings = place.settings
+    if settings.profile == "development":
+        return Signer(ensure_development_keys(settings.signing_keys, settings.public_keys, utc_now()))
+    login = settings.oidc_issuer is not None or await _has_tokens(place, store)
+    there = settings.signing_keys.exists()
+    require_ready(settings, people=_has_people(place), signing_keys=there, login=login)
+    return Signer(read_private(settings.signing_keys))
+
+
+def _has_people(place: Workplace) -> bool:
+    return any(person.active for person in place.people.all())
+
+
+async def _has_tokens(place: Workplace, store: Store) -> bool:
+    now = utc_now()
+    for tenant in {person.tenant for person in place.people.all()}:
+        for token in await Tokens(store).all(tenant):
+            if token.revoked_at is None and now < token.expires_at:
+                return True
+    return False
 
 
 def check_deciders(catalog: Catalog, people: Directory) -> None:

@@ -20,7 +20,7 @@ from signoff.registry.manifest import load_manifest
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, declared_people
 from signoff.registry.people_file import FileDirectory
-from signoff.settings import Settings, load_settings, require_supported_profile
+from signoff.settings import Settings, load_settings
 
 _RUNNING_FILE: Final = "running.json"
 
@@ -78,7 +78,6 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
     Without a manifest given or set, the one of the `signoff dev` that runs in this folder is used.
     """
     settings = load_settings(manifest=manifest, **overrides)
-    require_supported_profile(settings)
     running = read_running(settings)
     if running is not None and "manifest" not in settings.model_fields_set:
         settings = settings.model_copy(update={"manifest": Path(running.manifest)})

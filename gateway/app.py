@@ -24,7 +24,7 @@ from signoff.gateway.tool_pages import ToolPages
 from signoff.gateway.turns_api import TurnsApi
 from signoff.gateway.visitor import Visitors
 from signoff.gateway.waiting_pages import WaitingPages
-from signoff.settings import require_supported_profile
+from signoff.settings import require_ready
 
 _DESCRIPTION = (
     "Start agents' turns, follow them, and decide the calls that wait for a person. Errors are "
@@ -33,8 +33,12 @@ _DESCRIPTION = (
 
 
 def build_app(desk: GatewayDeps) -> FastAPI:
-    """The gateway as an ASGI application; `serve` runs it. Raises `ConfigError` for a profile it cannot keep safe."""
-    require_supported_profile(desk.settings)
+    """The gateway as an ASGI application; `serve` runs it.
+
+    Raises `ConfigError` for a production profile without people or keys.
+    """
+    has_people = any(person.active for person in desk.people.all())
+    require_ready(desk.settings, people=has_people, signing_keys=desk.signer is not None)
     app = FastAPI(
         title="Signoff",
         version=signoff.__version__,

@@ -10,7 +10,7 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from signoff.activities.room import Room
+from signoff.activities.room import Profile, Room
 from signoff.client import Signoff
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, Driver
@@ -26,6 +26,7 @@ from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.context import ToolContext
 from signoff.registry.people import Directory
 from signoff.registry.tool import Tool
+from signoff.signing import Verifier
 from signoff.store.store import Store
 from signoff.testing.scripted import steps
 from signoff.worker import build_worker
@@ -170,6 +171,8 @@ async def bench(
     model: Driver | Sequence[Completion],
     *,
     people: Directory | None = None,
+    profile: Profile = "development",
+    verifier: Verifier | None = None,
     max_cached_workflows: int = 5_000,
 ) -> AsyncIterator[Bench]:
     """A running worker for `catalog` whose actors all use `model`."""
@@ -180,6 +183,8 @@ async def bench(
         people=people or catalog.people,
         drivers={actor.model: driver for actor in catalog.actors.values()},
         mark_key=await store.secret_key("card-mark"),
+        profile=profile,
+        verifier=verifier or Verifier(),
     )
     async with build_worker(client, room, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
         yield Bench(Signoff(client, task_queue=task_queue), client, store, task_queue, room)

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-import pytest
 from fastapi.routing import APIRoute
 from gateway_desk import BASE, PEOPLE, GatewayDesk
 
@@ -31,9 +30,7 @@ def locked_desk(gateway: GatewayDesk, *, clock: Callable[[], datetime] | None = 
         settings=Settings(profile="production", **settings),
         clock=clock or (lambda: datetime.now(UTC)),
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("signoff.gateway.app.require_supported_profile", lambda settings: None)
-        app = build_app(deps)
+    app = build_app(deps)
     http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=20)
     return dataclasses.replace(gateway, http=http, app=app, deps=deps)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from signoff.contracts.errors import ConfigError
-from signoff.settings import load_settings, require_supported_profile
+from signoff.settings import load_settings, require_ready
 
 
 def refusal(**overrides: object) -> str:
@@ -116,8 +116,21 @@ def test_directory_in_place_of_the_file_is_no_traceback(clean_env: pytest.Monkey
     assert load_settings().port == 8300
 
 
-def test_production_is_refused_with_what_to_do(clean_env: pytest.MonkeyPatch) -> None:
-    """The production profile is refused until it can be kept safe; development passes."""
-    require_supported_profile(load_settings())
-    with pytest.raises(ConfigError, match=r"no logins and no signed decisions yet.*SIGNOFF_PROFILE=development"):
-        require_supported_profile(load_settings(profile="production"))
+def test_production_starts_only_with_all_it_needs(clean_env: pytest.MonkeyPatch) -> None:
+    """All that is missing is named at once, each with what to do; development needs nothing."""
+    lacking = {"people": False, "signing_keys": False, "public_keys": False, "login": False}
+    require_ready(load_settings(), **lacking)
+    production = load_settings(profile="production")
+    require_ready(production, **dict.fromkeys(lacking, True))
+    with pytest.raises(ConfigError) as caught:
+        require_ready(production, **lacking)
+    for word in (
+        "SIGNOFF_PEOPLE",
+        "signoff keys create",
+        "signoff keys export",
+        "signoff token create",
+        "_OIDC_ISSUER",
+    ):
+        assert word in caught.value.message
+    with pytest.raises(ConfigError, match=r"is missing: a login: [^;]*$"):
+        require_ready(production, people=True, signing_keys=True, login=False)

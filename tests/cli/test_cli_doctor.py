@@ -17,7 +17,7 @@ async def test_a_sound_installation_has_nothing_to_repair(
     ran = await cli("doctor", "--address", server.address, "--json")
     assert [check["name"] for check in ran.data if not check["ok"]] == []
     assert [check["name"] for check in ran.data] == [
-        "python", "settings", "temporal", "manifest", "store", "server", "search attributes",
+        "python", "settings", "keys", "temporal", "manifest", "store", "server", "search attributes",
     ]  # fmt: skip
     assert ran.code == 0
 
@@ -38,9 +38,33 @@ async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.Mon
 
 async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     """Where settings cannot be read nothing else can be checked."""
-    clean_env.setenv("SIGNOFF_PROFILE", "production")
+    clean_env.setenv("SIGNOFF_PROFILE", "produktion")
     checks = (await cli("doctor", "--json")).data
     assert [(check["name"], check["ok"]) for check in checks] == [("python", True), ("settings", False)]
+
+
+async def keys_check(cli: Cli) -> tuple[bool, str]:
+    """What the check of keys says."""
+    checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
+    return next((check["ok"], check["said"]) for check in checks if check["name"] == "keys")
+
+
+async def test_keys_are_checked_where_they_are_needed(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """The gateway's file if it is here, else the workers'; production needs one of them."""
+    assert await keys_check(cli) == (True, "none yet; the first start of the gateway makes one")
+    clean_env.setenv("SIGNOFF_PROFILE", "production")
+    ok, said = await keys_check(cli)
+    assert not ok
+    assert "signoff keys create" in said
+    assert "signoff keys export" in said
+    key = (await cli("keys", "create", "--json")).data
+    assert await keys_check(cli) == (True, f"{key['id']} signs, of 1 key in {key['signing_keys']}")
+    clean_env.setenv("SIGNOFF_SIGNING_KEYS", "nowhere.json")
+    assert await keys_check(cli) == (True, f"1 public key in {key['public_keys']}")
+    clean_env.setenv("SIGNOFF_PUBLIC_KEYS", key["signing_keys"])
+    ok, said = await keys_check(cli)
+    assert not ok
+    assert "holds private keys" in said
 
 
 async def test_missing_search_attributes_are_created_with_fix(

@@ -1,10 +1,10 @@
 import dataclasses
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
-from gateway_desk import BASE, GatewayDesk
+from gateway_desk import BASE, SIGNER, GatewayDesk
 
 from signoff.contracts.ids import parse_approval_id, show_code
 from signoff.gateway.app import build_app
@@ -170,7 +170,7 @@ async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayDesk) 
 
 async def test_received_at_is_the_gateway_s_clock(gateway: GatewayDesk) -> None:
     """A decision carries when, where and as whom the gateway received it; the body has no say in that."""
-    moment = datetime(2030, 1, 2, tzinfo=UTC)
+    moment = datetime.now(UTC) - timedelta(seconds=7)
     approval = await gateway.asked("pay")
     transport = httpx.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, clock=lambda: moment)))
     async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
@@ -178,6 +178,7 @@ async def test_received_at_is_the_gateway_s_clock(gateway: GatewayDesk) -> None:
     decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
     assert (decision.received_at, decision.subject) == (moment, "ana")
     assert (decision.channel, decision.assurance) == ("api", "session")
+    assert SIGNER.verifier().check_decision(decision)
 
 
 async def test_only_those_concerned_withdraw(gateway: GatewayDesk) -> None:

@@ -11,6 +11,7 @@ from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.embedded import free_port
 from signoff.gateway.app import build_app
 from signoff.gateway.serve import serve
+from signoff.registry.people import FixedDirectory
 from signoff.settings import Settings
 from signoff.store.store import open_store
 
@@ -103,10 +104,14 @@ async def test_the_inventory_and_the_description_are_there(gateway: GatewayDesk)
     assert all(route["summary"] and route["description"] for route in routes)
 
 
-async def test_production_is_not_served(gateway: GatewayDesk) -> None:
-    """Without logins the production profile refuses to start."""
-    with pytest.raises(ConfigError, match="production"):
-        build_app(dataclasses.replace(gateway.deps, settings=Settings(profile="production")))
+async def test_production_is_not_served_without_people_or_keys(gateway: GatewayDesk) -> None:
+    """What is missing is named; with both it is built."""
+    production = dataclasses.replace(gateway.deps, settings=Settings(profile="production"))
+    with pytest.raises(ConfigError, match=r"production.*signoff keys create"):
+        build_app(dataclasses.replace(production, signer=None))
+    with pytest.raises(ConfigError, match=r"production.*SIGNOFF_PEOPLE"):
+        build_app(dataclasses.replace(production, people=FixedDirectory(())))
+    assert build_app(production).title == "Signoff"
 
 
 async def test_serving_stops_when_asked(gateway: GatewayDesk) -> None:
