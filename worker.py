@@ -33,6 +33,7 @@ from signoff.registry.people import Directory
 from signoff.signing import Verifier
 from signoff.store.store import Store
 from signoff.workflows.actor_turn import ActorTurn
+from signoff.workflows.session import Session
 
 PASSED_THROUGH = ("signoff",)
 """What workflow instances share instead of loading it anew, `ActorTurn`'s own module included: it holds no state.
@@ -83,7 +84,7 @@ class SignoffPlugin(SimplePlugin):
         super().__init__(
             "signoff.SignoffPlugin",
             data_converter=DATA_CONVERTER,
-            workflows=[ActorTurn],
+            workflows=[ActorTurn, Session],
             activities=[
                 ModelActivity(room).model,
                 GateActivity(room).gate,

@@ -27,6 +27,18 @@ class TurnKey(NamedTuple):
         return f"turn/{self.tenant}/{self.session}/{self.turn}"
 
 
+class SessionKey(NamedTuple):
+    """What names one session. Each part matches `ID_PATTERN`."""
+
+    tenant: str
+    session: str
+
+    @property
+    def workflow_id(self) -> str:
+        """`session/<tenant>/<session>`."""
+        return f"session/{self.tenant}/{self.session}"
+
+
 class ApprovalKey(NamedTuple):
     """What names one approval: its turn and its call."""
 

@@ -31,6 +31,24 @@ HISTORY_EVENTS: Final = 9_000
 HISTORY_BYTES: Final = 8 * MIB
 """A turn ends before its history grows past these; the contract's caps are 10,000 events and 10 MiB."""
 
+SESSION_EVENTS: Final = 2_000
+"""History events after which a session goes on in a fresh run."""
+SESSION_BYTES: Final = 2 * MIB
+"""The same for the bytes of its history."""
+SESSION_MAILBOX: Final = 100
+SESSION_OPEN_BYTES: Final = 512 * KIB
+"""Bytes of what is said and not answered yet; more is refused until something is."""
+SESSION_WINDOW_TURNS: Final = 50
+SESSION_WINDOW_BYTES: Final = 256 * KIB
+"""Answered turns that a session remembers, and hands to the next one."""
+SESSION_SEEN: Final = 1_000
+SESSION_DENIED: Final = 100
+SESSION_PATIENCE_SECONDS: Final = 300.0
+"""How long the next message waits for a turn at work before it is answered beside it."""
+MAX_TURNS_PER_MESSAGE: Final = 8
+MAX_PARTS: Final = 20
+"""Parts of one answer."""
+
 MAX_COMPLETIONS: Final = 20
 MAX_CALLS: Final = 1_000
 MAX_CALLS_PER_TOOL: Final = 25

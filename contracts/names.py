@@ -2,10 +2,11 @@
 
 from typing import Final
 
-ENGINE: Final = 1
+ENGINE: Final = 2
 """Number stamped into a turn at its start; `ActorTurn` branches on it (contracts.md)."""
 
 ACTOR_TURN: Final = "ActorTurn"
+SESSION: Final = "Session"
 
 MODEL: Final = "signoff.model"
 GATE: Final = "signoff.gate"
@@ -18,6 +19,10 @@ APPROVAL_RESPONSE: Final = "approval_response"
 PENDING_APPROVALS: Final = "pending_approvals"
 RECEIPT: Final = "receipt"
 TRANSCRIPT: Final = "transcript"
+SAY: Final = "say"
+INJECT: Final = "inject"
+TURN_WAITS: Final = "turn_waits"
+TURN_ENDED: Final = "turn_ended"
 STATE: Final = "state"
 
 SA_STATE: Final = "SignoffState"

@@ -19,8 +19,23 @@ LiveState = Literal[
 ]
 
 
+class Denial(Shape):
+    """A call that a person denied, without its id: `action` is the sha-256 of its tool and arguments."""
+
+    action: str
+    approval_id: str
+    decided_by: str = ""
+    reason: str = ""
+    decided_at: datetime | None = None
+    rule: str = ""
+    level: str = "user"
+
+
 class TurnInput(Shape):
-    """The start of a turn. `principal` comes from the gateway's directory."""
+    """The start of a turn. `principal` comes from the gateway's directory.
+
+    `in_session`: a session began it and is told how it goes. `denied` is what people denied before in that session.
+    """
 
     engine: int
     tenant_id: str = DEFAULT_TENANT
@@ -35,6 +50,8 @@ class TurnInput(Shape):
     step: str = ""
     context: dict[str, Any] = Field(default_factory=dict)
     dry_run: bool = False
+    in_session: bool = False
+    denied: tuple[Denial, ...] = ()
 
 
 class Usage(Shape):
@@ -67,7 +84,7 @@ class TurnError(Shape):
 
 
 class TurnResult(Shape):
-    """What a turn completes with, whatever its state."""
+    """What a turn completes with, whatever its state. `pass_to`: the actor it is passed to, where it is `passed`."""
 
     state: TurnState
     parts: tuple[ResponsePart, ...] = ()
@@ -75,6 +92,7 @@ class TurnResult(Shape):
     usage: Usage = Usage()
     completions: int = 0
     error: TurnError | None = None
+    pass_to: str = ""
 
 
 class CallView(Shape):

@@ -20,10 +20,11 @@ with workflow.unsafe.imports_passed_through():
     from signoff.contracts.message import CallPart, Message, TextPart
     from signoff.contracts.receipt import Receipt
     from signoff.contracts.steps import GateTask, ModelReply, ModelTask, Ruling, ToolReply
-    from signoff.contracts.turn import ResponsePart, TurnError, TurnInput, TurnResult, TurnView
+    from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
     from signoff.workflows import options, outcomes, tasks
     from signoff.workflows.asking import Asking
     from signoff.workflows.board import Board
+    from signoff.workflows.in_session import InSession
     from signoff.workflows.judging import judged
     from signoff.workflows.record import TurnRecord, correction, skipped
     from signoff.workflows.running import Running
@@ -72,7 +73,8 @@ class ActorTurn:
         )
         self._gates = GateTask(ctx=self._ctx, calls=(), dry_run=turn.dry_run)
         self._board = Board(self._record, self._desk)
-        self._asking = Asking(self._record, self._desk, self._gates, self._board.publish)
+        self._session = InSession(turn)
+        self._asking = Asking(self._record, self._desk, self._gates, self._show)
         self._running = Running(self._record)
 
     # What people and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.
@@ -103,6 +105,11 @@ class ActorTurn:
         problem = desks.envelope_problem(envelopes)
         if problem:
             raise ValueError(problem)
+
+    @workflow.signal(name=names.INJECT, description="From the session: a late result for this turn")
+    def inject(self, *envelopes: Any) -> None:
+        """Take in what the model is told with the next completion."""
+        self._session.take(envelopes)
 
     @workflow.query(name=names.PENDING_APPROVALS)
     def pending_approvals(self) -> list[ApprovalRequest]:
@@ -136,9 +143,13 @@ class ActorTurn:
             result = self._record.finished("cancelled")
         except _Stop as stop:
             result = self._record.finished("error", error=stop.error)
+        except ApplicationError as error:
+            await self._session.failed(TurnError(code="config_error", message=error.message))
+            raise
         self._record.result = result
         self._record.state = result.state
         self._board.publish()
+        await self._session.ended(result, self._asking.denials())
         await self._let_handlers_finish()
         return result
 
@@ -151,13 +162,15 @@ class ActorTurn:
     async def _converse(self) -> TurnResult:
         record = self._record
         while True:
+            for message in self._session.opened():
+                record.say(message)
             self._check_caps()
             reply = await self._complete()
             calls = record.hear(reply)
             if reply.response is not None and (not reply.respond_error or record.bad_responds):
                 for call in calls:
                     record.conclude(skipped(call))
-                return record.finished(reply.response.state, (ResponsePart(content=reply.response.text),))
+                return record.answered(reply.response)
             if reply.respond_error:
                 record.bad_responds += 1
                 record.settle(calls, [skipped(call) for call in calls], (correction(reply),))
@@ -168,6 +181,11 @@ class ActorTurn:
             record.settle(calls, await self._batch(calls, says), ())
             if self._asking.stopped:
                 return record.finished("cancelled")
+
+    def _show(self) -> None:
+        self._board.publish()
+        if self._record.state == "suspended":
+            self._session.waits()
 
     def _check_caps(self) -> None:
         info = workflow.info()
@@ -219,7 +237,7 @@ class ActorTurn:
         self._record.tally = gated.tally
         rulings = [self._asking.enter(ruling) for ruling in gated.rulings]
         del gated
-        self._board.publish()
+        self._show()
         tasks = [asyncio.create_task(self._conclude(call, ruling)) for call, ruling in zip(calls, rulings, strict=True)]
         try:
             await workflow.wait(tasks)
@@ -279,7 +297,7 @@ class ActorTurn:
     async def _judge_again(self, call: CallPart, revision: int, note: str) -> Ruling:
         again = {"calls": (call,), "revision": revision, "note": note}
         ruling = self._asking.enter((await judged(self._gates.model_copy(update=again))).rulings[0])
-        self._board.publish()
+        self._show()
         return ruling
 
     async def _run_tool(

@@ -20,6 +20,7 @@ from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.steps import Authority, GateTask, IdentifyTask, Ruling
+from signoff.contracts.turn import Denial
 from signoff.workflows import options, outcomes, shown, tasks
 from signoff.workflows.judging import judged, judged_soon
 from signoff.workflows.record import TurnRecord
@@ -37,17 +38,17 @@ class Asking:
         self._show = show
         self._edits: dict[str, tuple[CallPart, Ruling]] = {}
         self._proposed: dict[str, tuple[CardRow, ...]] = {}
-        self._denied: dict[str, ApprovalRequest] = {}
+        self._denied = {denial.action: denial for denial in record.turn.denied}
         self.stopped = False
 
     def enter(self, ruling: Ruling) -> Ruling:
         """Open the request of a call that must wait; returns the ruling without it, as the desk keeps it from now.
 
-        A call that a person denied before in this turn, with the same arguments, is denied at once.
+        A call that a person denied before in this turn or session, with the same arguments, is denied at once.
         """
         earlier = self._denied.get(ruling.action)
         if earlier is not None and ruling.verdict != "settled":
-            again = outcomes.denied_before(earlier, ruling.call)
+            again = outcomes.denied_before(earlier, ruling.call, self._record.calls[ruling.call].tool)
             return Ruling(call=ruling.call, verdict="settled", action=ruling.action, outcome=again)
         if ruling.request is None:
             return ruling
@@ -55,6 +56,10 @@ class Asking:
             self._desk.open(_of_engine(ruling.request, self._record.turn.engine), workflow.now())
             self._record.mark(ruling.call, "waiting", ruling.rule)
         return ruling.model_copy(update={"request": None})
+
+    def denials(self) -> tuple[Denial, ...]:
+        """What people denied in this turn."""
+        return tuple(denial for denial in self._denied.values() if denial not in self._record.turn.denied)
 
     async def answered(self, ruling: Ruling) -> ApprovalRequest:
         """The request of `ruling` once people, or time, have settled it."""
@@ -79,7 +84,7 @@ class Asking:
                 self._show()
         self._show()
         if request.state == "denied" and request.kind == "approval" and ruling.action and self._record.turn.engine >= 2:
-            self._denied[ruling.action] = request
+            self._denied[ruling.action] = outcomes.denial(request, ruling.action)
         return request
 
     def take_edit(self, call: CallPart, ruling: Ruling) -> tuple[CallPart, Ruling]:

@@ -5,6 +5,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallCode, CallOutcome, DenialSource, ToolDenied
 from signoff.contracts.content import Content
+from signoff.contracts.turn import Denial
 
 HAPPENED_TEXT = "It happened."
 HAPPENED_NOTE = "The tool did not answer; a person says that this happened."
@@ -37,12 +38,42 @@ def denied(request: ApprovalRequest) -> CallOutcome:
     )
 
 
-def denied_before(earlier: ApprovalRequest, call: str) -> CallOutcome:
+def denied_before(earlier: Denial, call: str, tool: str) -> CallOutcome:
     """The outcome of a call that is the same as one a person denied; names that decision."""
-    first = denied(earlier)
-    refusal = None if first.denied is None else first.denied.model_copy(update={"source": "repeat", "call_id": call})
-    value = Content(inline=None if refusal is None else refusal.model_dump(mode="json"))
-    return first.model_copy(update={"call": call, "value": value, "denied": refusal})
+    refusal = ToolDenied(
+        source="repeat",
+        approval_id=earlier.approval_id,
+        tool=tool,
+        call_id=call,
+        decided_by=earlier.decided_by,
+        reason=earlier.reason or DEFAULT_DENIAL,
+        decided_at=earlier.decided_at,
+        level=earlier.level,
+    )
+    return CallOutcome(
+        call=call,
+        tool=tool,
+        code="denied",
+        gate="approval",
+        value=Content(inline=refusal.model_dump(mode="json")),
+        approval_id=earlier.approval_id,
+        decided_by=earlier.decided_by,
+        rule=earlier.rule,
+        denied=refusal,
+    )
+
+
+def denial(request: ApprovalRequest, action: str) -> Denial:
+    """What is kept of a request that a person denied, so that the same is not asked again."""
+    return Denial(
+        action=action,
+        approval_id=request.id,
+        decided_by=request.decided_by,
+        reason=request.reason,
+        decided_at=request.decided_at,
+        rule=request.rule,
+        level=request.level,
+    )
 
 
 def happened(request: ApprovalRequest) -> CallOutcome:

@@ -10,7 +10,8 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
 from signoff.contracts.message import CallPart, Message, ResultPart
 from signoff.contracts.names import RESPOND
-from signoff.contracts.steps import ModelReply, Tally, TurnLimits
+from signoff.contracts.parts import RESPONSE
+from signoff.contracts.steps import ModelReply, Response, Tally, TurnLimits
 from signoff.contracts.turn import (
     CallView,
     LiveState,
@@ -103,6 +104,12 @@ class TurnRecord:
         if self.message_bytes > MESSAGES_BYTES:
             return TurnError(code="conversation_limit", message=f"the conversation is over {MESSAGES_BYTES} bytes")
         return None
+
+    def answered(self, response: Response) -> TurnResult:
+        """The result of a turn whose model answered."""
+        words = ResponsePart(type=RESPONSE, content=response.text)
+        result = self.finished(response.state, (words, *response.parts))
+        return result.model_copy(update={"pass_to": response.pass_to})
 
     def finished(
         self, state: TurnState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None

@@ -1,0 +1,375 @@
+"""What a session remembers: its mailbox, its turns, what is added to them. Plain data and plain computation."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from signoff.approvals.desk import envelope_problem
+from signoff.contracts.base import Shape
+from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.content import Content
+from signoff.contracts.ids import SessionKey, TurnKey
+from signoff.contracts.limits import (
+    EFFECT_CHARS,
+    MAX_TURNS_PER_MESSAGE,
+    SESSION_DENIED,
+    SESSION_MAILBOX,
+    SESSION_OPEN_BYTES,
+    SESSION_PATIENCE_SECONDS,
+    SESSION_SEEN,
+    SESSION_WINDOW_BYTES,
+    SESSION_WINDOW_TURNS,
+)
+from signoff.contracts.message import Message, TextPart
+from signoff.contracts.parts import RESPONSE
+from signoff.contracts.session import (
+    FollowUp,
+    Injection,
+    MailboxMessage,
+    QueuedView,
+    SessionInput,
+    SessionReceipt,
+    SessionTurn,
+    SessionTurnView,
+    SessionView,
+    TurnReport,
+    turn_of,
+)
+from signoff.contracts.turn import Denial, TurnError, TurnInput
+from signoff.workflows.envelopes import read
+
+PATIENCE: Final = timedelta(seconds=SESSION_PATIENCE_SECONDS)
+_OPEN: Final = ("working", "waiting")
+_ShapeT = TypeVar("_ShapeT", bound=Shape)
+
+
+class Conversation:
+    """The state of one session. Callers pass the time in; nothing here raises for what it is sent."""
+
+    def __init__(self, session: SessionInput) -> None:
+        self.key = SessionKey(session.tenant_id, session.session_id)
+        self._session = session
+        self._actor = session.actor
+        self._turns = {turn.turn: turn for turn in session.turns}
+        self._mailbox = list(session.mailbox)
+        self._due = list(session.due)
+        self._injected = {injection.id: injection for injection in session.injected}
+        self._sent = set(session.sent)
+        self._seen = dict(session.seen)
+        self._denied = {denial.action: denial for denial in session.denied}
+        self._refusals = session.refusals
+
+    # What is sent to the session.
+
+    def say(self, envelopes: Sequence[Any]) -> SessionReceipt:
+        """Take in a message, once for each id."""
+        message = self._read(envelopes, MailboxMessage)
+        if isinstance(message, SessionReceipt):
+            return message
+        known = self._known(message.id, message, message.id)
+        if known is not None:
+            return known
+        message = message.model_copy(update={"message": _as_said(message.message)})
+        if message.id in self._turns:
+            return self._refused("conflict", f"there is a turn `{message.id}` already; choose another id")
+        if not (message.actor or self._actor):
+            return self._refused("malformed", "`actor`: say whom this session talks to")
+        if len(self._mailbox) >= SESSION_MAILBOX or self._open_bytes() + _size(message) > SESSION_OPEN_BYTES:
+            return self._refused("full", "too much waits for an answer in this session; try again later")
+        self._remember(message.id, message)
+        self._mailbox.append(message)
+        return SessionReceipt(status="accepted", turn=message.id)
+
+    def inject(self, envelopes: Sequence[Any]) -> SessionReceipt:
+        """Take in a late result for a turn, or for whichever turn goes on in its place; once for each id."""
+        injection = self._read(envelopes, Injection)
+        if isinstance(injection, SessionReceipt):
+            return injection
+        turn = self._latest(injection.turn)
+        known = self._known(injection.id, injection, turn.turn if turn else "")
+        if known is not None:
+            return known
+        injection = injection.model_copy(update={"message": _as_said(injection.message)})
+        if turn is None:
+            return self._refused("unknown", f"there is no turn `{injection.turn}` here")
+        if turn.number >= MAX_TURNS_PER_MESSAGE or self._open_bytes() + _size(injection) > SESSION_OPEN_BYTES:
+            return self._refused("full", f"turn `{injection.turn}` cannot take any more")
+        self._remember(injection.id, injection)
+        if turn.state in _OPEN:
+            self._injected[injection.id] = injection
+            return SessionReceipt(status="accepted", turn=turn.turn)
+        self._follow_up(turn, turn.actor, (injection.message,))
+        return SessionReceipt(status="accepted", turn=turn_of(turn.origin.id, turn.number + 1))
+
+    def report(self, envelopes: Sequence[Any]) -> None:
+        """Take in what a turn tells of itself."""
+        report = read(envelopes[0] if len(envelopes) == 1 else None, TurnReport)
+        turn = None if isinstance(report, str) else self._turns.get(report.turn)
+        if isinstance(report, str) or turn is None:
+            self._refusals += 1
+        elif report.state == "waiting":
+            self.step_aside(turn.turn)
+        elif turn.state in _OPEN:
+            self._ended(turn, report)
+
+    def gone(self, turn_id: str, error: TurnError) -> None:
+        """Note that a turn ended without a word: it was terminated, or could not begin."""
+        turn = self._turns.get(turn_id)
+        if turn is not None and turn.state in _OPEN:
+            self._ended(turn, TurnReport(turn=turn_id, state="error", error=error))
+
+    # What the session does.
+
+    def next(self, now: datetime) -> FollowUp | MailboxMessage | None:
+        """What a turn is to be begun for: at once what goes on from another, else the oldest message in its time."""
+        if self._due:
+            return self._due[0]
+        if not self._mailbox or any(now < turn.started_at + PATIENCE for turn in self._working()):
+            return None
+        return self._mailbox[0]
+
+    def patience_ends(self) -> datetime | None:
+        """When the oldest message is answered though a turn is still at work; None where nothing waits for that."""
+        if not self._mailbox:
+            return None
+        return max((turn.started_at + PATIENCE for turn in self._working()), default=None)
+
+    def begin(self, item: FollowUp | MailboxMessage, now: datetime) -> TurnInput:
+        """Enter the turn that `item`, which `next` gave, is to be answered by; returns what it starts with."""
+        if isinstance(item, FollowUp):
+            self._due.pop(0)
+            turn = self._heir(item, now)
+        else:
+            self._mailbox.pop(0)
+            actor = item.actor or self._actor
+            turn = SessionTurn(turn=item.id, actor=actor, origin=item, said=(item.message,), started_at=now)
+        self._actor = turn.actor
+        earlier = tuple(self._transcript())
+        turn = turn.model_copy(update={"earlier": len(earlier)})
+        self._turns[turn.turn] = turn
+        return self._input(turn, (*earlier, *turn.said))
+
+    def forget(self, turn_id: str) -> None:
+        """Take back a turn that could not be begun, because another one has its id."""
+        self._turns.pop(turn_id, None)
+        self._refusals += 1
+
+    def step_aside(self, turn_id: str) -> None:
+        """Let the next message be answered though this turn goes on."""
+        turn = self._turns.get(turn_id)
+        if turn is not None and turn.state == "working":
+            self._turns[turn_id] = turn.model_copy(update={"state": "waiting"})
+
+    def undelivered(self) -> tuple[TurnKey, Injection] | None:
+        """An injection that is still to be sent to its turn, which goes on."""
+        for injection in self._injected.values():
+            turn = self._latest(injection.turn)
+            if injection.id not in self._sent and turn is not None:
+                return TurnKey(*self.key, turn.turn), injection
+        return None
+
+    def delivered(self, injection: Injection) -> None:
+        """Note that an injection was sent. It is kept until its turn says that it was told."""
+        self._sent.add(injection.id)
+
+    # What the session shows, and carries over.
+
+    def transcript(self) -> list[Message]:
+        """The conversation as the next turn would read it."""
+        return list(self._transcript())
+
+    def view(self) -> SessionView:
+        """What an onlooker sees."""
+        return SessionView(
+            tenant=self.key.tenant,
+            session=self.key.session,
+            actor=self._actor,
+            turns=tuple(_view(turn) for turn in self._turns.values()),
+            queued=tuple(QueuedView(message_id=item.id, message=item.message) for item in self._mailbox),
+            refusals=self._refusals,
+        )
+
+    def snapshot(self) -> SessionInput:
+        """Everything, for the next run."""
+        return self._session.model_copy(
+            update={
+                "actor": self._actor,
+                "turns": tuple(self._turns.values()),
+                "mailbox": tuple(self._mailbox),
+                "due": tuple(self._due),
+                "injected": tuple(self._injected.values()),
+                "sent": tuple(sorted(self._sent)),
+                "seen": dict(self._seen),
+                "denied": tuple(self._denied.values()),
+                "refusals": self._refusals,
+            }
+        )
+
+    def _read(self, envelopes: Sequence[Any], shape: type[_ShapeT]) -> _ShapeT | SessionReceipt:
+        problem = envelope_problem(envelopes)
+        if problem:
+            return self._refused("malformed", problem.replace("a decision", "a message"))
+        found = read(envelopes[0], shape)
+        return self._refused("malformed", found) if isinstance(found, str) else found
+
+    def _known(self, item_id: str, item: Shape, turn: str) -> SessionReceipt | None:
+        if item_id not in self._seen:
+            return None
+        if self._seen[item_id] != _digest(item):
+            return self._refused("conflict", f"`{item_id}` was sent before and said something else")
+        return SessionReceipt(status="accepted", code="duplicate", turn=turn)
+
+    def _remember(self, item_id: str, item: Shape) -> None:
+        self._seen[item_id] = _digest(item)
+        while len(self._seen) > SESSION_SEEN:
+            del self._seen[next(iter(self._seen))]
+
+    def _refused(self, code: Any, message: str) -> SessionReceipt:
+        self._refusals += 1
+        return SessionReceipt(status="refused", code=code, message=message)
+
+    def _latest(self, turn_id: str) -> SessionTurn | None:
+        turn = self._turns.get(turn_id)
+        while turn is not None and turn.heir in self._turns:
+            turn = self._turns[turn.heir]
+        return turn
+
+    def _working(self) -> list[SessionTurn]:
+        return [turn for turn in self._turns.values() if turn.state == "working"]
+
+    def _ended(self, turn: SessionTurn, report: TurnReport) -> None:
+        ended = turn.model_copy(update={"state": report.state, "parts": report.parts, "error": report.error})
+        self._turns[turn.turn] = ended
+        self._remember_denials(report.denied)
+        left = self._left_for(turn.turn, report.taken)
+        # One turn more is kept for what was added meanwhile: that is never dropped.
+        if report.state == "passed" and turn.number < MAX_TURNS_PER_MESSAGE - 1:
+            self._follow_up(ended, report.pass_to, left)
+        elif report.state == "passed":
+            error = TurnError(code="passed_too_often", message="this was passed from actor to actor too often")
+            self._turns[turn.turn] = ended.model_copy(update={"error": error})
+        if left and report.state != "passed":
+            self._follow_up(ended, turn.actor, left)
+        self._trim()
+
+    def _remember_denials(self, denials: Sequence[Denial]) -> None:
+        for denial in denials[:SESSION_DENIED]:
+            self._denied.pop(denial.action, None)
+            self._denied[denial.action] = denial.model_copy(update={"reason": denial.reason[:EFFECT_CHARS]})
+        while len(self._denied) > SESSION_DENIED:
+            del self._denied[next(iter(self._denied))]
+
+    def _left_for(self, turn_id: str, taken: Sequence[str]) -> tuple[Message, ...]:
+        """What was added to a turn that has ended, and that its model was not told."""
+        mine = [each for each in self._injected.values() if self._goes_to(each, turn_id)]
+        for injection in mine:
+            del self._injected[injection.id]
+            self._sent.discard(injection.id)
+        return tuple(each.message for each in mine if each.id not in taken)
+
+    def _goes_to(self, injection: Injection, turn_id: str) -> bool:
+        turn = self._latest(injection.turn)
+        return turn is not None and turn.turn == turn_id
+
+    def _follow_up(self, turn: SessionTurn, actor: str, said: tuple[Message, ...]) -> None:
+        for place, due in enumerate(self._due):
+            if due.turn == turn.turn:
+                self._due[place] = due.model_copy(update={"said": (*due.said, *said)})
+                return
+        self._due.append(FollowUp(turn=turn.turn, actor=actor, said=said))
+
+    def _heir(self, item: FollowUp, now: datetime) -> SessionTurn:
+        before = self._turns[item.turn]
+        number = before.number + 1
+        turn_id = turn_of(before.origin.id, number)
+        self._turns[item.turn] = before.model_copy(update={"heir": turn_id})
+        return SessionTurn(
+            turn=turn_id, number=number, actor=item.actor, origin=before.origin, said=item.said, started_at=now
+        )
+
+    def _input(self, turn: SessionTurn, messages: tuple[Message, ...]) -> TurnInput:
+        origin = turn.origin
+        return TurnInput(
+            engine=origin.engine,
+            tenant_id=self.key.tenant,
+            session_id=self.key.session,
+            turn_id=turn.turn,
+            actor=turn.actor,
+            messages=messages,
+            principal=origin.principals[min(turn.number, len(origin.principals)) - 1],
+            person_id=origin.person_id,
+            channel=origin.channel,
+            route=origin.route,
+            step=origin.step,
+            context=origin.context,
+            dry_run=origin.dry_run,
+            in_session=True,
+            denied=tuple(self._denied.values()),
+        )
+
+    def _transcript(self) -> Iterator[Message]:
+        for turn in self._turns.values():
+            yield from turn.said
+            yield _answer(turn)
+
+    def _open_bytes(self) -> int:
+        held = [*self._mailbox, *self._injected.values(), *self._due]
+        return sum(_size(item) for item in (*held, *(t for t in self._turns.values() if t.state in _OPEN)))
+
+    def _trim(self) -> None:
+        """Forget the oldest turns that are over, where there are too many."""
+        due = {item.turn for item in self._due}
+        over = [turn for turn in self._turns.values() if turn.state not in _OPEN and turn.turn not in due]
+        room = sum(_size(turn) for turn in over)
+        for place, turn in enumerate(over):
+            if room <= SESSION_WINDOW_BYTES and len(over) - place <= SESSION_WINDOW_TURNS:
+                return
+            room -= _size(turn)
+            del self._turns[turn.turn]
+
+
+def _answer(turn: SessionTurn) -> Message:
+    """What the next turn reads as the answer of this one; a turn that goes on must not be answered again."""
+    texts = tuple(TextPart(text=part.content) for part in turn.parts if part.type == RESPONSE)
+    if not texts:
+        texts = (TextPart(text=Content(inline=_instead(turn))),)
+    return Message(role="assistant", parts=texts)
+
+
+def _instead(turn: SessionTurn) -> str:
+    if turn.state == "waiting":
+        return "(I am still at this: it waits for people to decide. I will not begin it a second time.)"
+    if turn.state == "working":
+        return "(I am still at this. I will not begin it a second time.)"
+    why = f": {turn.error.message}" if turn.error is not None else ""
+    return f"(This ended without an answer{why}.)"
+
+
+def _view(turn: SessionTurn) -> SessionTurnView:
+    return SessionTurnView(
+        turn=turn.turn,
+        message_id=turn.origin.id,
+        actor=turn.actor,
+        state=turn.state,
+        requester=turn.origin.principals[0].user,
+        said=turn.said,
+        earlier=turn.earlier,
+        parts=turn.parts,
+        error=turn.error,
+        started_at=turn.started_at,
+    )
+
+
+def _as_said(message: Message) -> Message:
+    """A message as people send it: words, and nothing that only a model or the engine writes."""
+    words = tuple(part for part in message.parts if isinstance(part, TextPart))
+    return Message(role="user", parts=words)
+
+
+def _digest(item: Shape) -> str:
+    # A principal is signed anew for each delivery; who it is lies in `person_id`.
+    return sha256_hex(item.model_dump(mode="json", exclude={"principals"}))
+
+
+def _size(shape: Shape) -> int:
+    return len(shape.model_dump_json().encode("utf-8", "surrogatepass"))

@@ -1,0 +1,176 @@
+"""One conversation as a Temporal workflow: takes messages in, begins turns in order, and is told how they go."""
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
+
+with workflow.unsafe.imports_passed_through():
+    from signoff.approvals.desk import envelope_problem
+    from signoff.contracts import names
+    from signoff.contracts.ids import TurnKey
+    from signoff.contracts.limits import SESSION_BYTES
+    from signoff.contracts.message import Message
+    from signoff.contracts.session import FollowUp, Injection, MailboxMessage, SessionInput, SessionReceipt, SessionView
+    from signoff.contracts.turn import TurnError
+    from signoff.workflows import starting
+    from signoff.workflows.conversation import Conversation
+
+
+@workflow.defn(name=names.SESSION)
+class Session:
+    """Lives as long as its conversation, in one run after another. Holds words and states, never runs anything."""
+
+    @workflow.init
+    def __init__(self, session: SessionInput) -> None:
+        self._talk = Conversation(session)
+        self._events_per_run = session.events_per_run
+
+    # What people, turns and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.
+
+    @workflow.update(name=names.SAY, description="Say something to the session")
+    def say(self, *envelopes: Any) -> SessionReceipt:
+        """Take in a message; the receipt names the turn that is to answer it."""
+        return self._talk.say(envelopes)
+
+    @say.validator
+    def _check_say(self, *envelopes: Any) -> None:
+        problem = envelope_problem(envelopes)
+        if problem:
+            raise ValueError(problem)
+
+    @workflow.signal(name=names.SAY, description="Say something to the session, without a reply")
+    def said(self, *envelopes: Any) -> None:
+        """The same as `say`, for those who cannot wait for a receipt."""
+        self._talk.say(envelopes)
+
+    @workflow.update(name=names.INJECT, description="Hand a late result to a turn")
+    def inject(self, *envelopes: Any) -> SessionReceipt:
+        """Take in a late result; the receipt names the turn that is to be told."""
+        return self._talk.inject(envelopes)
+
+    @inject.validator
+    def _check_inject(self, *envelopes: Any) -> None:
+        problem = envelope_problem(envelopes)
+        if problem:
+            raise ValueError(problem)
+
+    @workflow.signal(name=names.INJECT, description="Hand a late result to a turn, without a reply")
+    def injected(self, *envelopes: Any) -> None:
+        """The same as `inject`, for those who cannot wait for a receipt."""
+        self._talk.inject(envelopes)
+
+    @workflow.signal(name=names.TURN_WAITS, description="From a turn: it waits for people")
+    def turn_waits(self, *envelopes: Any) -> None:
+        """Let the next message be answered meanwhile."""
+        self._talk.report(envelopes)
+
+    @workflow.signal(name=names.TURN_ENDED, description="From a turn: how it ended")
+    def turn_ended(self, *envelopes: Any) -> None:
+        """Take in a turn's answer, in its place of the conversation, however late."""
+        self._talk.report(envelopes)
+
+    @workflow.query(name=names.TRANSCRIPT)
+    def transcript(self) -> list[Message]:
+        """The conversation as the next turn would read it."""
+        return self._talk.transcript()
+
+    @workflow.query(name=names.STATE)
+    def state(self) -> SessionView:
+        """The session as an onlooker may see it."""
+        return self._talk.view()
+
+    @workflow.run
+    async def run(self, session: SessionInput) -> None:
+        """Go on until cancelled. What waits, the mailbox and the ids that were seen go along into each new run."""
+        if session.engine > names.ENGINE:
+            # An ordinary exception: the task is retried until a worker that knows this number takes it.
+            raise RuntimeError(f"this session needs engine {session.engine}, this worker has {names.ENGINE}")
+        while not self._is_long():
+            await self._step()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        workflow.continue_as_new(self._talk.snapshot())
+
+    async def _step(self) -> None:
+        item = self._talk.next(workflow.now())
+        letter = self._talk.undelivered()
+        if letter is not None:
+            await self._deliver(*letter)
+        elif item is not None:
+            await self._begin(item)
+        else:
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Until there is something to do."""
+        ends = self._talk.patience_ends()
+        left = None if ends is None else max(ends - workflow.now(), timedelta(milliseconds=1))
+        try:
+            await workflow.wait_condition(
+                partial(self._is_called, ends),
+                timeout=left,
+                timeout_summary="The next message waits its turn",
+            )
+        except TimeoutError:
+            return
+
+    def _is_called(self, ends: datetime | None) -> bool:
+        talk = self._talk
+        return (
+            talk.next(workflow.now()) is not None
+            or talk.undelivered() is not None
+            or talk.patience_ends() != ends
+            or self._is_long()
+        )
+
+    def _is_long(self) -> bool:
+        info = workflow.info()
+        return (
+            info.is_continue_as_new_suggested()
+            or info.get_current_history_length() >= self._events_per_run
+            or info.get_current_history_size() >= SESSION_BYTES
+        )
+
+    async def _begin(self, item: FollowUp | MailboxMessage) -> None:
+        """Start a turn. It is never awaited: it tells how it goes, and outlives this run."""
+        turn = self._talk.begin(item, workflow.now())
+        key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
+        try:
+            handle = await workflow.start_child_workflow(
+                names.ACTOR_TURN,
+                turn,
+                id=key.workflow_id,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
+                memo=starting.memo(turn),
+                search_attributes=starting.attributes(turn),
+                static_summary=starting.summary(turn),
+            )
+        except WorkflowAlreadyStartedError:
+            self._talk.forget(turn.turn_id)
+            return
+        handle.add_done_callback(partial(self._closed, turn.turn_id))
+
+    def _closed(self, turn_id: str, task: Any) -> None:
+        """A turn that this run began has closed. Those that ended by themselves have told so before."""
+        if task.cancelled():
+            return
+        failure = task.exception()
+        if isinstance(failure, ChildWorkflowError):
+            cause = failure.cause
+            config = isinstance(cause, ApplicationError) and cause.type == "ConfigError"
+            words = cause.message if isinstance(cause, ApplicationError) else "the turn was stopped from outside"
+            self._talk.gone(turn_id, TurnError(code="config_error" if config else "stopped", message=words))
+
+    async def _deliver(self, key: TurnKey, injection: Injection) -> None:
+        # A turn that has closed tells, or told, what it took; what it did not take goes into a turn of its own.
+        self._talk.delivered(injection)
+        try:
+            handle = workflow.get_external_workflow_handle(key.workflow_id)
+            await handle.signal(names.INJECT, injection.model_dump(mode="json"))
+        except FailureError:
+            self._talk.gone(key.turn, TurnError(code="stopped", message="the turn was stopped from outside"))

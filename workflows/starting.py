@@ -1,0 +1,37 @@
+"""What a turn is started with beside its input, by whomever it is started."""
+
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from signoff.contracts import names
+from signoff.contracts.content import text_of
+from signoff.contracts.message import TextPart
+from signoff.contracts.turn import TurnInput
+from signoff.workflows import shown
+
+
+def memo(turn: TurnInput, digest: str = "") -> dict[str, str]:
+    """Title, requester, and the input's `digest` where the same turn may be started again."""
+    again = {names.MEMO_INPUT_DIGEST: digest} if digest else {}
+    return {**again, names.MEMO_TITLE: title(turn), names.MEMO_REQUESTER: turn.principal.user}
+
+
+def attributes(turn: TurnInput) -> TypedSearchAttributes:
+    """The search attributes of a turn that begins."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(shown.STATE, "running"),
+            SearchAttributePair(shown.ACTOR, turn.actor),
+            SearchAttributePair(shown.TENANT, turn.tenant_id),
+        ]
+    )
+
+
+def summary(turn: TurnInput) -> str:
+    """One line for Temporal's own list."""
+    return shown.summary(f"{turn.actor}: {title(turn)}")
+
+
+def title(turn: TurnInput) -> str:
+    """The beginning of what was said: what came first, or last where a session's earlier turns stand before it."""
+    said = [text_of(part.text) for message in turn.messages for part in message.parts if isinstance(part, TextPart)]
+    return " ".join("".join(said[-1:] if turn.in_session else said[:1]).split())[:80]
