@@ -3,13 +3,14 @@
 import asyncio
 import hashlib
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 from pydantic_core import PydanticSerializationError
 from temporalio.client import (
     Client,
+    WithStartWorkflowOperation,
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
@@ -19,8 +20,6 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import (
-    SearchAttributePair,
-    TypedSearchAttributes,
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
@@ -31,20 +30,22 @@ from signoff.approvals.desk import malformed
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical import NotCanonical, canonical_json, nesting
-from signoff.contracts.content import Content, text_of
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, ServerUnavailable
-from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.limits import MAX_NESTING, REQUEST_BODY_BYTES
-from signoff.contracts.message import Message, TextPart
+from signoff.contracts.message import Message
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.session import Injection, MailboxMessage, SessionInput, SessionReceipt, SessionView
 from signoff.contracts.signed import unsigned_principal
 from signoff.contracts.turn import TurnInput, TurnResult, TurnView
 from signoff.policy.bounds import out_of_bounds
-from signoff.workflows import shown
+from signoff.workflows import starting
 
 _PATIENCE = timedelta(seconds=3)
 _WATCH_SECONDS = 0.7
+_STORED = "it is stored and taken in when a worker is back"
+_UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
 _NO_MORE_UPDATES = (
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.CANCELLED,
@@ -69,7 +70,6 @@ class Signoff:
         """
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         digest = _checked(turn)
-        title = _title(turn.messages)
         try:
             await self.temporal.start_workflow(
                 names.ACTOR_TURN,
@@ -78,13 +78,9 @@ class Signoff:
                 task_queue=self._task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                memo={
-                    names.MEMO_INPUT_DIGEST: digest,
-                    names.MEMO_TITLE: title,
-                    names.MEMO_REQUESTER: turn.principal.user,
-                },
-                search_attributes=_at_start(turn),
-                static_summary=shown.summary(f"{turn.actor}: {title}"),
+                memo=starting.memo(turn, digest),
+                search_attributes=starting.attributes(turn),
+                static_summary=starting.summary(turn),
             )
         except WorkflowAlreadyStartedError:
             await self._same_input(key, digest)
@@ -189,6 +185,77 @@ class Signoff:
             return await self._after_the_end(handle, approval_id, error)
         return receipt
 
+    async def say(self, key: SessionKey, message: MailboxMessage, *, actor: str = "") -> SessionReceipt:
+        """Say something in a session; it begins with this if it was not there, and then talks to `actor`.
+
+        Sent as an Update; when no worker takes it in 3 s, the same message goes as a Signal (receipt `pending`).
+        Raises `ServerUnavailable` when the Temporal server itself does not answer.
+        """
+        body = _plain(message)
+        if body is None:
+            return _unsayable(_UNSAYABLE)
+        try:
+            receipt: SessionReceipt = await self.temporal.execute_update_with_start_workflow(
+                names.SAY,
+                body,
+                start_workflow_operation=WithStartWorkflowOperation(
+                    names.SESSION,
+                    _first(key, message.actor or actor),
+                    id=key.workflow_id,
+                    task_queue=self._task_queue,
+                    id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                    search_attributes=starting.of_tenant(key.tenant),
+                ),
+                result_type=SessionReceipt,
+                rpc_timeout=_PATIENCE,
+            )
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            return await self._said(key, message, body, actor)
+        except WorkflowUpdateFailedError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
+                return _unsayable(error.cause.message)
+            return await self._said(key, message, body, actor)
+        except RPCError as error:
+            if error.status not in (*_NO_MORE_UPDATES, RPCStatusCode.ABORTED, RPCStatusCode.NOT_FOUND):
+                raise _unavailable(error) from None
+            return await self._said(key, message, body, actor)
+        return receipt
+
+    async def inject(self, key: SessionKey, injection: Injection) -> SessionReceipt:
+        """Hand a late result to a turn of a session, or to the turn that goes on in its place.
+
+        Raises `NotFound` for a session that is not there, `ServerUnavailable`.
+        """
+        body = _plain(injection)
+        if body is None:
+            return _unsayable(_UNSAYABLE)
+        handle = self._handle(key)
+        try:
+            receipt: SessionReceipt = await handle.execute_update(
+                names.INJECT, body, result_type=SessionReceipt, rpc_timeout=_PATIENCE
+            )
+        except WorkflowUpdateFailedError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
+                return _unsayable(error.cause.message)
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            pass
+        except RPCError as error:
+            if error.status not in _NO_MORE_UPDATES:
+                raise _missing(error, key.workflow_id) from None
+        else:
+            return receipt
+        # The Update may still apply; the shared id makes the second one a duplicate.
+        try:
+            await handle.signal(names.INJECT, body, rpc_timeout=_PATIENCE)
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        return SessionReceipt(status="pending", message=_STORED)
+
+    async def session(self, key: SessionKey) -> SessionView:
+        """A session as it stands. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
+        view: SessionView = await self._query(key, names.STATE, SessionView)
+        return view
+
     async def cancel_turn(self, key: TurnKey) -> None:
         """Ask a turn to stop; running tools are awaited, waiting requests become cancelled. Raises `NotFound`."""
         try:
@@ -196,16 +263,34 @@ class Signoff:
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
 
-    def _handle(self, key: TurnKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
+    async def _said(self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str) -> SessionReceipt:
+        # The Update that timed out may still apply; the shared id makes the second one a duplicate.
+        try:
+            await self.temporal.start_workflow(
+                names.SESSION,
+                _first(key, message.actor or actor),
+                id=key.workflow_id,
+                task_queue=self._task_queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                search_attributes=starting.of_tenant(key.tenant),
+                start_signal=names.SAY,
+                start_signal_args=[body],
+                rpc_timeout=_PATIENCE,
+            )
+        except RPCError as error:
+            raise _unavailable(error) from None
+        return SessionReceipt(status="pending", turn=message.id, message=_STORED)
+
+    def _handle(self, key: TurnKey | SessionKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
         return self.temporal.get_workflow_handle(key.workflow_id, result_type=result_type)
 
-    async def _query(self, key: TurnKey, query: str, result_type: Any) -> Any:
+    async def _query(self, key: TurnKey | SessionKey, query: str, result_type: Any) -> Any:
         try:
             return await self._handle(key).query(query, result_type=result_type, rpc_timeout=_PATIENCE)
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
-            raise ServerUnavailable(f"the turn could not be read: {error}") from None
+            raise ServerUnavailable(f"it could not be read: {error}") from None
 
     async def _same_input(self, key: TurnKey, digest: str) -> None:
         try:
@@ -272,6 +357,10 @@ class Signoff:
         )
 
 
+def _first(key: SessionKey, actor: str) -> SessionInput:
+    return SessionInput(engine=names.ENGINE, tenant_id=key.tenant, session_id=key.session, actor=actor)
+
+
 def _checked(turn: TurnInput) -> str:
     """The digest of a turn's input, whenever and by whichever key who asks was signed for.
 
@@ -280,7 +369,8 @@ def _checked(turn: TurnInput) -> str:
     if why := out_of_bounds(turn.context):
         raise Refused(f"a turn's context cannot be taken: {why}; send less, or send it as a string", code="malformed")
     try:
-        plain = turn.model_dump(mode="json")
+        # A turn that a session begins is not started here; left out, the two say nothing new of the same input.
+        plain = turn.model_dump(mode="json", exclude={"in_session", "denied"})
         if nesting(plain) > MAX_NESTING:
             raise Refused(f"a turn's input is nested deeper than {MAX_NESTING} levels; send it flat", code="malformed")
         asked_by = unsigned_principal(turn.principal).model_dump(mode="json")
@@ -293,24 +383,23 @@ def _checked(turn: TurnInput) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _title(messages: Sequence[Message]) -> str:
-    texts = (part.text for message in messages for part in message.parts if isinstance(part, TextPart))
-    return " ".join(text_of(next(texts, Content(inline=""))).split())[:80]
+def _plain(item: MailboxMessage | Injection) -> dict[str, Any] | None:
+    """What is sent of `item`, or None where JSON cannot carry it."""
+    try:
+        body = item.model_dump(mode="json")
+        canonical_json(body)
+    except (NotCanonical, PydanticSerializationError, UnicodeEncodeError):
+        return None
+    return body
 
 
-def _at_start(turn: TurnInput) -> TypedSearchAttributes:
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(shown.STATE, "running"),
-            SearchAttributePair(shown.ACTOR, turn.actor),
-            SearchAttributePair(shown.TENANT, turn.tenant_id),
-        ]
-    )
+def _unsayable(message: str) -> SessionReceipt:
+    return SessionReceipt(status="refused", code="malformed", message=message)
 
 
 def _missing(error: RPCError, workflow_id: str) -> NotFound | ServerUnavailable:
     if error.status == RPCStatusCode.NOT_FOUND:
-        return NotFound(f"there is no turn `{workflow_id}`")
+        return NotFound(f"there is no {workflow_id.partition('/')[0]} `{workflow_id}`")
     return _unavailable(error)
 
 

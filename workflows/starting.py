@@ -26,6 +26,11 @@ def attributes(turn: TurnInput) -> TypedSearchAttributes:
     )
 
 
+def of_tenant(tenant: str) -> TypedSearchAttributes:
+    """The search attributes of a session that begins."""
+    return TypedSearchAttributes([SearchAttributePair(shown.TENANT, tenant)])
+
+
 def summary(turn: TurnInput) -> str:
     """One line for Temporal's own list."""
     return shown.summary(f"{turn.actor}: {title(turn)}")

@@ -1,0 +1,127 @@
+"""A session to talk to, for tests that need whole conversations on the real server."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from desk_fixtures import GUEST, Bench
+from temporalio.client import WorkflowHandle
+
+from signoff.contracts import names
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.content import text_of
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import SessionKey, TurnKey
+from signoff.contracts.message import Message, TextPart, user_message
+from signoff.contracts.session import (
+    Injection,
+    MailboxMessage,
+    SessionInput,
+    SessionReceipt,
+    SessionTurnView,
+    SessionView,
+)
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+
+
+def react(request: CompletionRequest) -> Completion:
+    """Pays when asked to, else answers `<words> after <what was said before>`."""
+    told = results(request)
+    text = last_user_text(request)
+    if told:
+        return respond(f"{told[-1].tool}: {told[-1].code}")
+    if text.startswith("pay"):
+        return calls(PAY)
+    before = [words(message) for message in request.messages[:-1]]
+    return respond(f"{text} after {' | '.join(before)}" if before else text)
+
+
+def model() -> ScriptedModel:
+    """A model that reacts so."""
+    return ScriptedModel(react)
+
+
+def words(message: Message) -> str:
+    """The texts of a message."""
+    return " ".join(text_of(part.text) for part in message.parts if isinstance(part, TextPart))
+
+
+def message(text: str, message_id: str = "", **fields: Any) -> MailboxMessage:
+    """What guest says."""
+    given: dict[str, Any] = {
+        "engine": names.ENGINE,
+        "id": message_id or f"m{uuid.uuid4().hex[:12]}",
+        "message": user_message(text),
+        "principals": (GUEST,),
+        "person_id": GUEST.user,
+    } | fields
+    return MailboxMessage(**given)
+
+
+@dataclass
+class Talk:
+    """One session of a bench."""
+
+    desk: Bench
+    key: SessionKey
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, Any]:
+        """The session's workflow, whichever run is the last."""
+        return self.desk.client.get_workflow_handle(self.key.workflow_id)
+
+    async def begin(self, **fields: Any) -> None:
+        """Start the session by itself, otherwise than a client would."""
+        first = SessionInput(
+            engine=names.ENGINE, tenant_id=self.key.tenant, session_id=self.key.session, actor="desk", **fields
+        )
+        await self.desk.client.start_workflow(
+            names.SESSION, first, id=self.key.workflow_id, task_queue=self.desk.task_queue
+        )
+
+    async def say(self, text: str, message_id: str = "", **fields: Any) -> SessionReceipt:
+        """Say something."""
+        return await self.desk.signoff.say(self.key, message(text, message_id, **fields), actor="desk")
+
+    async def add(self, turn: str, text: str, injection_id: str = "") -> SessionReceipt:
+        """Hand a late result to a turn."""
+        injection = Injection(id=injection_id or f"i{uuid.uuid4().hex[:12]}", turn=turn, message=user_message(text))
+        return await self.desk.signoff.inject(self.key, injection)
+
+    async def until(self, seen: Callable[[SessionView], bool]) -> SessionView:
+        """The first view of the session that satisfies `seen`."""
+        while True:
+            with contextlib.suppress(ServerUnavailable, NotFound):
+                view = await self.desk.signoff.session(self.key)
+                if seen(view):
+                    return view
+            await asyncio.sleep(0.03)
+
+    async def turn(self, turn_id: str, *states: str) -> SessionTurnView:
+        """One turn of the session once it is in one of `states`."""
+        view = await self.until(lambda view: any(t.turn == turn_id and t.state in states for t in view.turns))
+        return next(turn for turn in view.turns if turn.turn == turn_id)
+
+    async def answer(self, turn_id: str) -> str:
+        """What a turn answers."""
+        turn = await self.turn(turn_id, "complete", "clarifying", "awaiting", "delegated", "passed")
+        return " ".join(text_of(part.content) for part in turn.parts)
+
+    def turn_key(self, turn_id: str) -> TurnKey:
+        """The turn of that id."""
+        return TurnKey(self.key.tenant, self.key.session, turn_id)
+
+    async def runs(self) -> int:
+        """How many runs the session has had."""
+        query = f'WorkflowId = "{self.key.workflow_id}"'
+        return (await self.desk.client.count_workflows(query)).count
+
+
+def talk(desk: Bench) -> Talk:
+    """A session that nobody used."""
+    return Talk(desk, SessionKey("main", f"s{uuid.uuid4().hex[:12]}"))

@@ -1,0 +1,88 @@
+"""The laws of a conversation: order, who waits for whom, what is told twice, what comes late."""
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
+from session_desk import PAY, message, model, talk, words
+from temporalio.client import Client
+
+from signoff.contracts import names
+from signoff.store.store import Store
+
+
+async def test_messages_are_answered_in_order_with_what_was_said_before(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Three messages at once: each turn begins when the one before has answered, and reads its answer."""
+    async with bench(client, store, task_queue, catalog_of([]), model()) as desk:
+        session = talk(desk)
+        for text in ("one", "two", "three"):
+            receipt = await session.say(text, text)
+            assert (receipt.status, receipt.turn) == ("accepted", text)
+        assert await session.answer("three") == "three after one | one | two | two after one | one"
+        view = await desk.signoff.session(session.key)
+        turn = await desk.signoff.view(session.turn_key("two"))
+    assert [turn.turn for turn in view.turns] == ["one", "two", "three"]
+    assert [turn.earlier for turn in view.turns] == [0, 2, 4]
+    assert (view.actor, view.queued, view.refusals) == ("desk", (), 0)
+    assert [words(each) for each in turn.messages[:3]] == ["one", "one", "two"]
+
+
+async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A waiting turn holds nobody up; its answer, when it comes, stands where its message stood."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as desk:
+        session = talk(desk)
+        await session.say("pay", "a")
+        await session.turn("a", "waiting")
+        await session.say("hello", "b")
+        still = "(I am still at this: it waits for people to decide. I will not begin it a second time.)"
+        assert await session.answer("b") == f"hello after pay | {still}"
+        await session.say("more", "c")
+        await session.answer("c")
+        assert ledger.rows == []
+        receipt = await desk.signoff.decide(yes(session.turn_key("a")))
+        assert receipt.status == "accepted"
+        assert await session.answer("a") == "pay: ok"
+        heard = await session.handle.query(names.TRANSCRIPT, result_type=list)
+    assert len(ledger.rows) == 1
+    assert [part["text"]["inline"] for each in heard for part in each["parts"]][:3] == ["pay", "pay: ok", "hello"]
+
+
+async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the_session(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The same call in the next turn asks nobody, and names the first decision."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
+        session = talk(desk)
+        await session.say("pay", "a")
+        await desk.waiting(session.turn_key("a"))
+        await desk.signoff.decide(no(session.turn_key("a"), reason="not this month"))
+        assert await session.answer("a") == "pay: denied"
+        await session.say("pay again", "b")
+        assert await session.answer("b") == "pay: denied"
+        result = await desk.signoff.result(session.turn_key("b"))
+    denied = result.calls[0].denied
+    assert denied is not None
+    assert (denied.source, denied.reason, denied.decided_by) == ("repeat", "not this month", "approver")
+    assert denied.approval_id == f"main.{session.key.session}.a.c1.1"
+    assert PAY[0] == denied.tool
+
+
+@pytest.mark.parametrize("door", ["update", "signal"])
+async def test_a_message_is_taken_once_by_either_door(client: Client, store: Store, task_queue: str, door: str) -> None:
+    """A second delivery changes nothing; the same id with other words is refused."""
+    async with bench(client, store, task_queue, catalog_of([]), model()) as desk:
+        session = talk(desk)
+        await session.say("one", "a")
+        if door == "signal":
+            await session.handle.signal(names.SAY, message("one", "a").model_dump(mode="json"))
+            await session.handle.signal(names.SAY, message("two", "a").model_dump(mode="json"))
+        else:
+            again, other = await session.say("one", "a"), await session.say("two", "a")
+            assert (again.status, again.code, again.turn) == ("accepted", "duplicate", "a")
+            assert (other.status, other.code) == ("refused", "conflict")
+        view = await session.until(lambda view: view.refusals == 1)
+        await session.answer("a")
+    assert [turn.turn for turn in view.turns] + [each.message_id for each in view.queued] == ["a"]
