@@ -1,5 +1,7 @@
 """The gateway: the HTTP API, and the inbox."""
 
+import dataclasses
+
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -24,6 +26,8 @@ from signoff.gateway.tool_pages import ToolPages
 from signoff.gateway.turns_api import TurnsApi
 from signoff.gateway.visitor import Visitors
 from signoff.gateway.waiting_pages import WaitingPages
+from signoff.registry.claims import ClaimsDirectory, ClaimsMapping
+from signoff.registry.people import Directory
 from signoff.settings import require_ready
 
 _DESCRIPTION = (
@@ -35,8 +39,9 @@ _DESCRIPTION = (
 def build_app(desk: GatewayDeps) -> FastAPI:
     """The gateway as an ASGI application; `serve` runs it.
 
-    Raises `ConfigError` for a production profile without people or keys.
+    Raises `ConfigError` for a production profile without people or keys, and for half a sign-in provider.
     """
+    desk = dataclasses.replace(desk, people=_with_logins(desk))
     has_people = any(person.active for person in desk.people.all())
     require_ready(desk.settings, people=has_people, signing_keys=desk.signer is not None)
     app = FastAPI(
@@ -69,6 +74,15 @@ def build_app(desk: GatewayDeps) -> FastAPI:
     _answer_errors(app, visitors, pages)
     app.add_middleware(Guard, settings=desk.settings)
     return app
+
+
+def _with_logins(desk: GatewayDeps) -> Directory:
+    """The directory and, where a provider is named, those whom it vouches for."""
+    settings = desk.settings
+    if settings.oidc_issuer is None or isinstance(desk.people, ClaimsDirectory):
+        return desk.people
+    mapping = ClaimsMapping(groups_claim=settings.oidc_groups_claim, roles=settings.oidc_roles)
+    return ClaimsDirectory(desk.people, mapping)
 
 
 def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages) -> None:

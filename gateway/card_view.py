@@ -84,6 +84,7 @@ def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visi
     """The page of a request. `args` are its loaded arguments, or None when they cannot be had."""
     reader = visitor.reader
     seat = seat_at(request, visitor.person, people, reader.now)
+    decides = not seat.code and at_least(visitor.assurance, request.min_assurance)
     pending = request.state == "pending"
     return CardPage(
         request=request,
@@ -101,8 +102,8 @@ def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visi
             for vote in request.votes
         ),
         may=who_may(request, people, reader.language),
-        decides=not seat.code and at_least(visitor.assurance, request.min_assurance),
-        why_not=_why_not(request, seat, visitor, people) if pending else "",
+        decides=decides,
+        why_not=_why_not(request, seat, visitor, people) if pending and not decides else "",
         typed=(*typed_words(request, visitor), "")[0] if pending else "",
         raw=_raw(request, args),
         ending=None if pending else _ending(request, line, visitor),

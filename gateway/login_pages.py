@@ -1,6 +1,6 @@
-"""Signing in with a personal token, and signing out."""
+"""Signing in, with a personal token or by OpenID Connect, and signing out."""
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter
@@ -9,28 +9,35 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.person import Person
-from signoff.gateway.caller import SESSION, caller_of
+from signoff.gateway.caller import caller_of
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.entering import Entrance, local_path
 from signoff.gateway.faults import BadRequest
 from signoff.gateway.guard import READING
+from signoff.gateway.oidc import Attempt, assurance_of, provider_of
 from signoff.gateway.render import Pages
+from signoff.gateway.sealed import seal, unseal
 from signoff.gateway.texts import text
-from signoff.gateway.visitor import Browser, Visitors, new_session
-from signoff.store.sessions import LIFETIME, Sessions
+from signoff.gateway.visitor import Browser, Visitors
+from signoff.registry.claims import ClaimsDirectory
 from signoff.store.tokens import Token, Tokens
 
-NEXT_CHARS: Final = 500
+ATTEMPT: Final = "signoff_attempt"
+"""The cookie of a sign-in that is on its way to the provider and back."""
+ATTEMPT_SECONDS: Final = 600
+_WHAT: Final = "sign-in 1"
 
 
 class LoginPages:
-    """Handlers of `/login` and `/logout`."""
+    """Handlers of `/login`, `/login/oidc/...` and `/logout`."""
 
     def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
         self._deps = deps
         self._visitors = visitors
         self._pages = pages
         self._tokens = Tokens(deps.store)
-        self._sessions = Sessions(deps.store)
+        self._entrance = Entrance(deps, visitors)
+        self._provider = provider_of(deps.settings, deps.clock)
 
     def router(self) -> APIRouter:
         """The routes."""
@@ -38,6 +45,9 @@ class LoginPages:
         router.add_api_route("/login", self.form, methods=["GET", "HEAD"])
         router.add_api_route("/login", self.by_token, methods=["POST"])
         router.add_api_route("/logout", self.leave, methods=["POST"])
+        if self._provider is not None:
+            router.add_api_route("/login/oidc", self.to_provider, methods=["GET"])
+            router.add_api_route("/login/oidc/callback", self.from_provider, methods=["GET"])
         return router
 
     async def form(self, request: Request) -> Response:
@@ -50,45 +60,64 @@ class LoginPages:
         return self._form(browser, then, note=note)
 
     async def by_token(self, request: Request) -> Response:
-        """Sign in with a pasted token. The browser gets a new cookie: one set before by somebody else is worthless."""
+        """Sign in with a pasted token."""
         browser = await self._visitors.browser(request)
         form = {name: str(value) for name, value in (await request.form()).items()}
         then = local_path(form.get("next", ""))
-        language = browser.reader.language
         if not browser.opened(form.get("token", ""), "login"):
-            return self._form(browser, then, note=text("login.out_of_date", language), status=403, bad=True)
+            note = text("login.out_of_date", browser.reader.language)
+            return self._form(browser, then, note=note, status=403)
         try:
             token = await self._tokens.known(form.get("secret", "").strip(), self._deps.clock())
-            person = self._person(token)
+            return await self._entrance.enter(self._person(token), then, "session", token)
         except Refused as error:
-            note = text("login.refused", language, why=error.message)
-            return self._form(browser, then, note=note, status=401, bad=True)
-        return await self._enter(person, then, token)
+            return self._refused(browser, then, error)
 
     async def leave(self, request: Request) -> Response:
-        """Sign out: the session is over, not only its cookie gone."""
+        """Sign out."""
         visitor = await self._visitors.visitor(request)
         form = await request.form()
         if not visitor.opened(str(form.get("token", "")), "logout"):
             raise BadRequest("this page was out of date; open it again and sign out once more", status=403)
-        await self._sessions.close(visitor.session)
-        response = RedirectResponse("/login?out=1", status_code=303)
-        self._visitors.set_cookie(response, SESSION, "", seconds=0)
+        return await self._entrance.leave(visitor.session)
+
+    async def to_provider(self, request: Request) -> Response:
+        """Send the browser to the provider; what must come back is sealed into a cookie for ten minutes."""
+        assert self._provider is not None
+        browser = await self._visitors.browser(request)
+        then = local_path(request.query_params.get("next", ""))
+        url, attempt = await self._provider.begin()
+        end = int(self._deps.clock().timestamp()) + ATTEMPT_SECONDS
+        values = [attempt.state, attempt.nonce, attempt.verifier, then, end]
+        response = RedirectResponse(url, status_code=303)
+        self._visitors.set_cookie(response, ATTEMPT, seal(browser.key, _WHAT, values), seconds=ATTEMPT_SECONDS)
         return response
 
-    async def _enter(self, person: Person, then: str, token: Token) -> Response:
-        cookie = new_session()
-        await self._sessions.open(
-            cookie,
-            tenant=person.tenant,
-            person=person.id,
-            assurance="session",
-            now=self._deps.clock(),
-            token=token,
-        )
-        response = RedirectResponse(then, status_code=303)
-        self._visitors.set_cookie(response, SESSION, cookie, seconds=int(LIFETIME.total_seconds()))
+    async def from_provider(self, request: Request) -> Response:
+        """Back from the provider: whoever its ID token proves is signed in, once for each time they went there."""
+        browser = await self._visitors.browser(request)
+        then = "/"
+        try:
+            attempt, then = self._attempt(browser, request.cookies.get(ATTEMPT, ""))
+            response = await self._admitted(attempt, then, dict(request.query_params))
+        except Refused as error:
+            response = self._refused(browser, then, error)
+        self._visitors.set_cookie(response, ATTEMPT, "", seconds=0)
         return response
+
+    async def _admitted(self, attempt: Attempt, then: str, answer: dict[str, str]) -> Response:
+        assert self._provider is not None
+        claims = await self._provider.finish(attempt, answer)
+        people = self._deps.people
+        if not isinstance(people, ClaimsDirectory):
+            raise Refused("nobody is known by a login here")
+        return await self._entrance.enter(people.admit(claims), then, assurance_of(claims))
+
+    def _attempt(self, browser: Browser, cookie: str) -> tuple[Attempt, str]:
+        values: list[Any] | None = unseal(browser.key, _WHAT, cookie)
+        if values is None or self._deps.clock().timestamp() >= values[4]:
+            raise Refused("this sign-in was not begun in this browser, or took longer than ten minutes")
+        return Attempt(values[0], values[1], values[2]), values[3]
 
     def _person(self, token: Token) -> Person:
         person = self._deps.people.find(token.person, token.tenant)
@@ -96,16 +125,21 @@ class LoginPages:
             raise Refused("the person of this token is not in the directory, or not active any more")
         return person
 
-    def _form(self, browser: Browser, then: str, *, note: str = "", status: int = 200, bad: bool = False) -> Response:
+    def _refused(self, browser: Browser, then: str, error: Refused) -> Response:
+        note = text("login.refused", browser.reader.language, why=error.message)
+        return self._form(browser, then, note=note, status=401)
+
+    def _form(self, browser: Browser, then: str, *, note: str = "", status: int = 200) -> Response:
         return self._pages.page(
             "login.html",
             browser,
             status=status,
             nav="login",
             note=note,
-            bad=bad,
+            bad=status >= 400,
             then=then,
             token=browser.token("login"),
+            provider=self._provider.name if self._provider is not None else "",
         )
 
 
@@ -115,10 +149,3 @@ def to_login(request: Request) -> Response:
     wanted = f"{url.path}?{url.query}" if url.query else url.path
     back = f"?next={quote(wanted, safe='')}" if request.method in READING and wanted != "/" else ""
     return RedirectResponse(f"/login{back}", status_code=303)
-
-
-def local_path(wanted: str) -> str:
-    """`wanted` if it is a page of ours, else the first page: nobody is led elsewhere after signing in."""
-    # Browsers read a backslash as a slash, and two slashes at the beginning as another host.
-    elsewhere = not wanted.startswith("/") or wanted.startswith("//") or "\\" in wanted or not wanted.isprintable()
-    return "/" if elsewhere or len(wanted) > NEXT_CHARS or wanted.startswith(("/login", "/logout")) else wanted

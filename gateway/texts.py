@@ -22,6 +22,8 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "login.secret": "Personal token",
     "login.help": "It begins with sgf_. A sign-in lasts twelve hours, and not longer than the token.",
     "login.go": "Sign in",
+    "login.by": "Sign in with {who}",
+    "login.or": "Or with a token",
     "login.how": "No token yet?",
     "login.command": "signoff token create YOUR-ID --scope read --scope decide --scope start",
     "login.without": "Go on without, in the development profile",

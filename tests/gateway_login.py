@@ -3,7 +3,7 @@
 import dataclasses
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,11 +22,17 @@ STRANGER = Person(id="zoe", name="Zoe", tenant="acme", roles=("approvers", "fina
 _FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
 
 
-def locked_desk(gateway: GatewayDesk, *, clock: Callable[[], datetime] | None = None, **settings: Any) -> GatewayDesk:
+def locked_desk(
+    gateway: GatewayDesk,
+    *,
+    clock: Callable[[], datetime] | None = None,
+    people: Sequence[Person] = (*PEOPLE, STRANGER),
+    **settings: Any,
+) -> GatewayDesk:
     """The same desk behind a gateway of the production profile; `http` has no token."""
     deps = dataclasses.replace(
         gateway.deps,
-        people=FixedDirectory((*PEOPLE, STRANGER)),
+        people=FixedDirectory(people),
         settings=Settings(profile="production", **settings),
         clock=clock or (lambda: datetime.now(UTC)),
     )

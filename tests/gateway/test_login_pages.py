@@ -7,7 +7,7 @@ from gateway_desk import BASE, GatewayDesk
 from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of, words
 
 from signoff.gateway.caller import SESSION
-from signoff.gateway.login_pages import local_path
+from signoff.gateway.entering import local_path
 from signoff.store.sessions import LIFETIME
 from signoff.store.tokens import Tokens
 

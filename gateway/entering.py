@@ -1,0 +1,53 @@
+"""The moment somebody is known: a session in the store, a new cookie in the browser, and on to the page they wanted."""
+
+from typing import Final
+
+from starlette.responses import RedirectResponse, Response
+
+from signoff.contracts.decision import Assurance
+from signoff.contracts.person import Person
+from signoff.gateway.caller import SESSION
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.visitor import Visitors, new_session
+from signoff.store.sessions import LIFETIME, Sessions
+from signoff.store.tokens import Token
+
+NEXT_CHARS: Final = 500
+
+
+class Entrance:
+    """Lets people in, however they were recognised."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._sessions = Sessions(deps.store)
+
+    async def enter(self, person: Person, then: str, assurance: Assurance, token: Token | None = None) -> Response:
+        """Sign a person in. The browser gets a new cookie: one set before by somebody else is worthless."""
+        cookie = new_session()
+        await self._sessions.open(
+            cookie,
+            tenant=person.tenant,
+            person=person.id,
+            assurance=assurance,
+            now=self._deps.clock(),
+            token=token,
+        )
+        response = RedirectResponse(then, status_code=303)
+        self._visitors.set_cookie(response, SESSION, cookie, seconds=int(LIFETIME.total_seconds()))
+        return response
+
+    async def leave(self, cookie: str) -> Response:
+        """Sign out: the session is over, not only its cookie gone."""
+        await self._sessions.close(cookie)
+        response = RedirectResponse("/login?out=1", status_code=303)
+        self._visitors.set_cookie(response, SESSION, "", seconds=0)
+        return response
+
+
+def local_path(wanted: str) -> str:
+    """`wanted` if it is a page of ours, else the first page: nobody is led elsewhere after signing in."""
+    # Browsers read a backslash as a slash, and two slashes at the beginning as another host.
+    elsewhere = not wanted.startswith("/") or wanted.startswith("//") or "\\" in wanted or not wanted.isprintable()
+    return "/" if elsewhere or len(wanted) > NEXT_CHARS or wanted.startswith(("/login", "/logout")) else wanted

@@ -1,0 +1,246 @@
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+from gateway_desk import GatewayDesk
+from gateway_login import browser, hidden, locked_desk, sign_in, token_of, words
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.contracts.errors import Refused
+from signoff.gateway.links import LINK_KEY, Link, make_link, read_link
+from signoff.gateway.sealed import seal
+
+KEY = b"k" * 32
+NOW = datetime(2030, 1, 2, 12, tzinfo=UTC)
+LINK = Link(approval="main.s.t.c1.1", revision=1, person="ana", expires=NOW + timedelta(hours=1))
+
+
+def test_a_link_says_what_it_is_bound_to() -> None:
+    """Request, revision, recipient, verb, channel and end come back as they were put in."""
+    link = LINK.model_copy(update={"verb": "denied", "channel": "email", "revision": 3})
+    assert read_link(KEY, make_link(KEY, link), NOW) == link
+
+
+def test_a_link_expires() -> None:
+    """To the second."""
+    written = make_link(KEY, LINK)
+    read_link(KEY, written, LINK.expires - timedelta(seconds=1))
+    with pytest.raises(Refused, match="expired") as refused:
+        read_link(KEY, written, LINK.expires)
+    assert refused.value.code == "expired"
+
+
+@given(st.data())
+def test_no_character_of_a_link_can_be_changed(data: st.DataObject) -> None:
+    """Whatever is altered, cut or added, it is no link of ours any more."""
+    written = make_link(KEY, LINK)
+    at = data.draw(st.integers(0, len(written) - 1))
+    other = data.draw(st.sampled_from("ABYZabyz019-_.= /é").filter(lambda char: char != written[at]))
+    for changed in (
+        written[:at] + other + written[at + 1 :],
+        written[:at],
+        written + other,
+        written[at:] + written[:at],
+    ):
+        if changed == written:
+            continue
+        with pytest.raises(Refused, match="not a link"):
+            read_link(KEY, changed, NOW)
+
+
+@pytest.mark.parametrize("written", ["", ".", "..", "a.b", "e30.e30", "x" * 5_000, "\ud800.a", "{}", "null"])
+def test_what_was_never_a_link_is_refused(written: str) -> None:
+    """One sentence, no exception of another kind."""
+    with pytest.raises(Refused, match="not a link"):
+        read_link(KEY, written, NOW)
+
+
+def test_a_link_is_sealed_by_the_store_s_key_as_a_link() -> None:
+    """Another key's, another kind of seal, another version's fields: none of them opens."""
+    fields = ["main.s.t.c1.1", 1, "ana", "", "link", int(LINK.expires.timestamp())]
+    foreign = make_link(b"x" * 32, LINK)
+    other_kind = seal(KEY, "sign-in 1", fields)
+    body = base64.urlsafe_b64encode(json.dumps(fields).encode()).rstrip(b"=").decode()
+    for written in (foreign, other_kind, f"{body}.", f"{body}.{body}"):
+        with pytest.raises(Refused, match="not a link"):
+            read_link(KEY, written, NOW)
+    for odd in (
+        [],
+        fields[:-1],
+        [*fields, 1],
+        [1, *fields[1:]],
+        [*fields[:3], "maybe", *fields[4:]],
+        [*fields[:5], "x"],
+    ):
+        with pytest.raises(Refused, match="another version"):
+            read_link(KEY, seal(KEY, "approval link 1", odd), NOW)
+
+
+@pytest.fixture
+def locked(gateway: GatewayDesk) -> GatewayDesk:
+    """A gateway where everybody must sign in."""
+    return locked_desk(gateway)
+
+
+async def link_for(desk: GatewayDesk, approval: str, person: str = "ana", **fields: object) -> str:
+    """The address of a link for one person."""
+    key = await desk.deps.store.secret_key(LINK_KEY)
+    given: dict[str, object] = {
+        "approval": approval,
+        "revision": 1,
+        "person": person,
+        "expires": desk.deps.clock() + timedelta(hours=1),
+    } | fields
+    return f"/link/{make_link(key, Link.model_validate(given))}"
+
+
+async def state_of(desk: GatewayDesk, approval: str) -> str:
+    """The request's state by the workflow itself."""
+    return (await desk.desk.signoff.request(approval)).state
+
+
+async def test_a_link_decides_by_its_page(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """Opened it shows the request without a sign-in; the form answers as the recipient, worth `link`."""
+    approval = await gateway.asked("easy")
+    url = await link_for(locked, approval, channel="email")
+    async with browser(locked) as page:
+        opened = await page.get(url)
+        assert opened.status_code == 200
+        told = words(opened.text)
+        assert "Pay 420 EUR to Ana" in told
+        assert "This was sent to Ana" in told
+        assert "Signed in" not in told
+        sent = await page.post(url, data={**hidden(opened.text, url), "verdict": "approved"})
+        assert (sent.status_code, sent.headers["location"]) == (303, url)
+        assert "Approved by Ana (you)" in words((await page.get(url)).text)
+    decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
+    assert (decision.subject, decision.channel, decision.assurance) == ("ana", "email", "link")
+    assert decision.revision == 1
+
+
+async def test_looking_at_a_link_decides_nothing(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """Previews, prefetches, scanners of mail: GET and HEAD with whatever fields, POST without the page's value."""
+    approval = await gateway.asked("easy")
+    url = await link_for(locked, approval)
+    async with browser(locked) as page, browser(locked) as other:
+        form = hidden((await page.get(url)).text, url)
+        theirs = hidden((await other.get(url)).text, url)
+        for method in ("GET", "HEAD"):
+            for headers in ({}, {"purpose": "prefetch"}, {"sec-purpose": "prefetch;prerender"}):
+                looked = await page.request(method, url, params={**form, "verdict": "approved"}, headers=headers)
+                assert looked.status_code == 200
+        attempts: list[dict[str, str]] = [{}, {"token": ""}, theirs, {**form, "token": form["token"][:-1] + "é"}]
+        for attempt in attempts:
+            answer = await page.post(url, data={**attempt, "verdict": "approved"})
+            assert answer.status_code == 403
+            assert "Nothing was decided" in words(answer.text)
+        foreign = await page.post(url, data={**form, "verdict": "approved"}, headers={"origin": "https://evil.example"})
+        assert foreign.status_code == 403
+        for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+            assert (await page.request(method, url)).status_code == 405
+        scanner = httpx.AsyncClient(transport=httpx.ASGITransport(app=locked.app), base_url=page.base_url)
+        assert (await scanner.post(url, data={**form, "verdict": "approved"})).status_code == 403
+    assert await state_of(gateway, approval) == "pending"
+
+
+async def test_a_form_is_of_one_link(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """The value of another request's page, another recipient's, another verb's: nothing is decided."""
+    approval, second = await gateway.asked("easy"), await gateway.asked("easy")
+    url = await link_for(locked, approval)
+    others = [
+        await link_for(locked, second),
+        await link_for(locked, approval, "approver"),
+        await link_for(locked, approval, verb="approved"),
+        await link_for(locked, approval, revision=2),
+    ]
+    async with browser(locked) as page:
+        for other in others:
+            opened = (await page.get(other)).text
+            form = hidden(opened, other) if f'action="{other}"' in opened else {}
+            assert (await page.post(url, data={**form, "verdict": "approved"})).status_code == 403
+        for verdict in ("", "yes", "APPROVED", "happened"):
+            form = hidden((await page.get(url)).text, url)
+            assert (await page.post(url, data={**form, "verdict": verdict})).status_code == 422
+        denying = await link_for(locked, approval, verb="denied")
+        shown = (await page.get(denying)).text
+        assert 'value="approved"' not in shown
+        form = hidden(shown, denying)
+        assert (await page.post(denying, data={**form, "verdict": "approved"})).status_code == 422
+    assert await state_of(gateway, approval) == "pending"
+
+
+async def test_a_link_for_an_earlier_revision_leads_on(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """It shows what is asked now, and takes no answer to it."""
+    approval = await gateway.asked("easy")
+    url = await link_for(locked, approval, revision=2)
+    async with browser(locked) as page:
+        opened = (await page.get(url)).text
+    assert "asked again since this link was sent" in words(opened)
+    assert 'id="decide"' not in opened
+    assert f'href="/approvals/{approval}"' in opened
+
+
+async def test_a_link_is_not_enough_where_more_is_asked(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """Most requests ask for a sign-in: the page says so and leads there, and a forced answer is refused."""
+    approval = await gateway.asked("pay")
+    url = await link_for(locked, approval)
+    async with browser(locked) as page:
+        opened = (await page.get(url)).text
+        assert "A link is not enough" in words(opened)
+        assert 'id="decide"' not in opened
+        led = await page.get(f"/approvals/{approval}")
+        assert led.headers["location"].startswith("/login?next=")
+        await sign_in(page, await token_of(locked, "ana"), f"/approvals/{approval}")
+        assert 'id="decide"' in (await page.get(f"/approvals/{approval}")).text
+    assert await state_of(gateway, approval) == "pending"
+
+
+async def test_a_link_is_refused_with_its_reason(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """Expired, altered, for somebody who left, for no request: a page that says so, and nothing of the request."""
+    approval = await gateway.asked("easy")
+    key = await locked.deps.store.secret_key(LINK_KEY)
+    expired = Link(approval=approval, revision=1, person="ana", expires=locked.deps.clock() - timedelta(seconds=1))
+    good = await link_for(locked, approval)
+    cases = {
+        f"/link/{make_link(key, expired)}": (410, "expired"),
+        good[:-1]: (404, "cut short"),
+        f"{good}x": (404, "cut short"),
+        "/link/x": (404, "cut short"),
+        await link_for(locked, approval, "gone"): (403, "not in the directory"),
+        await link_for(locked, approval, "zoe"): (403, "not in the directory"),
+        await link_for(locked, "nonsense"): (403, "not in the directory"),
+        await link_for(locked, "main.a.b.c1.1"): (404, "no turn"),
+    }
+    async with browser(locked) as page:
+        for url, (status, why) in cases.items():
+            for answer in (await page.get(url), await page.post(url, data={"verdict": "approved"})):
+                assert answer.status_code == status, url
+                assert why in words(answer.text)
+                assert "Pay 420" not in answer.text
+    assert await state_of(gateway, approval) == "pending"
+
+
+async def test_who_may_not_decide_may_not_by_link(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """A link makes nobody an approver, and nobody approves their own."""
+    approval, own = await gateway.asked("easy"), await gateway.asked("easy", user="ana")
+    async with browser(locked) as page:
+        for url in (await link_for(locked, approval, "bo"), await link_for(locked, own, "ana")):
+            assert 'id="decide"' not in (await page.get(url)).text
+    assert [await state_of(gateway, each) for each in (approval, own)] == ["pending", "pending"]
+
+
+async def test_a_link_answers_once(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """Sent twice, with the same form, it is one answer; a second verdict changes nothing."""
+    approval = await gateway.asked("easy")
+    url = await link_for(locked, approval)
+    async with browser(locked) as page:
+        form = hidden((await page.get(url)).text, url)
+        for verdict in ("denied", "denied", "approved"):
+            await page.post(url, data={**form, "verdict": verdict, "reason": "no"})
+        assert "Denied by Ana (you)" in words((await page.get(url)).text)
+    request = await gateway.desk.signoff.request(approval)
+    assert (request.state, len(request.votes)) == ("denied", 1)
+    assert await gateway.runs(approval) == 0

@@ -1,0 +1,337 @@
+import base64
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from gateway_desk import GatewayDesk
+from gateway_login import browser, hidden, locked_desk, words
+from joserfc import jwt
+from oidc_provider import CLIENT, SECRET, Provider, answer_of, new_key, running_provider
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.person import Person
+from signoff.gateway.login_pages import ATTEMPT
+from signoff.gateway.oidc import AGAIN, assurance_of, provider_of
+from signoff.settings import Settings, load_settings
+
+START = "/login/oidc?next=%2Ftools"
+
+
+@pytest.fixture
+async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
+    """A provider of this test's own, and its client's secret in a variable."""
+    monkeypatch.setenv("THE_SECRET", SECRET)
+    async with running_provider() as running:
+        yield running
+
+
+@pytest.fixture
+def locked(gateway: GatewayDesk, provider: Provider) -> GatewayDesk:
+    """A gateway that sends people to it; `ana` is declared by her login, `bo` by his e-mail address."""
+    people = (
+        Person(id="ana", name="Ana", roles=("approvers",), identities={"oidc": (f"{provider.issuer}#ana-at-work",)}),
+        Person(id="bo", name="Bo", identities={"email": ("bo@example.com",)}),
+        Person(id="gone", name="Gone", active=False, identities={"email": ("gone@example.com",)}),
+    )
+    return locked_desk(
+        gateway,
+        people=people,
+        oidc_issuer=provider.issuer,
+        oidc_client_id=CLIENT,
+        oidc_client_secret="env:THE_SECRET",
+        oidc_roles={"money": ("finance",)},
+    )
+
+
+async def to_provider(page: httpx.AsyncClient) -> str:
+    """Go to the provider, which agrees at once; returns the address it sends the browser back to."""
+    sent = await page.get(START)
+    assert sent.status_code == 303, sent.text
+    async with httpx.AsyncClient() as elsewhere:
+        agreed = await elsewhere.get(sent.headers["location"])
+    address = urlsplit(agreed.headers["location"])
+    return f"{address.path}?{address.query}"
+
+
+async def signed_in(page: httpx.AsyncClient) -> httpx.Response:
+    """The whole way there and back."""
+    return await page.get(await to_provider(page))
+
+
+async def test_a_declared_login_signs_in(gateway: GatewayDesk, locked: GatewayDesk, provider: Provider) -> None:
+    """There and back, on to the page that was wanted, and what one decides is one's own."""
+    approval = await gateway.asked("pay")
+    async with browser(locked) as page:
+        shown = (await page.get("/login?next=/tools")).text
+        assert "Sign in with 127.0.0.1" in words(shown)
+        back = await signed_in(page)
+        assert (back.status_code, back.headers["location"]) == (303, "/tools")
+        assert ATTEMPT not in page.cookies
+        card = (await page.get(f"/approvals/{approval}")).text
+        assert "Signed in as Ana" in words(card)
+        form = hidden(card, f"/approvals/{approval}/decide")
+        await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "denied"})
+    decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
+    assert (decision.subject, decision.assurance) == ("ana", "session")
+
+
+@pytest.mark.parametrize(
+    ("claims", "who"),
+    [
+        ({"sub": "b", "email": "bo@example.com", "email_verified": True}, "Bo"),
+        ({"sub": "b", "email": "BO@Example.com", "email_verified": True}, "Bo"),
+        ({"sub": "z", "name": "Zoe", "groups": ["money"]}, "Zoe"),
+        ({"sub": "b", "email": "bo@example.com", "email_verified": False}, ""),
+        ({"sub": "b", "email": "bo@example.com"}, ""),
+        ({"sub": "b", "email": "bo@example.com", "email_verified": "true"}, ""),
+        ({"sub": "g", "email": "gone@example.com", "email_verified": True}, ""),
+        ({"sub": "z", "name": "Ana", "groups": ["others"]}, ""),
+        ({"sub": "ana"}, ""),
+        ({"sub": "ANA-AT-WORK"}, ""),
+    ],
+)
+async def test_who_a_login_is(locked: GatewayDesk, provider: Provider, claims: dict[str, Any], who: str) -> None:
+    """By declared login, by verified address, by group; nobody else comes in, whatever they are called."""
+    provider.claims = claims
+    async with browser(locked) as page:
+        back = await signed_in(page)
+        home = await page.get("/tools")
+    if who:
+        assert back.status_code == 303, words(back.text)
+        assert f"Signed in as {who}" in words(home.text)
+    else:
+        assert back.status_code == 401
+        assert "You are not signed in" in words(back.text)
+        assert home.status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("claims", "assurance"),
+    [
+        ({}, "session"),
+        ({"amr": ["pwd"]}, "session"),
+        ({"amr": ["pwd", "mfa"]}, "mfa"),
+        ({"acr": "urn:example:mfa"}, "mfa"),
+        ({"acr": "https://refeds.example/profile/MFA"}, "mfa"),
+        ({"acr": "urn:example:nomfa"}, "session"),
+        ({"amr": "mfa"}, "session"),
+        ({"acr": ["mfa"]}, "session"),
+    ],
+)
+def test_a_second_factor_is_what_the_provider_says(claims: dict[str, Any], assurance: str) -> None:
+    """`mfa` only where `amr` lists it or `acr` is named so."""
+    assert assurance_of(claims) == assurance
+
+
+async def test_a_decision_after_a_second_factor_says_so(
+    gateway: GatewayDesk, locked: GatewayDesk, provider: Provider
+) -> None:
+    """The assurance of the login is that of what is decided."""
+    provider.claims = {"amr": ["pwd", "otp", "mfa"]}
+    approval = await gateway.asked("pay")
+    async with browser(locked) as page:
+        await signed_in(page)
+        form = hidden((await page.get(f"/approvals/{approval}")).text, f"/approvals/{approval}/decide")
+        await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "denied"})
+    assert (await gateway.desk.signoff.request(approval)).votes[0].decision.assurance == "mfa"
+
+
+LIES: dict[str, dict[str, Any]] = {
+    "another nonce": {"nonce": "x"},
+    "no nonce": {"nonce": None},
+    "another issuer": {"iss": "https://evil.example"},
+    "no issuer": {"iss": None},
+    "another audience": {"aud": "another-client"},
+    "many audiences, for another": {"aud": [CLIENT, "another-client"], "azp": "another-client"},
+    "many audiences, for nobody": {"aud": [CLIENT, "another-client"]},
+    "expired": {"exp": int(time.time()) - 300},
+    "no end": {"exp": None},
+    "made tomorrow": {"iat": int(time.time()) + 86_400},
+    "not yet": {"nbf": int(time.time()) + 86_400},
+    "another access token": {"at_hash": "AAAA"},
+    "nobody": {"sub": None},
+    "an end that is none": {"exp": "never"},
+    "methods that are none": {"amr": "mfa"},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_an_id_token_that_is_not_right_is_not_believed(locked: GatewayDesk, provider: Provider, lie: str) -> None:
+    """Signed with the provider's own key and all the same wrong: nobody is signed in, and nothing breaks."""
+    provider.claims = LIES[lie]
+    async with browser(locked) as page:
+        back = await signed_in(page)
+        assert back.status_code == 401, lie
+        assert "You are not signed in" in words(back.text)
+        assert (await page.get("/tools")).status_code == 303
+
+
+async def test_an_id_token_by_another_s_key_is_not_believed(locked: GatewayDesk, provider: Provider) -> None:
+    """Not by a key that is not published, not without one, not by a secret made of what is public, not garbage."""
+    now = int(time.time())
+    good = {"iss": provider.issuer, "sub": "ana-at-work", "aud": CLIENT, "iat": now, "exp": now + 300}
+    stranger = new_key()
+    public = provider.key.as_pem(private=False)
+    guessed = f"{_part({'alg': 'HS256', 'kid': provider.key.kid})}.{_part(good)}"
+    tokens = {
+        "another key": jwt.encode({"alg": "RS256", "kid": stranger.kid}, good, stranger),
+        "another key, our id": jwt.encode({"alg": "RS256", "kid": provider.key.kid}, good, stranger),
+        "no signature": f"{_part({'alg': 'none'})}.{_part(good)}.",
+        "the public key as a secret": f"{guessed}.{_base64(hmac.digest(public, guessed.encode(), 'sha256'))}",
+        "garbage": "a.b.c",
+        "empty": "",
+        "not a token": "x",
+    }
+    for what, written in tokens.items():
+        provider.id_token = written
+        async with browser(locked) as page:
+            assert (await signed_in(page)).status_code == 401, what
+            assert (await page.get("/tools")).status_code == 303
+
+
+def _part(data: dict[str, Any]) -> str:
+    return _base64(json.dumps(data).encode())
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+async def test_a_new_key_is_fetched_once_it_is_used(gateway: GatewayDesk, provider: Provider) -> None:
+    """Keys turn over at the provider without a restart here; an unknown key does not make us ask without end."""
+    now = [datetime.now(UTC)]
+    provider.claims = {"groups": ["money"]}
+    locked = locked_desk(
+        gateway,
+        clock=lambda: now[0],
+        oidc_issuer=provider.issuer,
+        oidc_client_id=CLIENT,
+        oidc_client_secret="env:THE_SECRET",
+        oidc_roles={"money": ("finance",)},
+    )
+
+    async def status() -> int:
+        async with browser(locked) as page:
+            return (await signed_in(page)).status_code
+
+    assert [await status(), await status(), provider.asked.count("keys")] == [303, 303, 1]
+    provider.key = new_key()
+    assert [await status(), provider.asked.count("keys")] == [401, 1], "asked a moment ago"
+    now[0] += AGAIN
+    assert [await status(), provider.asked.count("keys")] == [303, 2]
+    now[0] += AGAIN
+    assert [await status(), provider.asked.count("keys")] == [303, 2]
+
+
+async def test_the_way_back_works_once_and_in_one_browser(locked: GatewayDesk, provider: Provider) -> None:
+    """A replayed code, another browser's answer, an altered or missing state, an old attempt: nobody is signed in."""
+    async with browser(locked) as page, browser(locked) as victim:
+        back = await to_provider(page)
+        attempt = page.cookies[ATTEMPT]
+        assert (await victim.get(back)).status_code == 401, "begun elsewhere (login CSRF)"
+        victim_back = await to_provider(victim)
+        assert (await victim.get(back)).status_code == 401, "another browser's state"
+        assert (await victim.get(victim_back)).status_code == 401, "an attempt is used up by any answer"
+        given = answer_of(back)
+        for altered in ({**given, "state": "x"}, {"code": given["code"]}, {"state": given["state"]}, {}):
+            page.cookies.set(ATTEMPT, attempt)
+            assert (await page.get("/login/oidc/callback", params=altered)).status_code == 401
+        page.cookies.set(ATTEMPT, attempt[:-2] + "AA")
+        assert (await page.get(back)).status_code == 401
+        page.cookies.delete(ATTEMPT)
+        page.cookies.set(ATTEMPT, attempt)
+        assert (await page.get(back)).status_code == 303
+    async with browser(locked) as again:
+        again.cookies.set(ATTEMPT, attempt)
+        replayed = await again.get(back)
+        assert replayed.status_code == 401
+        assert "does not know this sign-in any more" in words(replayed.text)
+        assert (await again.get("/tools")).status_code == 303
+
+
+async def test_an_attempt_ends_after_ten_minutes(gateway: GatewayDesk, provider: Provider) -> None:
+    """Whoever comes back later begins again."""
+    now = [datetime.now(UTC)]
+    locked = locked_desk(gateway, clock=lambda: now[0], oidc_issuer=provider.issuer, oidc_client_id=CLIENT)
+    async with browser(locked) as page:
+        back = await to_provider(page)
+        now[0] += timedelta(minutes=10)
+        answer = await page.get(back)
+    assert answer.status_code == 401
+    assert "took longer than ten minutes" in words(answer.text)
+
+
+async def test_a_refusal_of_the_provider_is_told(locked: GatewayDesk, provider: Provider) -> None:
+    """Denied there, answered by another, wrong client secret: a sentence, and nothing of what it sent."""
+    async with browser(locked) as page:
+        state = answer_of(await to_provider(page))["state"]
+        denied = {"state": state, "error": "access_denied", "error_description": "<script>alert(1)</script>"}
+        answer = await page.get("/login/oidc/callback", params=denied)
+        assert answer.status_code == 401
+        assert "did not agree" in words(answer.text)
+        assert "alert(1)" not in answer.text
+        given = answer_of(await to_provider(page))
+        mixed = await page.get("/login/oidc/callback", params={**given, "iss": "https://evil.example"})
+        assert "another provider" in words(mixed.text)
+
+
+async def test_a_provider_that_is_away_stops_nobody_with_a_token(
+    gateway: GatewayDesk, locked: GatewayDesk, provider: Provider
+) -> None:
+    """503 with a sentence that says what else to do; the sign-in page itself still opens."""
+    provider.discovery = {"issuer": "https://evil.example"}
+    async with browser(locked) as page:
+        lying = await page.get(START)
+        assert lying.status_code == 503
+        assert "calls itself by another name" in words(lying.text)
+    for wrong in ({"token_endpoint": "ftp://x"}, {"jwks_uri": None}, {"authorization_endpoint": "javascript:x"}):
+        provider.discovery = wrong
+        async with browser(locked) as page:
+            assert (await page.get(START)).status_code == 503
+    nowhere = locked_desk(gateway, oidc_issuer="http://127.0.0.1:9", oidc_client_id=CLIENT)
+    async with browser(nowhere) as page:
+        away = await page.get(START)
+        assert away.status_code == 503
+        assert "or use a token" in words(away.text)
+        assert (await page.get("/login")).status_code == 200
+
+
+def test_half_a_provider_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A client id is missing, or the secret is not where the reference leads; the secret itself is never shown."""
+    clock = lambda: datetime.now(UTC)  # noqa: E731
+    issuer = "https://login.example.com"
+    with pytest.raises(ConfigError, match="SIGNOFF_OIDC_CLIENT_ID"):
+        provider_of(Settings(oidc_issuer=issuer), clock)
+    for reference in ("env:NOT_THERE", f"file:{tmp_path}/not-there", f"file:{tmp_path}"):
+        with pytest.raises(ConfigError, match="where there is no text"):
+            provider_of(Settings(oidc_issuer=issuer, oidc_client_id="x", oidc_client_secret=reference), clock)
+    (tmp_path / "secret").write_text("hush\n")
+    given = Settings(oidc_issuer=issuer, oidc_client_id="x", oidc_client_secret=f"file:{tmp_path}/secret")
+    assert provider_of(given, clock) is not None
+    assert provider_of(Settings(), clock) is None
+
+
+def test_a_secret_itself_is_no_setting(clean_env: pytest.MonkeyPatch) -> None:
+    """The error says what to write instead, and does not repeat it."""
+    clean_env.setenv("SIGNOFF_OIDC_CLIENT_SECRET", "hunter2-hunter2")
+    with pytest.raises(ConfigError, match=r"SIGNOFF_OIDC_CLIENT_SECRET.*env:NAME") as refused:
+        load_settings()
+    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(refused.value.context)
+
+
+@pytest.mark.parametrize(
+    "issuer", ["http://login.example.com", "login.example.com", "https://x.example/?a=b", "ftp://x"]
+)
+def test_an_issuer_is_reached_safely(clean_env: pytest.MonkeyPatch, issuer: str) -> None:
+    """Over TLS, except on this machine."""
+    clean_env.setenv("SIGNOFF_OIDC_ISSUER", issuer)
+    with pytest.raises(ConfigError, match="SIGNOFF_OIDC_ISSUER"):
+        load_settings()
