@@ -11,6 +11,7 @@ from signoff.contracts.content import text_of
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import ResultPart
 from signoff.contracts.names import APPROVAL_RESPONSE
+from signoff.contracts.turn import TurnView
 
 BOOK = "book the 420 euro flight to Lisbon"
 REASON = "too expensive"
@@ -115,11 +116,12 @@ async def finished_with_its_key(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def left_in_doubt(stage: Stage, key: TurnKey) -> Scene:
-    """A tool that is not idempotent is not run again: nobody pretends to know."""
+    """A tool that is not idempotent is not run again: nobody pretends to know, a person is asked and gives it up."""
+    await _give_up(stage, key)
     outcome = await stage.outcome(key)
     expect("the cancellation after the kill", "in_doubt", outcome.code)
     expect("cancellations", [(1,)], await _cancellations(stage))
-    return Scene("cancel_booking (not idempotent) is in doubt: carried out once, not repeated", key)
+    return Scene("cancel_booking (not idempotent) is in doubt: people were asked; carried out once, not repeated", key)
 
 
 async def reset(stage: Stage, key: TurnKey, *, approve: bool, code: str = "ok") -> Scene:
@@ -132,12 +134,30 @@ async def reset(stage: Stage, key: TurnKey, *, approve: bool, code: str = "ok") 
     if approve:
         await stage.suspended(key)
         await stage.decide(key, verdict="approved")
+    if code == "in_doubt":
+        await _give_up(stage, key)
     outcome = await stage.outcome(key)
     expect("the call after the reset", code, outcome.code)
     expect("bookings and cancellations after the reset", before, _effects(stage))
     how = "asked again, approved again" if approve else "let through by its rule again"
     what = "still in doubt, still carried out once" if code == "in_doubt" else "still one row"
     return Scene(f"{outcome.tool}, `temporal workflow reset` to before the request: {how}; {what}", key)
+
+
+async def _give_up(stage: Stage, key: TurnKey) -> None:
+    """Answer the question what became of the first call: nobody knows, and it is not tried again."""
+    asked = await until(
+        f"turn `{key.turn}` asks what became of its call",
+        lambda: stage.signoff.view(key),
+        lambda view: view.state == "suspended" and _is_doubt(view),
+    )
+    request = asked.calls[0].approval
+    await stage.decide(key, verdict="denied", revision=request.revision if request else None)
+
+
+def _is_doubt(view: TurnView) -> bool:
+    request = view.calls[0].approval if view.calls else None
+    return request is not None and request.kind == "in_doubt"
 
 
 async def _told(stage: Stage, key: TurnKey) -> dict[str, str]:

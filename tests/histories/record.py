@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from temporalio.client import Client
 
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.converter import DATA_CONVERTER
 from signoff.embedded import ServerOptions, free_port, run_server
+from signoff.registry.people import Directory, development_directory
 from signoff.registry.tool import Tool
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
@@ -40,8 +43,14 @@ UNKEPT = ("stackTrace", "binaryChecksum")
 Scenario = Callable[[Client, Store], Awaitable[TurnKey]]
 
 
-async def _turn(client: Client, store: Store, tool: Tool, act: Callable[[Bench, TurnKey], Awaitable[None]]) -> TurnKey:
-    async with bench(client, store, "recording", catalog_of([tool]), SCRIPT) as desk:
+async def _turn(
+    client: Client,
+    store: Store,
+    tool: Tool,
+    act: Callable[[Bench, TurnKey], Awaitable[None]],
+    people: Directory | None = None,
+) -> TurnKey:
+    async with bench(client, store, "recording", catalog_of([tool]), SCRIPT, people=people) as desk:
         key = await desk.start()
         await act(desk, key)
     return key
@@ -150,18 +159,67 @@ async def lapsed(client: Client, store: Store) -> TurnKey:
     return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(grant_ttl=1.0), task_queue="nobody"), act)
 
 
+async def _lost(desk: Bench, key: TurnKey, **answer: Any) -> None:
+    """Approve a call whose worker is lost in the middle of the side effect, then say what became of it."""
+    view = await desk.waiting(key)
+    request = view.calls[0].approval
+    if request is not None:
+        await desk.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+    await desk.signoff.decide(yes(key))
+    await desk.until(key, _second_revision)
+    await desk.signoff.decide(yes(key, revision=2, **answer))
+    await desk.signoff.result(key)
+
+
 async def in_doubt(client: Client, store: Store) -> TurnKey:
-    """A worker was lost in the middle of the side effect."""
+    """A worker was lost in the middle of the side effect; a person gives up."""
+    return await _turn(client, store, pay_tool(Ledger()), partial(_lost, verdict="denied"))
+
+
+async def happened(client: Client, store: Store) -> TurnKey:
+    """A worker was lost in the middle of the side effect; a person says that it happened."""
+    return await _turn(client, store, pay_tool(Ledger()), partial(_lost, verdict="happened", result="paid"))
+
+
+async def ran_again(client: Client, store: Store) -> TurnKey:
+    """A worker was lost before the side effect; a person says that it did not happen."""
+    return await _turn(client, store, pay_tool(Ledger()), _lost)
+
+
+async def edited(client: Client, store: Store) -> TurnKey:
+    """Two people are needed; one changes the arguments, the other approves them; an edit is refused before."""
 
     async def act(desk: Bench, key: TurnKey) -> None:
-        view = await desk.waiting(key)
-        request = view.calls[0].approval
-        if request is not None:
-            await store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-        await desk.signoff.decide(yes(key))
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": "?"}))
+        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 10, "to": "Ana"}))
+        await desk.signoff.decide(yes(key, subject="bo", revision=2))
         await desk.signoff.result(key)
 
-    return await _turn(client, store, pay_tool(Ledger()), act)
+    people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
+    return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(quorum=2)), act, people=people)
+
+
+async def escalated(client: Client, store: Store) -> TurnKey:
+    """Reminded, escalated, put off, and then nobody has answered."""
+
+    async def act(desk: Bench, key: TurnKey) -> None:
+        await desk.signoff.result(key)
+
+    policy = ApprovalPolicy(
+        timeout=3.0, remind_after=1.0, escalate_after=2.0, escalate_to=("role:cfo",), on_timeout="escalate"
+    )
+    return await _turn(client, store, pay_tool(Ledger(), policy), act)
+
+
+async def repeated(client: Client, store: Store) -> TurnKey:
+    """Denied once by a person, then three times in a row with the same arguments."""
+    async with bench(client, store, "recording", catalog_of([pay_tool(Ledger())]), [calls(PAY)] * 4) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key))
+        await desk.signoff.result(key)
+    return key
 
 
 async def parallel(client: Client, store: Store) -> TurnKey:
@@ -181,7 +239,7 @@ SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
-        in_doubt, parallel,
+        in_doubt, parallel, happened, ran_again, edited, escalated, repeated,
     )
 }  # fmt: skip
 

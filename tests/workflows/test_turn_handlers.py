@@ -176,7 +176,7 @@ async def test_a_decision_before_the_request_exists_is_unknown(client: Client, s
         return "seen"
 
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="", handler=first)]
-    script = [calls(("look", {"amount": 1})), *[calls(PAY), calls(PAY)], respond("done")]
+    script = [calls(("look", {"amount": 1})), calls(PAY), calls(("pay", {"amount": 21})), respond("done")]
     async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
         key = await desk.start()
         await begun.wait()
@@ -338,7 +338,7 @@ async def test_a_turn_of_a_newer_engine_waits_for_a_worker_that_knows_it(
             task_timeout=timedelta(seconds=1),
         )
         async for failure in _task_failures(handle):
-            assert "this turn needs engine 2, this worker has 1" in failure
+            assert f"this turn needs engine {turn.engine}, this worker has {turn.engine - 1}" in failure
             break
         described = await handle.describe()
         assert described.status is not None
