@@ -1,0 +1,220 @@
+"""Whole turns in the production profile: a login at the door, signatures all the way, and nothing on anybody's word."""
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from desk_fixtures import yes
+from gateway_desk import PEOPLE, SIGNER, GatewayDesk, fresh, gateway_desk
+from gateway_login import STRANGER, bearer, locked_desk, token_of
+from temporalio.client import Client
+
+from signoff.client import Signoff
+from signoff.contracts import names
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.gateway.app import build_app
+from signoff.gateway.bodies import TurnBody
+from signoff.gateway.deciding import Answer, decide
+from signoff.gateway.starting import start
+from signoff.registry.people import FixedDirectory
+from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.store.store import open_store
+
+NOW = datetime.now(UTC)
+FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW),)))
+
+
+@pytest.fixture(scope="module")
+async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+    """A worker of the production profile, which has public keys alone, and a gateway over it."""
+    folder = tmp_path_factory.mktemp("production")
+    people = FixedDirectory((*PEOPLE, STRANGER))
+    queue = f"production-{uuid.uuid4().hex[:12]}"
+    async with (
+        open_store(f"sqlite:///{folder}/signoff.db") as store,
+        gateway_desk(client, store, queue, profile="production", people=people) as open_desk,
+    ):
+        yield locked_desk(open_desk)
+
+
+async def asked(desk: GatewayDesk, text: str = "pay", **fields: Any) -> str:
+    """A request of guest's that waits, started through the gateway with guest's token."""
+    headers = bearer(await token_of(desk, "guest"))
+    answer = await desk.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields}, headers=headers)
+    assert answer.status_code == 201, answer.text
+    body = answer.json()
+    view = await desk.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
+    return next(call.approval.id for call in view.calls if call.approval is not None)
+
+
+async def answered(desk: GatewayDesk, approval: str, person: str = "ana", **body: Any) -> httpx.Response:
+    """A person's answer over the API, with that person's token."""
+    headers = bearer(await token_of(desk, person))
+    url = f"/v1/approvals/{approval}/decide"
+    return await desk.http.post(url, json={"verdict": "approved", **body}, headers=headers)
+
+
+def key_of(approval: str) -> TurnKey:
+    """The turn of a request."""
+    found = parse_approval_id(approval)
+    assert found is not None
+    return found.turn
+
+
+async def ended(desk: GatewayDesk, approval: str) -> str:
+    """The code of the turn's one call."""
+    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 20)
+    return result.calls[0].code
+
+
+async def test_a_turn_of_signed_people_runs(desk: GatewayDesk) -> None:
+    """Guest asks, Ana approves, each with a token; the tool runs once, on signatures it checked itself."""
+    approval = await asked(desk)
+    receipt = (await answered(desk, approval)).json()
+    assert (receipt["status"], receipt["decided_by"]) == ("accepted", "ana")
+    assert await ended(desk, approval) == "ok"
+    assert await desk.runs(approval) == 1
+    view = await desk.desk.signoff.view(key_of(approval))
+    assert SIGNER.verifier().check_principal(view.requester, *key_of(approval))
+    [call] = view.calls
+    assert call.approval is not None
+    [vote] = call.approval.votes
+    assert not vote.unsigned
+    assert SIGNER.verifier().check_decision(vote.decision)
+    assert (vote.decision.digest, vote.decision.revision) == (call.approval.digest, 1)
+
+
+async def test_two_people_make_a_quorum(desk: GatewayDesk) -> None:
+    """Each with a signature of their own."""
+    approval = await asked(desk, "both")
+    assert (await answered(desk, approval, "ana")).json()["status"] == "counted"
+    again = await answered(desk, approval, "ana")
+    assert (again.json()["status"], again.json()["code"]) == ("counted", "duplicate")
+    assert (await answered(desk, approval, "bo")).json()["status"] == "accepted"
+    assert await ended(desk, approval) == "ok"
+
+
+async def forged_answers(desk: GatewayDesk, approval: str) -> dict[str, Decision]:
+    """Answers that somebody with Temporal's credential can send, and the gateway never wrote; each a delivery."""
+    digest = (await desk.desk.signoff.request(approval)).digest
+    key = key_of(approval)
+
+    def answer(**fields: Any) -> Decision:
+        return yes(key, **{"subject": "ana", "digest": digest, "received_at": datetime.now(UTC)} | fields)
+
+    def altered(fields: dict[str, Any], **signed: Any) -> Decision:
+        return SIGNER.sign_decision(answer(**signed)).model_copy(update=fields)
+
+    return {
+        "unsigned": answer(),
+        "wrong key": FOREIGN.sign_decision(answer()),
+        "wrong key under our name": FOREIGN.sign_decision(answer()).model_copy(update={"key_id": SIGNER.key_id}),
+        "altered reason": altered({"reason": "I said so"}),
+        "another author": altered({"subject": "approver"}),
+        "another verdict": altered({"verdict": "approved"}, verdict="denied"),
+        "replayed from another approval": altered({"approval_id": approval}, approval_id="main.x.y.c1.1"),
+        "an earlier time": altered({"received_at": NOW - timedelta(days=1)}),
+        "another delivery": altered({"delivery_id": uuid.uuid4().hex}),
+    }
+
+
+async def test_forged_answers_are_refused_through_both_doors(desk: GatewayDesk) -> None:
+    """As an update each gets the receipt `assurance`, as a signal nothing; the request waits on, and counts it all."""
+    approval = await asked(desk)
+    forged = await forged_answers(desk, approval)
+    for name, decision in forged.items():
+        receipt = await desk.desk.signoff.decide(decision)
+        assert (receipt.status, receipt.code) == ("refused", "assurance"), name
+    handle = desk.desk.client.get_workflow_handle(key_of(approval).workflow_id)
+    for decision in forged.values():
+        again = decision.model_copy(update={"delivery_id": uuid.uuid4().hex})
+        await handle.signal(names.APPROVAL_RESPONSE, again.model_dump(mode="json", exclude_none=True))
+    await desk.desk.until(key_of(approval), lambda view: view.refusals >= 2 * len(forged))
+    assert (await desk.desk.signoff.request(approval)).state == "pending"
+    assert await desk.runs(approval) == 0
+    assert (await answered(desk, approval)).json()["status"] == "accepted"
+    assert await ended(desk, approval) == "ok"
+
+
+@pytest.mark.parametrize("signer", [None, FOREIGN])
+async def test_a_turn_that_the_gateway_did_not_start_runs_no_tool(desk: GatewayDesk, signer: Signer | None) -> None:
+    """Without a signature for who asks, or with a wrong one, nobody is asked and the call is refused."""
+    turn = fresh()
+    asker = PEOPLE[0]
+    assert asker.id == "guest"
+    deps = dataclasses.replace(desk.deps, signer=signer)
+    key = await start(deps, TurnBody(text="pay small", actor="desk", turn=turn), "api")
+    result = await asyncio.wait_for(desk.desk.signoff.result(key), 20)
+    assert [call.code for call in result.calls] == ["refused", "refused"]
+
+
+async def test_the_same_start_is_the_same_turn_across_a_rotation(desk: GatewayDesk) -> None:
+    """A retry that another key, or the same one later, signs is no conflict."""
+    body = TurnBody(text="hello", actor="desk", turn=fresh())
+    rotated = dataclasses.replace(desk.deps, signer=FOREIGN, clock=lambda: NOW + timedelta(minutes=1))
+    assert await start(desk.deps, body, "api") == await start(rotated, body, "api")
+
+
+async def test_an_answer_that_nobody_can_bind_is_not_signed(desk: GatewayDesk) -> None:
+    """While no worker can show the request, a mark binds to nothing: `unavailable`. A full digest is signed."""
+    approval = await asked(desk)
+    digest = (await desk.desk.signoff.request(approval)).digest
+    away = dataclasses.replace(desk.deps, desk=Blind(desk.desk.client))
+    answer = Answer("approved", PEOPLE[2], "api", "session", revision=1, shown_digest="0a1b2c3d")
+    receipt = await decide(away, approval, answer)
+    assert (receipt.status, receipt.code) == ("refused", "unavailable")
+    assert (await desk.desk.signoff.request(approval)).votes == ()
+    bound = await decide(away, approval, dataclasses.replace(answer, shown_digest=digest))
+    assert bound.status == "accepted"
+    assert await ended(desk, approval) == "ok"
+
+
+class Blind(Signoff):
+    """A client to which no worker answers queries."""
+
+    async def request(self, approval_id: str) -> Any:
+        """Nobody there."""
+        return await Signoff(self.temporal, task_queue="nobody").request("main.no.such.c1.1")
+
+
+async def test_what_json_cannot_carry_is_not_signed(desk: GatewayDesk) -> None:
+    """A receipt `malformed`, and nothing is sent."""
+    approval = await asked(desk)
+    answer = Answer("approved", PEOPLE[2], "api", "session", revision=1, edited_args={"amount": 2**60, "to": "Bo"})
+    receipt = await decide(desk.deps, approval, answer)
+    assert (receipt.status, receipt.code) == ("refused", "malformed")
+    assert (await desk.desk.signoff.request(approval)).votes == ()
+
+
+async def test_whoever_asked_withdraws_by_name(desk: GatewayDesk) -> None:
+    """The gateway signs the wish, so the turn knows whose it was."""
+    approval = await asked(desk)
+    headers = bearer(await token_of(desk, "guest"))
+    done = await desk.http.post(f"/v1/approvals/{approval}/withdraw", json={}, headers=headers)
+    assert (done.status_code, done.json()["state"]) == (200, "cancelled")
+    request = await desk.desk.signoff.request(approval)
+    assert request.decided_by == "guest"
+
+
+async def test_no_key_is_in_a_history_or_in_an_answer(desk: GatewayDesk) -> None:
+    """Neither what workflows are given nor what the gateway says holds a private key."""
+    private = new_key(NOW)
+    signer = Signer(PrivateKeys(keys=(private,)))
+    deps = dataclasses.replace(desk.deps, signer=signer)
+    assert private.private not in repr(deps)
+    key = await start(deps, TurnBody(text="hello", actor="desk", turn=fresh()), "api")
+    history = await desk.desk.client.get_workflow_handle(key.workflow_id).fetch_history()
+    written = b"".join(event.SerializeToString() for event in history.events)
+    assert signer.key_id.encode() in written
+    assert private.private.encode() not in written
+    transport = httpx.ASGITransport(app=build_app(deps))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300") as http:
+        headers = bearer(await token_of(desk, "guest"))
+        shown = await http.get(f"/v1/turns/{'.'.join(key)}", headers=headers)
+    assert private.private not in shown.text
