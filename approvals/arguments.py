@@ -124,7 +124,7 @@ def _children(
         below = resolve(known.get(key, schema.get("additionalProperties")), root)
         name = key if parent is None else f"{parent.name}.{key}"
         bare = key if parent is None else f"{parent.bare}.{key}"
-        label = _label(key, below) if parent is None else f"{parent.label} / {_label(key, below)}"
+        label = label_of(key, below) if parent is None else f"{parent.label} / {label_of(key, below)}"
         top = key if parent is None else parent.top
         found.append(Leaf(name, bare, top, label[-4 * NAME_CHARS :], item, below, name in secrets or bare in secrets))
     return found
@@ -156,7 +156,8 @@ def _joined(items: Sequence[Any]) -> str | None:
     return joined if len(joined) <= JOINED_CHARS and not any("," in text for text in texts) else None
 
 
-def _label(key: str, schema: Mapping[str, Any]) -> str:
+def label_of(key: str, schema: Mapping[str, Any]) -> str:
+    """What people call the argument `key` of this (resolved) schema: its title where that says more than the name."""
     title = schema.get("title")
     # pydantic titles every field by itself (`totalCost` -> `Totalcost`); a name reads better than that.
     if isinstance(title, str) and title.strip() and title != key.replace("_", " ").title():

@@ -1,13 +1,17 @@
 """What must never leave the gateway: arguments declared secret, and digests from which they could be guessed."""
 
+import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.content import Content
+from signoff.contracts.errors import Refused
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.turn import CallView, TurnView
 from signoff.registry.catalog import Catalog
+
+_MASK: Final = re.compile(r"hidden(, [0-9]+ characters?)?")
 
 
 def hidden(value: Any) -> str:
@@ -20,6 +24,14 @@ def hidden(value: Any) -> str:
 def masked_args(args: Any, secrets: Collection[str]) -> Any:
     """`args` with the values of the named ones replaced; nested names are dotted. Lists are passed through by index."""
     return _masked(args, frozenset(secrets), "")
+
+
+def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
+    """`edited`, what somebody made of `masked_args(args, secrets)`: where a mask still stands, the value behind it.
+
+    Raises `Refused` (`malformed`) for a mask behind which no value is, or not for certain: in a list that was changed.
+    """
+    return _unmasked(edited, args, frozenset(secrets), "") if secrets else edited
 
 
 def masked_content(content: Content, secrets: Collection[str]) -> Content:
@@ -84,10 +96,39 @@ def _secrets(tool: str, request: ApprovalRequest | None, catalog: Catalog) -> tu
     return tuple(sorted({*asked, *declared.masked_arguments}))
 
 
+_ABSENT: Final = object()
+
+
+def _unmasked(edited: Any, value: Any, secrets: frozenset[str], path: str) -> Any:
+    if isinstance(edited, dict):
+        old = value if isinstance(value, dict) else {}
+        return {key: _kept(item, old.get(key, _ABSENT), secrets, _below(path, key)) for key, item in edited.items()}
+    if isinstance(edited, list):
+        if value is not _ABSENT and edited == _masked(value, secrets, path):
+            return value
+        # Which of the hidden values stands where is not known once items were moved.
+        return [_unmasked(item, _ABSENT, secrets, path) for item in edited]
+    return edited
+
+
+def _kept(item: Any, value: Any, secrets: frozenset[str], name: str) -> Any:
+    if name not in secrets:
+        return _unmasked(item, value, secrets, name)
+    if value is not _ABSENT and item == hidden(value):
+        return value
+    if isinstance(item, str) and _MASK.fullmatch(item):
+        raise Refused(f"`{name}`: which hidden value is meant is not known any more; write it anew", code="malformed")
+    return item
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
 def _masked(value: Any, secrets: frozenset[str], path: str) -> Any:
     if isinstance(value, dict):
         return {
-            key: hidden(item) if (name := f"{path}.{key}" if path else key) in secrets else _masked(item, secrets, name)
+            key: hidden(item) if (name := _below(path, key)) in secrets else _masked(item, secrets, name)
             for key, item in value.items()
         }
     if isinstance(value, list):
