@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import Cli, assert_one_sentence
+from cli_kit import MANIFEST, Cli, assert_one_sentence
 
-from signoff.keyfiles import read_private, read_public
+from signoff.cli.parts import gateway_signer
+from signoff.cli.workplace import find_workplace
+from signoff.keyfiles import FileVerifier, read_private, read_public
+from signoff.store.store import Store
 
 
 @pytest.fixture
@@ -96,3 +99,14 @@ async def test_a_worker_lists_its_public_keys(keys: Cli) -> None:
     assert "signoff keys create" in assert_one_sentence(await keys("keys", "export"))
     lose(PUBLIC)
     assert "signoff keys export" in assert_one_sentence(await keys("keys", "list"))
+
+
+async def test_development_makes_its_keys_on_the_first_start(keys: Cli, store: Store) -> None:
+    """So that what its inbox sends is signed; a worker that runs already takes the public key up."""
+    place = find_workplace(MANIFEST)
+    before = FileVerifier(place.settings.public_keys, clock=iter((0.0, 0.0, 2.0, 2.0, 2.0)).__next__)
+    assert before.key_ids == ()
+    signer = await gateway_signer(place, store)
+    assert (await gateway_signer(place, store)).key_id == signer.key_id
+    assert before.key_ids == (signer.key_id,)
+    assert mode(PRIVATE) == 0o600

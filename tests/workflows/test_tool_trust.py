@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.steps import OutcomeTask, ToolReply, ToolTask
 from signoff.policy.model import RequiresApproval
 from signoff.registry.people import development_directory
+from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import calls, respond
@@ -117,6 +118,7 @@ async def forging(
 ) -> AsyncIterator[Forge]:
     """A running desk and a running intruder."""
     ledger = Ledger()
+    worker = {name: fields.pop(name) for name in ("profile", "verifier") if name in fields}
     people = development_directory([Person(id="ana", roles=("approvers",))])
     catalog = catalog_of([pay_tool(ledger, requires_approval, **fields)])
     intruder = Worker(
@@ -125,7 +127,7 @@ async def forging(
         workflows=[Intruder, Impostor],
         workflow_runner=UnsandboxedWorkflowRunner(),
     )
-    async with bench(client, store, task_queue, catalog, [respond("hi")], people=people) as desk, intruder:
+    async with bench(client, store, task_queue, catalog, [respond("hi")], people=people, **worker) as desk, intruder:
         yield Forge(desk, ledger, TurnKey("main", "s", task_queue))
 
 
@@ -317,3 +319,70 @@ async def test_a_foreign_workflow_cannot_void_a_ticket(client: Client, store: St
     assert ticket is None
     assert isinstance(outcome.outcome, CallOutcome)
     assert outcome.outcome.code == "ok"
+
+
+SIGNED_AT = datetime(2026, 3, 1, tzinfo=UTC)
+SIGNER = Signer(PrivateKeys(keys=(new_key(SIGNED_AT),)))
+
+
+@contextlib.asynccontextmanager
+async def signed_forging(client: Client, store: Store, task_queue: str, policy: RequiresApproval) -> AsyncIterator[Any]:
+    """A desk of the production profile, and what the gateway signed for its one turn."""
+    async with forging(client, store, task_queue, policy, profile="production", verifier=SIGNER.verifier()) as forge:
+        asker = SIGNER.sign_principal(GUEST, *forge.key, at=SIGNED_AT)
+        digest = forge.permit(ctx={"user": asker}).digest
+        decision = SIGNER.sign_decision(forge.decision(digest=digest, received_at=SIGNED_AT))
+        yield forge, asker, decision
+
+
+async def test_an_impostor_needs_what_the_gateway_signed(client: Client, store: Store, task_queue: str) -> None:
+    """In production a workflow under our type's name and the turn's own id runs nothing on its own word."""
+    async with signed_forging(client, store, task_queue, True) as (forge, asker, decision):
+        ctx = {"user": asker}
+        permits = {
+            "nobody vouches for who asked": forge.permit(decisions=(decision,)),
+            "is not signed": forge.permit(decisions=(forge.decision(),), ctx=ctx),
+            "not what the gateway signed": forge.permit(
+                decisions=(decision.model_copy(update={"subject": "ana"}),), ctx=ctx
+            ),
+            "about other arguments": forge.permit({"amount": 9_000}, decisions=(decision,), ctx=ctx),
+            "who asked is not who": forge.permit(
+                decisions=(decision,), ctx={"user": asker.model_copy(update={"tier": "trusted"})}
+            ),
+        }
+        for why, permit in permits.items():
+            args = {"amount": 9_000} if why == "about other arguments" else None
+            assert why in refused(await forge.run(permit, args=args))
+        foreign = await forge.run(forge.permit(decisions=(decision,), ctx=ctx), workflow_type="Intruder")
+        assert "only inside a turn" in refused(foreign)
+        assert forge.ledger.rows == []
+        genuine = await forge.run(forge.permit(decisions=(decision,), ctx=ctx))
+    assert genuine.outcome is not None
+    assert genuine.outcome.code == "ok"
+    assert len(forge.ledger.rows) == 1
+
+
+async def test_a_decision_copied_from_another_call_is_refused(client: Client, store: Store, task_queue: str) -> None:
+    """Signed for call c1.1, it approves no other call of the same turn."""
+    async with signed_forging(client, store, task_queue, True) as (forge, asker, decision):
+        permit = forge.permit(decisions=(decision,), ctx={"user": asker}, call="c1.2")
+        reply = await forge.run(permit, activity_id="c1.2")
+        relabelled = decision.model_copy(update={"approval_id": yes(forge.key, "c1.2").approval_id})
+        again = await forge.run(permit.model_copy(update={"decisions": (relabelled,)}), activity_id="c1.2")
+    assert "about something else" in refused(reply)
+    assert "about other arguments" in refused(again)
+    assert forge.ledger.rows == []
+
+
+async def test_attributes_edited_in_the_context_let_nothing_pass(client: Client, store: Store, task_queue: str) -> None:
+    """What a context says of the user is the directory's as well; the call is asked, though the asker is genuine."""
+    rule = ApprovalPolicy(auto_approve_if="args.amount < 10.0")
+    small = {"amount": 5}
+    async with signed_forging(client, store, task_queue, rule) as (forge, asker, _):
+        genuine = await forge.run(forge.permit(small, kind="auto", ctx={"user": asker}), args=small)
+        edited = forge.permit(small, kind="auto", ctx={"user": asker, "extra": {"user.rank": 9}}, call="c1.2")
+        reply = await forge.run(edited, args=small, activity_id="c1.2")
+    assert genuine.outcome is not None
+    assert genuine.outcome.code == "ok"
+    assert (refused(reply) != "", reply.again) == (True, "policy")
+    assert len(forge.ledger.rows) == 1

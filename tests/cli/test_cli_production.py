@@ -1,0 +1,161 @@
+"""The production profile as processes: what each needs, and a worker that has no private key."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cli_kit import MANIFEST, Cli, assert_one_sentence
+from pydantic_core import from_json
+
+from signoff.embedded import ServerHandle, free_port
+
+START_SECONDS = 60
+
+
+@dataclass
+class Site:
+    """An installation of two folders, one a process, over one store and one server."""
+
+    folder: Path
+    address: str
+    queue: str
+    port: int
+
+    def env(self, process: str, **more: str) -> dict[str, str]:
+        """What a process is told; each has its own state folder."""
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
+        return plain | {
+            "SIGNOFF_PROFILE": "production",
+            "SIGNOFF_MANIFEST": str(MANIFEST),
+            "SIGNOFF_STATE_DIR": str(self.folder / process),
+            "SIGNOFF_STORE_URL": f"sqlite:///{self.folder}/signoff.db",
+            "SIGNOFF_TASK_QUEUE": self.queue,
+            "SIGNOFF_PORT": str(self.port),
+            "TEMPORAL_ADDRESS": self.address,
+            **more,
+        }
+
+    @asynccontextmanager
+    async def running(self, process: str, **more: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """`signoff worker` or `signoff gateway`, ready, for the length of a block."""
+        started = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "signoff.cli.main", process, "--json"),
+            cwd=self.folder,
+            env=self.env(process, **more),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert started.stdout is not None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                line = (await started.stdout.readline()).decode()
+            assert line.startswith("{"), line
+            yield started
+        finally:
+            started.send_signal(signal.SIGKILL)
+            await started.wait()
+
+
+@pytest.fixture
+def site(cli: Cli, tmp_path: Path, server: ServerHandle, task_queue: str) -> Site:
+    """Nothing but a manifest and a server."""
+    return Site(tmp_path, server.address, task_queue, free_port())
+
+
+def here(clean_env: pytest.MonkeyPatch, site: Site, process: str) -> None:
+    """Make the command line of this test that of one of the two."""
+    for name, value in site.env(process).items():
+        if name.startswith(("SIGNOFF_", "TEMPORAL_")):
+            clean_env.setenv(name, value)
+
+
+async def test_each_process_names_what_it_lacks(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
+    """A gateway without key and login, a worker without public keys, `dev` at all: refused in one sentence each."""
+    here(clean_env, site, "gateway")
+    lacks = assert_one_sentence(await cli("gateway"))
+    assert "signoff keys create" in lacks
+    assert "signoff token create" in lacks
+    assert "SIGNOFF_PEOPLE" not in lacks
+    await cli("keys", "create")
+    lacks = assert_one_sentence(await cli("gateway"))
+    assert "signoff keys create" not in lacks
+    assert "signoff token create" in lacks
+    here(clean_env, site, "worker")
+    assert "signoff keys export" in assert_one_sentence(await cli("worker"))
+    assert "is for development" in assert_one_sentence(await cli("dev"))
+
+
+async def test_a_worker_with_private_keys_for_public_ones_does_not_start(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
+) -> None:
+    """The wrong one of the two files is refused by name."""
+    here(clean_env, site, "gateway")
+    made = (await cli("keys", "create", "--json")).data
+    clean_env.setenv("SIGNOFF_PUBLIC_KEYS", made["signing_keys"])
+    assert "holds private keys, which no worker may have" in assert_one_sentence(await cli("worker"))
+
+
+async def test_a_worker_that_has_no_private_key_runs_what_people_approve(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
+) -> None:
+    """Two processes: the gateway signs, the worker checks with the exported file; a rotation needs no new worker."""
+    here(clean_env, site, "gateway")
+    first = (await cli("keys", "create", "--json")).data["id"]
+    tokens = {name: await token(cli, name) for name in ("ana", "rui")}
+    worker = site.folder / "worker"
+    worker.mkdir()
+    await cli("keys", "export", "--out", str(worker / "public-keys.json"))
+    async with site.running("worker"):
+        async with site.running("gateway"):
+            assert await approved(site, tokens) == ("ok", first)
+            key = (await cli("keys", "create", "--json")).data["id"]
+            await cli("keys", "export", "--out", str(worker / "public-keys.json"))
+        async with site.running("gateway"):
+            assert await approved(site, tokens) == ("ok", key)
+    assert [path.name for path in worker.glob("*keys*")] == ["public-keys.json"]
+    logs = "".join(path.read_text() for path in site.folder.rglob("*.log"))
+    private = from_json((site.folder / "gateway" / "signing-keys.json").read_bytes())["keys"]
+    assert key in [each["id"] for each in private]
+    assert not any(each["private"] in logs for each in private)
+    assert not any(secret in logs for secret in tokens.values())
+
+
+async def token(cli: Cli, person: str) -> str:
+    """A personal token that may do everything."""
+    scopes = [word for scope in ("read", "decide", "start") for word in ("--scope", scope)]
+    ran = await cli("token", "create", person, *scopes, "--json")
+    assert ran.code == 0, ran.err
+    return str(ran.data["token"])
+
+
+async def approved(site: Site, tokens: dict[str, str]) -> tuple[str, str]:
+    """Rui asks, Ana approves; the code of the call, and the key by which the gateway signed who asked."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{site.port}", timeout=20) as http:
+
+        async def send(method: str, url: str, person: str, **fields: Any) -> Any:
+            answer = await http.request(method, url, headers={"authorization": f"Bearer {tokens[person]}"}, **fields)
+            assert answer.status_code < 300, answer.text
+            return answer.json()
+
+        turn = (await send("POST", "/v1/turns", "rui", json={"text": "pay 420"}))["id"]
+        decided = False
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline:
+            view = await send("GET", f"/v1/turns/{turn}", "rui")
+            if view["result"] is not None:
+                return view["result"]["calls"][0]["code"], view["requester"]["key_id"]
+            waiting = [call["approval"]["id"] for call in view["calls"] if call["approval"] is not None]
+            if waiting and not decided:
+                url = f"/v1/approvals/{waiting[0]}/decide"
+                decided = (await send("POST", url, "ana", json={"verdict": "approved"}))["status"] == "accepted"
+            await asyncio.sleep(0.1)
+    raise AssertionError(f"turn {turn} never ended")
