@@ -22,8 +22,9 @@ from signoff.contracts.limits import (
 )
 from signoff.contracts.message import CallPart, Message, Part, TextPart, content_of
 from signoff.contracts.steps import ModelReply, ModelTask, Response
+from signoff.contracts.turn import ResponsePart
 from signoff.policy.bounds import out_of_bounds
-from signoff.registry.respond import parse_respond
+from signoff.registry.respond import Payload
 from signoff.registry.result import render_value
 from signoff.store.content import load, to_content
 
@@ -110,15 +111,22 @@ class ModelActivity:
             if proposed.tool == names.RESPOND:
                 call = call_id(task.completion, index)
                 args, malformed, _ = _arguments(proposed.args)
-                parsed = malformed or parse_respond(args)
+                parsed = malformed or self._room.catalog.respond(task.ctx.actor).parse(args)
                 if isinstance(parsed, str):
                     raw = proposed.args if isinstance(proposed.args, str) else _dumps(proposed.args)
                     return Response(text=await self._text(completion.text or raw)), call, parsed
-                state, text = parsed
-                return Response(state=state, text=await self._text(text)), call, ""
+                return await self._parsed(parsed), call, ""
         if kept:
             return None, "", ""
         return Response(text=await self._text(completion.text)), "", ""
+
+    async def _parsed(self, payload: Payload) -> Response:
+        parts = [
+            ResponsePart(type=kind, content=await to_content(self._room.store, content))
+            for kind, content in payload.parts
+        ]
+        text = await self._text(payload.text)
+        return Response(state=payload.state, text=text, pass_to=payload.pass_to, parts=tuple(parts))
 
     async def _text(self, text: str) -> Content:
         # A model may write half of a character, which no record can hold.

@@ -10,6 +10,8 @@ from signoff.contracts.call import Pinned
 from signoff.contracts.canonical import NotCanonical, sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import ID_PATTERN, is_id
+from signoff.contracts.names import RESPOND
+from signoff.contracts.parts import PART_TYPES
 from signoff.contracts.person import Person
 from signoff.contracts.steps import Offered
 from signoff.policy.compiled import CompiledPolicy, CompiledRules, PolicyVerdict, compile_policy, compile_rules
@@ -19,7 +21,7 @@ from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
 from signoff.registry.pinned import ContextFields, context_fields, pinned_cel
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.respond import RESPOND_OFFER
+from signoff.registry.respond import RespondForm, declared_part_types, respond_form
 from signoff.registry.tool import Tool
 from signoff.registry.visibility import Sight
 
@@ -60,6 +62,7 @@ class Catalog:
     people: Directory
     fields: ContextFields
     hash: str
+    part_types: tuple[str, ...] = PART_TYPES
     _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
@@ -115,7 +118,11 @@ class Catalog:
     def offered(self, actor: str, ctx: Pinned) -> tuple[Offered, ...]:
         """The tools the model is told of, `respond` last. Raises `ConfigError` for an unknown actor."""
         sight = self.sight(ctx.model_copy(update={"actor": self.actor(actor).name}))
-        return (*(_offer(tool) for tool in sight.visible()), RESPOND_OFFER)
+        return (*(_offer(tool) for tool in sight.visible()), self.respond(actor).offer)
+
+    def respond(self, actor: str) -> RespondForm:
+        """How this actor ends a turn; it may pass on to every other one."""
+        return respond_form(tuple(name for name in self.actors if name != actor), self.part_types)
 
     def inventory(self) -> tuple[InventoryRow, ...]:
         """One row a tool, sorted by name."""
@@ -149,10 +156,12 @@ def build_catalog(
     default_approvers: Sequence[str] = ("role:approvers",),
     people: Iterable[Person] | Directory = (),
     context: Mapping[str, Mapping[str, Any]] | None = None,
+    part_types: Iterable[str] = (),
 ) -> Catalog:
     """Check everything against everything. Raises `ConfigError` that names the thing and the remedy.
 
     `people` are added to the built-in ones of the development profile; `context` is JSON Schema by dotted name.
+    `part_types` are those of answers beside the ones of contracts/parts.py.
     """
     registry = ToolRegistry(tools)
     known = _actors(actors, registry)
@@ -166,6 +175,7 @@ def build_catalog(
         raise ConfigError(
             "a global rule requires approval, but there are no default approvers", field="default_approvers"
         )
+    types = declared_part_types(part_types)
     return Catalog(
         registry=registry,
         actors=MappingProxyType(known),
@@ -174,7 +184,8 @@ def build_catalog(
         default_approvers=approvers,
         people=DevelopmentDirectory(people if isinstance(people, Directory) else FixedDirectory(people)),
         fields=fields,
-        hash=_hash(registry, known, compiled, rules, approvers, fields),
+        hash=_hash(registry, known, compiled, rules, approvers, fields, types),
+        part_types=types,
     )
 
 
@@ -194,7 +205,7 @@ def _actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]
 
 def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
     for index, name in enumerate(actor.tools or ()):
-        if name == RESPOND_OFFER.name:
+        if name == RESPOND:
             raise _wrong(actor, "tools", name, "lists `respond`; every actor has it by itself, leave it out")
         if registry.resolve(name) is None:
             near = did_you_mean(name, registry.list())
@@ -260,6 +271,7 @@ def _hash(
     rules: CompiledRules,
     approvers: tuple[str, ...],
     fields: ContextFields,
+    types: tuple[str, ...],
 ) -> str:
     return sha256_hex(
         {
@@ -269,6 +281,7 @@ def _hash(
             "rules": rules.hash,
             "default_approvers": approvers,
             "context": fields.declared,
+            "part_types": types,
         }
     )
 

@@ -61,6 +61,7 @@ def _catalog(file: YamlFile, folder: Path, top: Top) -> Catalog:
         default_approvers=defaults.approvers,
         people=_people(file, folder, top.people),
         context=top.context,
+        part_types=top.part_types,
     )
 
 

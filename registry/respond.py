@@ -1,40 +1,116 @@
 """`respond`: how a model ends its turn. Given to every actor, never registered (B46)."""
 
-from typing import Any, Final, Literal, TypeAlias, cast
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import MAX_PARTS
 from signoff.contracts.names import RESPOND
+from signoff.contracts.parts import PART_TYPES, RESERVED_PART_TYPES, part_types
 from signoff.contracts.steps import Offered
-from signoff.registry.schema import compile_schema
+from signoff.registry.schema import CompiledSchema, compile_schema
 
-RespondState: TypeAlias = Literal["complete", "clarifying", "awaiting"]
+RespondState: TypeAlias = Literal["complete", "clarifying", "awaiting", "delegated", "passed"]
 
-_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
+_STATES: Final[dict[RespondState, str]] = {
+    "complete": "done",
+    "clarifying": "you ask the user something",
+    "awaiting": "something is to follow, and you go on when it is there",
+    "delegated": "somebody else does it, and you go on when they report",
+    "passed": "the actor in `passTo` answers from here on",
+}
+_PART_TYPE: Final = re.compile(r"^[a-z][a-z0-9-]{0,39}\Z")
+
+
+class Payload(NamedTuple):
+    """What a model answers. `pass_to` is set exactly where `state` is `passed`; `parts` are types and contents."""
+
+    state: RespondState
+    text: str
+    pass_to: str = ""
+    parts: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class RespondForm:
+    """`respond` as one actor has it: what the model is told, and what is made of what it sends."""
+
+    offer: Offered
+    schema: CompiledSchema
+    peers: tuple[str, ...]
+
+    def parse(self, args: Any) -> Payload | str:
+        """The payload, or the sentence that tells the model what is wrong with it."""
+        problems = [f"`{path}` {message}" if path else message for path, message in self.schema.check(args)]
+        problems = problems or self._problems(args)
+        if problems:
+            return f"respond was not understood: {'; '.join(problems)}. Call respond again with a `text`."
+        parts = tuple((part["type"], part["content"]) for part in args.get("parts", ()))
+        state = cast(RespondState, args.get("state", "complete"))
+        return Payload(state, args["text"], args.get("passTo", ""), parts)
+
+    def _problems(self, args: dict[str, Any]) -> list[str]:
+        if (args.get("state") == "passed") == ("passTo" in args):
+            return []
+        listed = ", ".join(f"`{peer}`" for peer in self.peers)
+        return [f"`passTo` goes with the state `passed` and with no other; it is one of {listed}"]
+
+
+def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
+    """The part types of an installation that declares some of its own. Raises `ConfigError`."""
+    more = tuple(declared)
+    for place, name in enumerate(more):
+        if not isinstance(name, str) or _PART_TYPE.match(name) is None:
+            why = f"part type `{name}` is no name: lower-case letters, digits and hyphens, at most 40"
+        elif name in (*PART_TYPES, *RESERVED_PART_TYPES) or name in more[:place]:
+            why = f"part type `{name}` exists already; leave it out"
+        else:
+            continue
+        raise ConfigError(why, field="part_types", value=name)
+    return part_types(more)
+
+
+@lru_cache(maxsize=256)
+def respond_form(peers: tuple[str, ...] = (), types: tuple[str, ...] = PART_TYPES) -> RespondForm:
+    """`respond` for an actor that may pass to `peers`, where answers may have parts of `types`."""
+    schema = _schema(peers, types)
+    offer = Offered(
+        name=RESPOND,
+        description="Answer the user and end your turn. Call it alone: other calls beside it are not executed.",
+        parameters=schema,
+    )
+    return RespondForm(offer, compile_schema(schema, tool_name=RESPOND), peers)
+
+
+def _schema(peers: Sequence[str], types: Sequence[str]) -> dict[str, Any]:
+    states = {state: why for state, why in _STATES.items() if peers or state != "passed"}
+    properties: dict[str, Any] = {
         "text": {"type": "string", "description": "What the user reads."},
         "state": {
             "type": "string",
-            "enum": ["complete", "clarifying", "awaiting"],
+            "enum": list(states),
             "default": "complete",
-            "description": "complete: done. clarifying: you ask the user something. awaiting: something is to follow.",
+            "description": ". ".join(f"{state}: {why}" for state, why in states.items()) + ".",
         },
-    },
-    "required": ["text"],
-    "additionalProperties": False,
-}
-_COMPILED: Final = compile_schema(_SCHEMA, tool_name=RESPOND)
-
-RESPOND_OFFER: Final = Offered(
-    name=RESPOND,
-    description="Answer the user and end your turn. Call it alone: other calls beside it are not executed.",
-    parameters=_SCHEMA,
-)
-
-
-def parse_respond(args: Any) -> tuple[RespondState, str] | str:
-    """State and text of a `respond` payload, or the sentence that tells the model what is wrong with it."""
-    problems = _COMPILED.check(args)
-    if problems:
-        listed = "; ".join(f"`{path}` {message}" if path else message for path, message in problems)
-        return f"respond was not understood: {listed}. Call respond again with a `text`."
-    return cast(RespondState, args.get("state", "complete")), args["text"]
+        "parts": {
+            "type": "array",
+            "maxItems": MAX_PARTS,
+            "description": "What goes with the text, for programs.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "type": {"type": "string", "enum": list(types)},
+                    "content": {"description": "Any JSON."},
+                },
+                "required": ["type", "content"],
+                "additionalProperties": False,
+            },
+        },
+    }
+    if peers:
+        why = "Who answers from here on; only with the state `passed`."
+        properties["passTo"] = {"type": "string", "enum": list(peers), "description": why}
+    return {"type": "object", "properties": properties, "required": ["text"], "additionalProperties": False}

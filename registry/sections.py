@@ -50,6 +50,7 @@ class Top(Section):
     actors: dict[str, Any] = {}
     tools: dict[str, Any] = {}
     policies: list[Any] = []
+    part_types: list[str] = []
 
 
 class Defaults(Section):

@@ -43,9 +43,9 @@ def calls(*proposed: tuple[str, Any], text: str = "") -> Completion:
     return Completion(text=text, calls=made, usage=_USAGE)
 
 
-def respond(text: str, state: str = "complete") -> Completion:
-    """A completion that ends the turn with `text`."""
-    args = {"text": text} if state == "complete" else {"text": text, "state": state}
+def respond(text: str, state: str = "complete", **more: Any) -> Completion:
+    """A completion that ends the turn with `text`; `more` are other arguments of `respond`, such as `passTo`."""
+    args = {"text": text, **({} if state == "complete" else {"state": state}), **more}
     return Completion(calls=(ProposedCall(tool=RESPOND, args=args, provider_call="respond"),), usage=_USAGE)
 
 

@@ -26,7 +26,7 @@ from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput
 from signoff.embedded import free_port
 from signoff.registry.actor import Actor
-from signoff.registry.respond import RESPOND_OFFER
+from signoff.registry.respond import respond_form
 from signoff.store.store import Store
 from signoff.worker import build_worker
 
@@ -99,7 +99,7 @@ def said(text: str = "", *called: tuple[str, dict[str, Any]]) -> dict[str, Any]:
 
 def asked(*messages: Message) -> CompletionRequest:
     """A request without provider memory."""
-    return CompletionRequest(MODEL, "Be brief.", messages, (None,) * len(messages), (RESPOND_OFFER,))
+    return CompletionRequest(MODEL, "Be brief.", messages, (None,) * len(messages), (respond_form().offer,))
 
 
 async def test_a_completion_comes_back_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:

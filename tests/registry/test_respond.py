@@ -1,18 +1,30 @@
 """`respond` payloads."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from desk_fixtures import catalog_of
 
-from signoff.registry.respond import RESPOND_OFFER, parse_respond
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import MAX_PARTS
+from signoff.contracts.names import RESPOND
+from signoff.contracts.parts import PART_TYPES
+from signoff.registry.actor import Actor
+from signoff.registry.manifest import load_manifest
+from signoff.registry.respond import respond_form
+
+TYPES = (*PART_TYPES, "invoice")
+ALONE, AMONG = respond_form(), respond_form(("bank", "law"), TYPES)
 
 
 @pytest.mark.row("B46")
 def test_state_defaults_to_complete() -> None:
     """A text alone completes the turn; a state says otherwise."""
-    assert parse_respond({"text": "done"}) == ("complete", "done")
-    assert parse_respond({"text": "which?", "state": "clarifying"}) == ("clarifying", "which?")
-    assert RESPOND_OFFER.name == "respond"
+    assert ALONE.parse({"text": "done"}) == ("complete", "done", "", ())
+    assert ALONE.parse({"text": "which?", "state": "clarifying"}) == ("clarifying", "which?", "", ())
+    assert ALONE.parse({"text": "later", "state": "delegated"}) == ("delegated", "later", "", ())
+    assert ALONE.offer.name == RESPOND
 
 
 @pytest.mark.row("B55")
@@ -22,12 +34,75 @@ def test_state_defaults_to_complete() -> None:
         ({}, "`text` is required"),
         ({"text": 1}, "`text` must be of type string"),
         ({"text": "x", "state": "suspended"}, "`state` must be one of"),
+        ({"text": "x", "state": "passed"}, "`state` must be one of"),
         ({"text": "x", "passTo": "y"}, "`passTo` is not an argument"),
         (None, "must be of type object"),
     ],
 )
 def test_bad_payload_is_told_what_is_wrong(args: Any, words: str) -> None:
-    """A payload that cannot be read is one sentence for the model."""
-    message = parse_respond(args)
+    """A payload that cannot be read is one sentence for the model; who is alone can pass to nobody."""
+    message = ALONE.parse(args)
     assert isinstance(message, str)
     assert words in message
+
+
+@pytest.mark.row("B61")
+def test_pass_to_is_there_exactly_where_the_state_is_passed() -> None:
+    """`passTo` is required with `passed`, refused with anything else, and names another actor."""
+    assert AMONG.parse({"text": "ask them", "state": "passed", "passTo": "law"}) == ("passed", "ask them", "law", ())
+    rule = "`passTo` goes with the state `passed` and with no other; it is one of `bank`, `law`"
+    for state, more in (("passed", {}), ("complete", {"passTo": "law"}), ("awaiting", {"passTo": "law"})):
+        assert rule in str(AMONG.parse({"text": "x", "state": state, **more}))
+    assert "`passTo` must be one of" in str(AMONG.parse({"text": "x", "state": "passed", "passTo": "nobody"}))
+
+
+@pytest.mark.row("B62")
+def test_parts_have_a_known_type_or_the_answer_is_not_taken() -> None:
+    """What is declared is known; what is neither known nor declared, or is not the model's to say, is told back."""
+    parts = [{"type": "invoice", "content": {"n": 1}}, {"type": "citation", "content": "page 3"}]
+    assert AMONG.parse({"text": "x", "parts": parts}) == (
+        "complete",
+        "x",
+        "",
+        (("invoice", {"n": 1}), ("citation", "page 3")),
+    )
+    for wrong in ("invoice", "approval-request", "approval-response", "nonsense"):
+        told = ALONE.parse({"text": "x", "parts": [{"type": wrong, "content": 1}]})
+        assert "`parts[0].type` must be one of" in str(told)
+    assert "at most" in str(ALONE.parse({"text": "x", "parts": parts[1:] * (MAX_PARTS + 1)}))
+
+
+def test_a_catalog_offers_its_own_part_types_and_every_other_actor() -> None:
+    """What the model is told is what is checked."""
+    actors = [Actor(name=name, model="scripted") for name in ("desk", "bank")]
+    catalog = catalog_of([], actors=actors, part_types=["invoice"])
+    offered = catalog.respond("desk").offer.parameters["properties"]
+    assert offered["passTo"]["enum"] == ["bank"]
+    assert offered["parts"]["items"]["properties"]["type"]["enum"] == list(TYPES)
+    assert catalog.hash != catalog_of([], actors=actors).hash
+
+
+def test_a_manifest_declares_part_types(tmp_path: Path) -> None:
+    """The same from a file, whose error names the key."""
+    manifest = tmp_path / "signoff.yaml"
+    manifest.write_text("version: 1\npart_types: [invoice]\n")
+    assert load_manifest(manifest).part_types == TYPES
+    manifest.write_text("version: 1\npart_types: [ack]\n")
+    with pytest.raises(ConfigError, match="part type `ack` exists already"):
+        load_manifest(manifest)
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        (["response"], "exists already"),
+        (["approval-response"], "exists already"),
+        (["a", "a"], "exists already"),
+        (["No Name"], "is no name"),
+    ],
+)
+def test_part_types_are_declared_once_and_named_plainly(declared: list[str], words: str) -> None:
+    """A part type that is known, reserved, said twice or no name is an error at the start."""
+    with pytest.raises(ConfigError, match=words) as caught:
+        catalog_of([], part_types=declared)
+    assert caught.value.context["field"] == "part_types"

@@ -57,7 +57,7 @@ async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the
     async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
         session = talk(desk)
         await session.say("pay", "a")
-        await desk.waiting(session.turn_key("a"))
+        await session.turn("a", "waiting")
         await desk.signoff.decide(no(session.turn_key("a"), reason="not this month"))
         assert await session.answer("a") == "pay: denied"
         await session.say("pay again", "b")
