@@ -43,6 +43,7 @@ class Provider:
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     id_token: str | None = None
+    redirect: str = REDIRECT
 
     def signed(self, claims: dict[str, Any]) -> str:
         """An ID token."""
@@ -75,12 +76,12 @@ class Provider:
     async def _authorize(self, request: Request) -> Response:
         given = dict(request.query_params)
         assert given["response_type"] == "code"
-        assert (given["client_id"], given["redirect_uri"]) == (CLIENT, REDIRECT)
+        assert (given["client_id"], given["redirect_uri"]) == (CLIENT, self.redirect)
         assert given["code_challenge_method"] == "S256"
         assert "openid" in given["scope"].split()
         code = secrets.token_urlsafe(16)
         self.codes[code] = given
-        return RedirectResponse(f"{REDIRECT}?{urlencode({'code': code, 'state': given['state']})}")
+        return RedirectResponse(f"{self.redirect}?{urlencode({'code': code, 'state': given['state']})}")
 
     async def _token(self, request: Request) -> Response:
         self.asked.append("token")
@@ -90,7 +91,7 @@ class Provider:
         if request.headers.get("authorization") not in (f"Basic {basic}", f"Basic {plain}"):
             return JSONResponse({"error": "invalid_client"}, status_code=401)
         given = self.codes.pop(form.get("code", ""), None)
-        if given is None or form.get("redirect_uri") != REDIRECT or form["grant_type"] != "authorization_code":
+        if given is None or form.get("redirect_uri") != self.redirect or form["grant_type"] != "authorization_code":
             return JSONResponse({"error": "invalid_grant"}, status_code=400)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(form.get("code_verifier", "").encode()).digest())
         if challenge.rstrip(b"=").decode() != given["code_challenge"]:

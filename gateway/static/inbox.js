@@ -137,7 +137,7 @@ function move(step) {
 function ask(verdict) {
   const dialog = one("#sure");
   const form = one("#decide");
-  if (!dialog || !form || dialog.open) return;
+  if (!dialog || !form || dialog.open || !one(`[value=${verdict}]`, form)) return;
   const yes = one("[value=yes]", dialog);
   dialog.dataset.verdict = verdict;
   one("#sure-title").textContent = document.body.dataset[verdict === "approved" ? "sureApproved" : "sureDenied"];

@@ -1,0 +1,172 @@
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from browser_window import PHONE, WIDE, Open, Served
+from gateway_desk import PEOPLE
+from gateway_login import STRANGER, locked_desk, token_of
+from oidc_provider import CLIENT, SECRET, Provider, running_provider
+from playwright.async_api import Page, expect
+
+from signoff.contracts.person import Person
+from signoff.embedded import free_port
+from signoff.gateway.links import LINK_KEY, Link, make_link
+from signoff.gateway.oidc import CALLBACK
+from signoff.gateway.serve import serve
+
+pytestmark = pytest.mark.chromium
+
+SIZES = pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "plain"])
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    """A sign-in provider of this test's own."""
+    async with running_provider() as running:
+        yield running
+
+
+@pytest.fixture
+async def served(served: Served, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    """The same desk behind a gateway where everybody must sign in, on a port of its own."""
+    monkeypatch.setenv("THE_SECRET", SECRET)
+    port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
+    base = f"http://127.0.0.1:{port}"
+    provider.redirect = base + CALLBACK
+    eve = Person(id="eve", name="Eve", roles=("approvers",), identities={"oidc": (f"{provider.issuer}#ana-at-work",)})
+    desk = locked_desk(
+        served.desk,
+        people=(*PEOPLE, STRANGER, eve),
+        public_url=base,
+        oidc_issuer=provider.issuer,
+        oidc_client_id=CLIENT,
+        oidc_client_secret="env:THE_SECRET",
+    )
+    running = asyncio.create_task(serve(desk.app, "127.0.0.1", port, stop=stop, ready=ready.set))
+    await ready.wait()
+    yield Served(base, desk)
+    stop.set()
+    await running
+
+
+async def asked(served: Served, words: str) -> str:
+    """A request that waits, of a turn that `guest` started."""
+    headers = {"authorization": f"Bearer {await token_of(served.desk, 'guest')}"}
+    started = await served.desk.http.post("/v1/turns", json={"text": words, "actor": "desk"}, headers=headers)
+    assert started.status_code == 201, started.text
+    return f"{started.json()['id']}.c1.1"
+
+
+async def link_to(served: Served, approval: str, **fields: object) -> str:
+    """The path of a link for Ana."""
+    key = await served.desk.deps.store.secret_key(LINK_KEY)
+    end = served.desk.deps.clock() + timedelta(hours=1)
+    given = {"approval": approval, "revision": 1, "person": "ana", "expires": end} | fields
+    return f"/link/{make_link(key, Link.model_validate(given))}"
+
+
+@SIZES
+@SCRIPTS
+async def test_sign_in_with_a_token_decide_and_leave(
+    window: Open, served: Served, size: tuple[int, int], scripts: bool
+) -> None:
+    """Led to the sign-in, on to the card, decided as oneself, signed out: the card is shut again."""
+    approval = await asked(served, "pay")
+    page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    await page.get_by_label("Personal token").fill("sgf_wrong")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("alert")).to_contain_text("You are not signed in")
+    await page.get_by_label("Personal token").fill(await token_of(served.desk, "ana"))
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Pay 420 EUR to Ana")
+    await expect(page.get_by_text("Signed in as Ana")).to_be_visible()
+    await page.get_by_role("button", name="Deny").click()
+    await expect(page.locator(".receipt-who")).to_have_text("Denied by Ana (you)")
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_role("status").first).to_contain_text("You are signed out")
+    await page.goto(f"{served.base}/approvals/{approval}")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+
+
+@SCRIPTS
+async def test_sign_in_by_the_provider(window: Open, served: Served, scripts: bool) -> None:
+    """One click there and back, on to the page that was wanted; live updates work behind the sign-in."""
+    page = await window("/tools", scripts=scripts)
+    await page.get_by_role("link", name="Sign in with 127.0.0.1").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Tools")
+    await expect(page.get_by_text("Signed in as Eve")).to_be_visible()
+    if scripts:
+        await page.goto(served.base)
+        approval = await asked(served, "pay")
+        await expect(page.locator(f'[data-key="{approval}"]')).to_be_visible()
+
+
+@SIZES
+@SCRIPTS
+async def test_answer_by_a_link(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
+    """Opened without a sign-in; the same page becomes its receipt."""
+    page = await window(await link_to(served, await asked(served, "easy")), size=size, scripts=scripts)
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Pay 420 EUR to Ana")
+    await expect(page.get_by_text("This was sent to Ana")).to_be_visible()
+    await page.get_by_role("button", name="Approve").click()
+    await expect(page.locator(".receipt-who")).to_have_text("Approved by Ana (you)")
+
+
+async def test_keys_give_no_verdict_that_a_link_does_not(window: Open, served: Served) -> None:
+    """On a link to deny, `a` does nothing."""
+    page = await window(await link_to(served, await asked(served, "easy"), verb="denied"))
+    await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    await page.locator("h1").click()
+    await page.keyboard.press("a")
+    await expect(page.locator("#sure")).to_be_hidden()
+    await page.keyboard.press("d")
+    await page.locator("#sure").get_by_role("button", name="Deny").click()
+    await expect(page.locator(".receipt-who")).to_have_text("Denied by Ana (you)")
+
+
+async def test_axe_finds_nothing_where_one_signs_in(window: Open, served: Served) -> None:
+    """The sign-in, refused and not; every state of a link's page; the pages of who signed in: wide, narrow, dark."""
+    easy, more = await asked(served, "easy"), await asked(served, "pay")
+    links = [await link_to(served, easy), await link_to(served, easy, verb="denied"), await link_to(served, more)]
+    stale = await link_to(served, easy, revision=2)
+    paths = ["/login", "/login?out=1", *links, stale, "/link/x"]
+    page = await window("/login")
+    findings: dict[str, list[str]] = {}
+    for path in paths:
+        await page.goto(served.base + path)
+        findings[path] = await _axe(page)
+    await page.goto(f"{served.base}/login")
+    await page.get_by_label("Personal token").fill("sgf_wrong")
+    await page.get_by_role("button", name="Sign in").click()
+    findings["refused"] = await _axe(page)
+    await page.get_by_label("Personal token").fill(await token_of(served.desk, "ana"))
+    await page.get_by_role("button", name="Sign in").click()
+    for path in ("/", "/new", f"/approvals/{more}"):
+        await page.goto(served.base + path)
+        findings[path] = await _axe(page)
+    assert {path: found for path, found in findings.items() if found} == {}
+
+
+async def test_nothing_needs_a_sideways_scroll_here(window: Open, served: Served) -> None:
+    """At 320 px."""
+    link = await link_to(served, await asked(served, "easy"))
+    page = await window("/login", size=(320, 640))
+    for path in ("/login", link, "/link/x"):
+        await page.goto(served.base + path)
+        wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert await page.evaluate(wider) == 0, path
+
+
+async def _axe(page: Page) -> list[str]:
+    found: list[str] = []
+    for size, dark in ((WIDE, False), (PHONE, True), (PHONE, False)):
+        await page.set_viewport_size({"width": size[0], "height": size[1]})
+        await page.emulate_media(color_scheme="dark" if dark else "light")
+        results = await Axe().run(page, options={"resultTypes": ["violations"]})
+        found += [f"{each['id']}: {each['nodes'][0]['target']}" for each in results.response["violations"]]
+    await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+    return found
