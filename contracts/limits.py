@@ -22,6 +22,8 @@ MESSAGES_BYTES: Final = 1 * MIB
 """Bytes of the message list as the workflow holds it: references and inline text."""
 REQUEST_BODY_BYTES: Final = 1 * MIB
 DECISION_BYTES: Final = 64 * KIB
+BATCH_DECISIONS: Final = 100
+"""Answers that one request to the API may carry."""
 REASON_CHARS: Final = 2_000
 MEMO_BYTES: Final = 16 * KIB
 EFFECT_CHARS: Final = 200

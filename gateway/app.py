@@ -14,6 +14,7 @@ from signoff.gateway.approvals_api import ApprovalsApi
 from signoff.gateway.caller import Door, SignInNeeded
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Ambiguous, BadRequest, Fault, fault_of, sentence, status_of
+from signoff.gateway.grants_api import GrantsApi
 from signoff.gateway.guard import Guard
 from signoff.gateway.link_pages import LinkPages
 from signoff.gateway.live import Live
@@ -60,6 +61,7 @@ def build_app(desk: GatewayDeps) -> FastAPI:
     rooms = (
         TurnsApi(desk, live),
         ApprovalsApi(desk),
+        GrantsApi(desk),
         ServiceApi(desk),
         WaitingPages(desk, visitors, pages, live),
         TalkPages(desk, visitors, pages, live),

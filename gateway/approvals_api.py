@@ -7,18 +7,27 @@ from fastapi.responses import JSONResponse
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Assurance
-from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.decision import Assurance, Remember
+from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.listing import WaitingCard
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.bodies import DecideBody, WithdrawBody
+from signoff.gateway.bodies import BatchBody, DecideBody, WithdrawBody
 from signoff.gateway.caller import acting, caller_of, own_tenant
-from signoff.gateway.deciding import Answer, decide, find_approval, read_decide, read_key, refused, withdraw
+from signoff.gateway.deciding import (
+    Answer,
+    decide,
+    find_approval,
+    read_batch_item,
+    read_decide,
+    read_key,
+    refused,
+    withdraw,
+)
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.faults import Fault, receipt_status
+from signoff.gateway.faults import Ambiguous, Fault, receipt_status
 from signoff.gateway.identity import DEFAULT_DECIDER, known_person
 from signoff.gateway.masking import masked_request
 from signoff.listing import waiting
@@ -57,6 +66,7 @@ class ApprovalsApi:
         faults: dict[int | str, dict[str, Any]] = {404: {"model": Fault}, 409: {"model": Fault}, 503: {"model": Fault}}
         card: dict[int | str, dict[str, Any]] = {200: {"model": ApprovalRequest}, **faults}
         add("", self.index, methods=["GET"], summary="What waits, soonest deadline first", responses=faults)
+        add("/decide", self.decide_all, methods=["POST"], summary="Approve or deny several", responses=faults)
         add("/{approval}", self.read, methods=["GET"], summary="One request, waiting or settled", responses=card)
         add(
             "/{approval}/decide",
@@ -111,8 +121,48 @@ class ApprovalsApi:
             revision=body.revision,
             shown_digest=body.digest,
             delivery=key,
+            remember=None if body.remember is None else Remember(**body.remember.model_dump()),
         )
         return _answered(await decide(self._deps, approval_id, answer))
+
+    async def decide_all(
+        self, body: BatchBody, request: Request, idempotency_key: Annotated[str | None, Header()] = None
+    ) -> dict[str, list[Receipt]]:
+        """One receipt an answer, in their order; one that is refused keeps none of the others from counting."""
+        found = []
+        for item in body.decisions:
+            found.append(await self._decide_one(item, body.as_person, request, idempotency_key))
+        return {"receipts": found}
+
+    async def _decide_one(
+        self, item: Any, as_person: str | None, request: Request, idempotency_key: str | None
+    ) -> Receipt:
+        name = item["id"] if isinstance(item, dict) and isinstance(item.get("id"), str) else ""
+        read, key = read_batch_item(item, name), read_key(idempotency_key, name)
+        if isinstance(read, Receipt):
+            return read
+        if isinstance(key, Receipt):
+            return key
+        try:
+            named = await self._named(read.id, as_person, request)
+        except Ambiguous as error:
+            return refused("unknown", read.id, error.message)
+        if isinstance(named, Receipt):
+            return named
+        answer = Answer(
+            verdict=read.verdict,
+            person=named[1],
+            channel="api",
+            assurance=_assurance(request),
+            reason=read.reason,
+            revision=read.revision,
+            shown_digest=read.digest,
+            delivery=key,
+        )
+        try:
+            return await decide(self._deps, named[0], answer)
+        except ServerUnavailable as error:
+            return refused("unavailable", named[0], error.message)
 
     async def withdraw(self, approval: str, request: Request, body: WithdrawBody | None = None) -> JSONResponse:
         """Only who asked for the turn, or may decide, can withdraw; the call ends as denied (cancelled)."""

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from signoff.contracts.ids import Id
+from signoff.contracts.limits import BATCH_DECISIONS, MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES, REASON_CHARS
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.policy.bounds import out_of_bounds
@@ -54,6 +55,17 @@ class TurnBody(Body):
         return tuple(self.messages) if self.text is None else (MessageBody(text=self.text),)
 
 
+class RememberBody(Body):
+    """Give the same answer to the next calls like this one, where the policy allows it."""
+
+    scope: Literal["session", "tenant"] = "session"
+    where: str = Field(
+        default="", max_length=2_000, description="CEL over `args`, true of this call; empty: exactly these arguments."
+    )
+    seconds: float = Field(default=3_600.0, gt=0, le=MAX_REMEMBERED_SECONDS, description="For how long.")
+    uses: int = Field(default=10, ge=1, le=MAX_REMEMBERED_USES, description="For how many calls at most.")
+
+
 class DecideBody(Body):
     """Answer one request."""
 
@@ -61,8 +73,38 @@ class DecideBody(Body):
     reason: str = Field(default="", max_length=2_000, description="The agent reads it when the verdict is denied.")
     revision: int | None = Field(default=None, ge=1, description="The revision that was shown; another is stale.")
     digest: str = Field(default="", max_length=64, description="The digest or the card's mark; another is stale.")
+    remember: RememberBody | None = None
     as_person: str | None = Field(
         default=None, alias="as", min_length=1, description="Who answers (development profile only)."
+    )
+
+
+class BatchItem(Body):
+    """One of several answers; each names what was shown."""
+
+    id: str = Field(min_length=1, max_length=200, description="An approval id or a short code.")
+    revision: int = Field(ge=1, description="The revision that was shown; another is stale.")
+    digest: str = Field(min_length=8, max_length=64, description="The digest or the card's mark; another is stale.")
+    verdict: Literal["approved", "denied"]
+    reason: str = Field(default="", max_length=2_000, description="The agent reads it when the verdict is denied.")
+
+
+class BatchBody(Body):
+    """Answer several requests, each by itself: one that is refused keeps none of the others from counting."""
+
+    decisions: list[Any] = Field(min_length=1, max_length=BATCH_DECISIONS)
+    as_person: str | None = Field(
+        default=None, alias="as", min_length=1, description="Who answers (development profile only)."
+    )
+
+
+class FreezeBody(Body):
+    """Deny everything in a tenant until it is thawed."""
+
+    tenant: Id | None = Field(default=None, description="The caller's own when not given.")
+    reason: str = Field(min_length=1, max_length=REASON_CHARS, description="The agents and everybody asked read it.")
+    as_person: str | None = Field(
+        default=None, alias="as", min_length=1, description="Who freezes (development profile only)."
     )
 
 

@@ -19,13 +19,15 @@ from signoff.contracts.limits import DECISION_BYTES
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.gateway.bodies import DecideBody
+from signoff.gateway.bodies import BatchItem, DecideBody
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Ambiguous, sentence
 from signoff.listing import by_code
 from signoff.registry.nearest import shown
 from signoff.registry.people import Directory
+from signoff.registry.remembering import Remembering
 from signoff.registry.seats import Seat, Table, seat_of
+from signoff.store.content import load
 
 MARK_CHARS: Final = 8
 KEY_CHARS: Final = 200
@@ -80,7 +82,12 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
         seat = seat_at(request, answer.person, deps.people, deps.clock())
         if seat.code:
             return _turned_away(request, answer.person, seat.code)
-    decision = _vouched(deps, _decision(deps, approval_id, request, answer))
+    wished = _decision(deps, approval_id, request, answer)
+    if request is not None and wished.remember is not None and request.state == "pending":
+        why = await _unremembered(deps, request, wished)
+        if why:
+            return refusal(request, "malformed", why)
+    decision = _vouched(deps, wished)
     return decision if isinstance(decision, Receipt) else await deps.desk.decide(decision)
 
 
@@ -132,6 +139,15 @@ def read_decide(raw: bytes, approval_id: str) -> DecideBody | Receipt:
         return refused("malformed", approval_id, told)
 
 
+def read_batch_item(item: Any, name: str) -> BatchItem | Receipt:
+    """One answer of several, or the receipt `malformed` for it alone."""
+    try:
+        return BatchItem.model_validate(item)
+    except ValidationError as error:
+        told = sentence(error.errors(include_url=False, include_input=False, include_context=False))
+        return refused("malformed", name, told)
+
+
 def read_key(header: str | None, approval_id: str) -> str | Receipt:
     """The delivery id of an `Idempotency-Key` header; empty without one, a receipt when it is no key."""
     if header is None:
@@ -147,6 +163,14 @@ async def _known(deps: GatewayDeps, approval_id: str) -> ApprovalRequest | None:
         return await deps.desk.request(approval_id)
     except (NotFound, ServerUnavailable):
         return None
+
+
+async def _unremembered(deps: GatewayDeps, request: ApprovalRequest, decision: Decision) -> str:
+    """Why the answer cannot be remembered, said before it is sent; the worker asks the same where it is written."""
+    args = decision.edited_args
+    if args is None:
+        args = await load(deps.store, request.args)
+    return Remembering(deps.catalog).problem(request, decision, args)
 
 
 def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) -> Receipt:

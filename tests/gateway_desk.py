@@ -75,6 +75,7 @@ def react(request: CompletionRequest) -> Completion:
         "typed": ("typed", money),
         "easy": ("easy", money),
         "fail": ("fail", money),
+        "alike": ("alike", money),
         "wrong": ("pay", {"amount": "much", "to": "Bo"}),
     }
     wanted = [known[word] for word in text.split() if word in known]
@@ -96,6 +97,7 @@ def desk_catalog(ledger: Ledger) -> Catalog:
         pay_tool(ledger, ApprovalPolicy(approvers=("role:finance",), quorum=2), name="both", **money),
         pay_tool(ledger, ApprovalPolicy(confirm="type", min_assurance="session"), name="typed", **money),
         pay_tool(ledger, ApprovalPolicy(min_assurance="link"), name="easy", **money),
+        pay_tool(ledger, ApprovalPolicy(allow_remember=True), name="alike", **money),
         pay_tool(ledger, name="fail", handler=ledger.handler("fail", fails), **money),
     ]
     actors = [

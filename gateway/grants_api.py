@@ -1,0 +1,122 @@
+"""The API of remembered answers and of the kill switch."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+
+from signoff.contracts.base import Shape
+from signoff.contracts.errors import NotFound
+from signoff.contracts.grant import Freeze, Grant
+from signoff.contracts.person import Person
+from signoff.gateway.bodies import FreezeBody
+from signoff.gateway.caller import acting, caller_of, own_tenant
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.faults import Fault
+from signoff.gateway.identity import DEFAULT_DECIDER
+from signoff.killswitch import Swept, check_operator, sweep
+from signoff.registry.nearest import shown
+from signoff.store.freezes import Freezes
+from signoff.store.grants import Grants
+
+_SWEEP_SECONDS = 15.0
+_EXACT = "these arguments"
+
+As = Annotated[str | None, Query(alias="as", min_length=1, description="Who does it (development profile only).")]
+
+
+class Frozen(Shape):
+    """The answer to a freeze: the freeze that stands, and what was swept."""
+
+    freeze: Freeze
+    swept: Swept
+
+
+class GrantsApi:
+    """Handlers of `/v1/grants` and `/v1/freezes`."""
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+        self._grants = Grants(deps.store)
+        self._freezes = Freezes(deps.store)
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        faults: dict[int | str, dict[str, Any]] = {status: {"model": Fault} for status in (403, 404, 503)}
+        router = APIRouter(prefix="/v1", responses=faults)
+        grants, freezes = ["grants"], ["freezes"]
+        add = router.add_api_route
+        add("/grants", self.grants, methods=["GET"], tags=[*grants], summary="Answers that are remembered")
+        add("/grants/{grant}", self.revoke, methods=["DELETE"], tags=[*grants], summary="Take a remembered answer back")
+        add("/freezes", self.freezes, methods=["GET"], tags=[*freezes], summary="Whether the tenant is frozen")
+        add("/freezes", self.freeze, methods=["POST"], tags=[*freezes], summary="Deny everything in a tenant")
+        add("/freezes/{tenant}", self.thaw, methods=["DELETE"], tags=[*freezes], summary="Lift a freeze")
+        return router
+
+    async def grants(
+        self,
+        request: Request,
+        tenant: str | None = None,
+        every: Annotated[bool, Query(description="Also what is over, used up or taken back.")] = False,
+    ) -> dict[str, list[Grant]]:
+        """Newest first."""
+        tenant = own_tenant(caller_of(request), tenant)
+        return {"grants": [shown_grant(grant) for grant in await self._grants.all(tenant, every=every)]}
+
+    async def revoke(self, grant: str, request: Request, as_person: As = None, tenant: str | None = None) -> Grant:
+        """Whose answer it is may take it back, and who has the role `admin`."""
+        tenant = own_tenant(caller_of(request), tenant)
+        person = self._acting(request, as_person, tenant)
+        found = await self._grants.look(grant)
+        if found is None or found.like.tenant != tenant:
+            raise NotFound(f"there is no grant {shown(grant)}")
+        if person.id not in found.people:
+            self._check(person)
+        return shown_grant(await self._grants.revoke(found.id, tenant, by=person.id))
+
+    async def freezes(self, request: Request, tenant: str | None = None) -> dict[str, list[Freeze]]:
+        """The freeze of the tenant, if there is one."""
+        found = await self._freezes.look(own_tenant(caller_of(request), tenant))
+        return {"freezes": [] if found is None else [found]}
+
+    async def freeze(self, body: FreezeBody, request: Request) -> Frozen:
+        """Once this has written its row nothing of the tenant starts; then it withdraws what waits.
+
+        Sent again it sweeps again: `swept.waiting` names what could not be withdrawn in time.
+        """
+        tenant = own_tenant(caller_of(request), body.tenant)
+        person = self._acting(request, body.as_person, tenant)
+        self._check(person)
+        freeze = await self._freezes.freeze(tenant, reason=body.reason, by=person.id)
+        signer = self._deps.signer
+        swept = await sweep(
+            self._deps.desk,
+            tenant,
+            by=person,
+            reason=freeze.reason,
+            sign=(lambda wish: wish) if signer is None else signer.sign_decision,
+            patience=_SWEEP_SECONDS,
+        )
+        return Frozen(freeze=freeze, swept=swept)
+
+    async def thaw(self, tenant: str, request: Request, as_person: As = None) -> Freeze:
+        """New calls are judged as before; what was denied meanwhile stays denied."""
+        tenant = own_tenant(caller_of(request), tenant)
+        self._check(self._acting(request, as_person, tenant))
+        lifted = await self._freezes.thaw(tenant)
+        if lifted is None:
+            raise NotFound(f"the tenant {shown(tenant)} is not frozen")
+        return lifted
+
+    def _acting(self, request: Request, named: str | None, tenant: str) -> Person:
+        return acting(self._deps, caller_of(request), named, default=DEFAULT_DECIDER, tenant=tenant)
+
+    def _check(self, person: Person) -> None:
+        development = self._deps.settings.profile == "development"
+        check_operator(person, self._deps.catalog.default_approvers, development=development)
+
+
+def shown_grant(grant: Grant) -> Grant:
+    """A grant as people may see it: a bare digest would let masked arguments be guessed."""
+    if not grant.like.exact:
+        return grant
+    return grant.model_copy(update={"like": grant.like.model_copy(update={"exact": _EXACT})})

@@ -1,0 +1,1 @@
+../../killswitch.py

@@ -1,0 +1,181 @@
+"""Batches, remembered answers and the kill switch over the API."""
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from gateway_desk import GatewayDesk, gateway_desk
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.store.grants import Grants
+from signoff.store.store import Store
+
+
+@pytest.fixture
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+    """A gateway of the test's own: a freeze is for a whole tenant."""
+    async with gateway_desk(client, store, f"grants-{uuid.uuid4().hex[:12]}") as found:
+        yield found
+
+
+def key_of(approval: str) -> TurnKey:
+    """The turn of a request."""
+    key = parse_approval_id(approval)
+    assert key is not None
+    return key.turn
+
+
+async def batch_item(desk: GatewayDesk, approval: str, **fields: object) -> dict[str, object]:
+    """An answer bound to what the request says now."""
+    request = await desk.desk.signoff.request(approval)
+    given: dict[str, object] = {
+        "id": approval,
+        "revision": request.revision,
+        "digest": request.card.mark,
+        "verdict": "approved",
+    }
+    return given | fields
+
+
+async def test_a_batch_gives_each_answer_its_own_receipt(desk: GatewayDesk) -> None:
+    """One is approved, one denied, and what is stale, malformed, unknown or not theirs changes nothing beside them."""
+    yes, no, stale, own = [await desk.asked(word) for word in ("pay", "pay", "pay", "both")]
+    items = [
+        await batch_item(desk, yes),
+        await batch_item(desk, no, verdict="denied", reason="too much"),
+        await batch_item(desk, stale, revision=7),
+        await batch_item(desk, own),
+        {"id": "main.s.t.c1.1", "revision": 1, "digest": "a" * 64, "verdict": "approved"},
+        {"id": yes, "revision": 1, "verdict": "approved"},
+        {"id": yes, "revision": 1, "digest": "a" * 64, "verdict": "perhaps"},
+        "nonsense",
+    ]
+    answer = await desk.http.post("/v1/approvals/decide", json={"decisions": items})
+    assert answer.status_code == 200, answer.text
+    receipts = answer.json()["receipts"]
+    assert [(each["status"], each["code"]) for each in receipts] == [
+        ("accepted", ""),
+        ("accepted", ""),
+        ("refused", "stale"),
+        ("refused", "not_allowed"),
+        ("refused", "unknown"),
+        ("refused", "malformed"),
+        ("refused", "malformed"),
+        ("refused", "malformed"),
+    ]
+    assert [each["approval_id"] for each in receipts[:6]] == [yes, no, stale, own, "main.s.t.c1.1", yes]
+    assert "`digest`" in receipts[5]["message"]
+    assert (await desk.desk.signoff.request(stale)).state == "pending"
+    assert (await desk.desk.signoff.request(no)).reason == "too much"
+
+
+async def test_a_batch_sent_twice_counts_once(desk: GatewayDesk) -> None:
+    """The same key gives the first receipts again."""
+    approval = await desk.asked("pay")
+    body = {"decisions": [await batch_item(desk, approval)]}
+    headers = {"Idempotency-Key": uuid.uuid4().hex}
+    first = await desk.http.post("/v1/approvals/decide", json=body, headers=headers)
+    again = await desk.http.post("/v1/approvals/decide", json=body, headers=headers)
+    assert first.json()["receipts"][0]["status"] == "accepted"
+    assert again.json() == first.json() or again.json()["receipts"][0]["code"] == "duplicate"
+    await desk.desk.signoff.result(key_of(approval))
+    assert await desk.runs(approval) == 1
+
+
+@pytest.mark.parametrize("body", [{}, {"decisions": []}, {"decisions": [1] * 101}, {"decisions": 1}])
+async def test_what_is_no_batch_is_refused_whole(desk: GatewayDesk, body: dict[str, object]) -> None:
+    """None, nothing, too many or no list: 422 with the field."""
+    answer = await desk.http.post("/v1/approvals/decide", json=body)
+    assert answer.status_code == 422
+    assert "decisions" in answer.json()["message"]
+
+
+async def test_an_answer_is_remembered_listed_used_and_taken_back(desk: GatewayDesk) -> None:
+    """Approved with a predicate: the next call like it asks nobody, until somebody takes that back."""
+    approval = await desk.asked("alike")
+    remember = {"scope": "tenant", "where": "args.amount <= 500.0", "seconds": 600, "uses": 3}
+    receipt = (await desk.decide(approval, verdict="approved", remember=remember)).json()
+    assert receipt["status"] == "accepted", receipt
+    await desk.desk.signoff.result(await desk.start("alike"))
+    (grant,) = (await desk.http.get("/v1/grants")).json()["grants"]
+    assert (grant["verdict"], grant["people"], grant["uses"], grant["uses_left"]) == ("approved", ["approver"], 3, 2)
+    assert (grant["like"]["where"], grant["approval_id"]) == ("args.amount <= 500.0", approval)
+    stranger = await desk.http.request("DELETE", f"/v1/grants/{grant['id']}?as=bo", json={})
+    assert (stranger.status_code, stranger.json()["code"]) == (403, "not_allowed")
+    gone = await desk.http.request("DELETE", f"/v1/grants/{grant['id']}", json={})
+    assert (gone.status_code, gone.json()["revoked_by"]) == (200, "approver")
+    assert (await desk.http.get("/v1/grants")).json() == {"grants": []}
+    assert len((await desk.http.get("/v1/grants?every=true")).json()["grants"]) == 1
+    await desk.asked("alike")
+    missing = await desk.http.request("DELETE", "/v1/grants/nobody", json={})
+    assert (missing.status_code, missing.json()["code"]) == (404, "unknown")
+
+
+async def test_the_digest_of_exact_arguments_is_not_shown(desk: GatewayDesk, store: Store) -> None:
+    """It would let arguments that the card masks be guessed."""
+    approval = await desk.asked("alike")
+    assert (await desk.decide(approval, verdict="approved", remember={"scope": "tenant"})).json()[
+        "status"
+    ] == "accepted"
+    await desk.desk.signoff.result(await desk.start("alike"))
+    (grant,) = (await desk.http.get("/v1/grants")).json()["grants"]
+    (kept,) = await Grants(store).all(DEFAULT_TENANT)
+    assert (grant["like"]["exact"], len(kept.like.exact)) == ("these arguments", 64)
+
+
+@pytest.mark.parametrize(
+    ("remember", "says"),
+    [
+        ({"where": "args.amount < 1.0"}, "not true of the arguments"),
+        ({"where": "args.amuont < 1.0"}, "amuont"),
+        ({"seconds": 0}, "remember.seconds"),
+        ({"uses": 5_000}, "remember.uses"),
+        ({"scope": "world"}, "remember.scope"),
+    ],
+)
+async def test_a_wish_that_cannot_be_kept_is_refused_before_it_is_sent(
+    desk: GatewayDesk, remember: dict[str, object], says: str
+) -> None:
+    """The receipt says why, and the request waits on."""
+    approval = await desk.asked("alike")
+    answer = await desk.decide(approval, verdict="approved", remember=remember)
+    assert (answer.status_code, answer.json()["code"]) == (422, "malformed")
+    assert says in answer.json()["message"]
+    assert (await desk.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(desk: GatewayDesk) -> None:
+    """One request to the API: everything that waits ends, nothing runs, and a thaw lets calls be asked again."""
+    waiting = [await desk.asked("pay") for _ in range(3)]
+    answer = await desk.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert (told["freeze"]["reason"], told["freeze"]["by"]) == ("a stolen laptop", "approver")
+    assert set(waiting).isdisjoint(told["swept"]["waiting"])
+    states = [(await desk.desk.signoff.request(each)).state for each in waiting]
+    assert states == ["cancelled"] * 3
+    assert (await desk.http.get("/v1/freezes")).json()["freezes"][0]["tenant"] == "main"
+    late = await desk.start("small")
+    (outcome,) = (await desk.desk.signoff.result(late)).calls
+    assert outcome.denied is not None
+    assert (outcome.code, outcome.denied.reason) == ("denied", "frozen: a stolen laptop")
+    assert desk.ledger.rows == []
+    assert (await desk.http.request("DELETE", "/v1/freezes/main", json={})).status_code == 200
+    again = await desk.http.request("DELETE", "/v1/freezes/main", json={})
+    assert (again.status_code, (await desk.http.get("/v1/freezes")).json()) == (404, {"freezes": []})
+    await desk.desk.signoff.result(await desk.start("small"))
+    assert len(desk.ledger.rows) == 1
+
+
+async def test_only_an_operator_freezes_and_thaws(desk: GatewayDesk) -> None:
+    """A person without the right is refused, and nothing is frozen."""
+    for answer in (
+        await desk.http.post("/v1/freezes", json={"reason": "r", "as": "guest"}),
+        await desk.http.request("DELETE", "/v1/freezes/main?as=guest", json={}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
+        assert "`admin`" in answer.json()["message"]
+    assert (await desk.http.post("/v1/freezes", json={})).status_code == 422
+    assert (await desk.http.get("/v1/freezes")).json() == {"freezes": []}
