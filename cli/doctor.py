@@ -13,13 +13,14 @@ from signoff.activities.drivers import build_drivers
 from signoff.approvals.arguments import plural
 from signoff.cli.options import Address, AsJson, Manifest
 from signoff.cli.output import Output, run
-from signoff.cli.parts import check_deciders, working_store
+from signoff.cli.parts import working_store
 from signoff.cli.tools import counted
 from signoff.cli.workplace import find_workplace, reach_server, read_running
 from signoff.contracts.base import Shape
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.embedded import check_server, ensure_search_attributes, find_temporal
 from signoff.keyfiles import read_private, read_public
+from signoff.registry.deciders import check_deciders
 from signoff.settings import Settings, load_settings, require_ready
 from signoff.signing import Signer
 

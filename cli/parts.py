@@ -14,9 +14,7 @@ from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.serve import serve
 from signoff.keyfiles import FileVerifier, ensure_development_keys, read_private
-from signoff.registry.catalog import Catalog
-from signoff.registry.people import Directory
-from signoff.registry.seats import rights
+from signoff.registry.deciders import check_deciders
 from signoff.settings import Settings, require_ready
 from signoff.signing import Signer
 from signoff.store.store import Store, open_store
@@ -129,15 +127,3 @@ async def _has_tokens(place: Workplace, store: Store) -> bool:
             if token.revoked_at is None and now < token.expires_at:
                 return True
     return False
-
-
-def check_deciders(catalog: Catalog, people: Directory) -> None:
-    """Raises `ConfigError` for a tool that may ask people of whom there is not one."""
-    known = {right for person in people.all() if person.active for right in rights(person)}
-    for row in catalog.inventory():
-        if row.approvers and known.isdisjoint(row.approvers):
-            raise ConfigError(
-                f"tool `{row.tool}` asks {', '.join(f'`{each}`' for each in row.approvers)}, but no active person is "
-                "one of them: add one to `people`, or name other `approvers`",
-                tool_name=row.tool,
-            )

@@ -1,0 +1,88 @@
+"""Policies that nobody could ever meet are refused before a worker starts."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, catalog_of, pay_tool
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.person import Person
+from signoff.policy.model import ApprovalPolicy, RequiresApproval
+from signoff.registry.deciders import check_deciders
+from signoff.registry.people import FixedDirectory
+
+PEOPLE = FixedDirectory(
+    [
+        Person(id="ana", roles=("finance",)),
+        Person(id="bo", roles=("finance", "cfo")),
+        Person(id="cy", roles=("retired",), active=False),
+        Person(id="dee", roles=("finance",), tenant="other"),
+    ]
+)
+
+
+def check(people: FixedDirectory = PEOPLE, **policy: Any) -> None:
+    """Check one tool with this policy."""
+    asks: RequiresApproval = ApprovalPolicy(**policy)
+    check_deciders(catalog_of([pay_tool(Ledger(), asks)]), people)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"approvers": ["role:finance"], "quorum": 2},
+        {"approvers": ["user:ana", "user:nobody"]},
+        {"approvers": ["user:ana"], "quorum": 2, "escalate_to": ["role:cfo"], "escalate_after": 60},
+        {"approvers": ["role:finance"], "quorum": 9, "route_to": "['role:finance']"},
+        {"approvers": ["role:finance"], "auto_approve_if": "args.amount < 5.0"},
+    ],
+)
+def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
+    """Enough active people of one tenant, those of the escalation counted, or a list that only each call tells."""
+    check(**policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "field", "says"),
+    [
+        (
+            {"approvers": ["role:finance"], "quorum": 3},
+            "quorum",
+            "tool `pay` needs 3 people to approve, but at most 2 of one tenant may: lower `quorum`, or name more",
+        ),
+        (
+            {"approvers": ["role:finance", "role:finanse"]},
+            "approvers",
+            "tool `pay` names the role `finanse` in `approvers`, which no active person has; did you mean `finance`?",
+        ),
+        (
+            {"approvers": ["role:finance"], "escalate_to": ["role:board"], "escalate_after": 60},
+            "escalate_to",
+            "tool `pay` names the role `board` in `escalate_to`, which no active person has; give it to somebody in "
+            "`people`, or leave it out",
+        ),
+        (
+            {"approvers": ["role:retired", "user:cy"]},
+            "approvers",
+            "tool `pay` asks `role:retired`, `user:cy`, but no active person is one of them: add one to `people`, or "
+            "name other `approvers`",
+        ),
+    ],
+)
+def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, Any], field: str, says: str) -> None:
+    """One sentence; the field is in the error's context."""
+    with pytest.raises(ConfigError) as caught:
+        check(**policy)
+    assert caught.value.message == says
+    assert (caught.value.context["tool_name"], caught.value.context["field"]) == ("pay", field)
+
+
+def test_without_any_people_nobody_can_decide() -> None:
+    """An empty directory is told apart from nothing: the tool that asks is named."""
+    with pytest.raises(ConfigError, match="no active person is one of them"):
+        check(FixedDirectory([]), approvers=["role:finance"])
+
+
+def test_a_tool_that_never_asks_needs_nobody() -> None:
+    """Nobody is needed for what runs by itself."""
+    check_deciders(catalog_of([pay_tool(Ledger(), False)]), FixedDirectory([]))
