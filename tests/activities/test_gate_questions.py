@@ -1,0 +1,104 @@
+"""`signoff.gate`, asked about a call that a person changed, or of which nobody knows whether it happened."""
+
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, environment, free, permit_for, pinned, request_of, room_of
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities.gate import GateActivity
+from signoff.activities.room import Room
+from signoff.approvals.digest import doubt_digest
+from signoff.contracts.call import IN_DOUBT_TEXT
+from signoff.contracts.content import Content
+from signoff.contracts.limits import INLINE_BYTES
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import GateTask, Ruling
+from signoff.policy.model import ApprovalPolicy
+from signoff.store.content import load
+from signoff.store.store import Store
+
+LEDGER = Ledger()
+
+
+async def ruling(room: Room, args: Any = ARGS, tool: str = "pay", **fields: Any) -> Ruling:
+    """The ruling on one call."""
+    call = CallPart(call="c1.1", tool=tool, args=Content(inline=args))
+    task = GateTask(ctx=pinned(), calls=(call,), **fields)
+    reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
+    return reply.rulings[0]
+
+
+async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
+    """Reminder, escalation, what happens at the end, and whether people may change or have remembered."""
+    policy = ApprovalPolicy(
+        remind_after=60,
+        escalate_after=120,
+        escalate_to=("role:cfo",),
+        on_timeout="escalate",
+        allow_edit=False,
+        allow_remember=True,
+    )
+    request = request_of((await ruling(room_of(store, pay_tool(LEDGER, policy)))).request)
+    assert (request.remind_after, request.escalate_after, request.escalate_to) == (60.0, 120.0, ("role:cfo",))
+    assert (request.on_timeout, request.allow_edit, request.allow_remember) == ("escalate", False, True)
+    assert (request.kind, request.reminded, request.escalated, request.extended) == ("approval", 0, False, False)
+
+
+async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None:
+    """However the arguments are written, whichever call it is; another tool or value is another action."""
+    room = room_of(store, pay_tool(LEDGER), pay_tool(LEDGER, name="wire"))
+    actions = [
+        (await ruling(room, {"amount": 20, "to": "Ana"})).action,
+        (await ruling(room, {"to": "Ana", "amount": 20.0})).action,
+        (await ruling(room, {"amount": 21, "to": "Ana"})).action,
+        (await ruling(room, {"amount": 20, "to": "Ana"}, tool="wire")).action,
+    ]
+    assert actions[0] == actions[1] != ""
+    assert len(set(actions)) == 3
+
+
+async def test_an_edit_is_always_asked(store: Store) -> None:
+    """Also where a rule would let it pass; its arguments are kept where a history may hold them."""
+    room = room_of(store, free(LEDGER))
+    large = {"amount": 1, "to": "é" * INLINE_BYTES}
+    asked = await ruling(room, large, edited_by="ana", revision=2)
+    request = request_of(asked.request)
+    assert (asked.verdict, request.revision) == ("ask", 2)
+    assert request.args.blob is not None
+    assert await load(store, request.args) == large
+    assert (await ruling(room, {"amount": 1}, edited_by="ana")).request is not None
+
+
+async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
+    """Deny stands above people, whoever wrote the arguments."""
+    room = room_of(store, pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount > 5.0")))
+    denied = await ruling(room, {"amount": 6}, edited_by="ana", revision=2)
+    assert (denied.verdict, denied.request) == ("settled", None)
+    assert denied.outcome is not None
+    assert denied.outcome.code == "denied"
+
+
+@pytest.mark.parametrize(
+    "policy", [False, True, ApprovalPolicy(deny_if="true"), ApprovalPolicy(auto_approve_if="true")]
+)
+async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store: Store) -> None:
+    """It is about the past: of the policy's people, bound to one try of one call, with the arguments to look at."""
+    tool = pay_tool(LEDGER, policy)
+    digest = permit_for(tool).digest
+    asked = await ruling(room_of(store, tool), revision=4, doubt=3, doubt_of=digest)
+    request = request_of(asked.request)
+    assert (asked.verdict, asked.action) == ("ask", "")
+    assert (request.kind, request.revision, request.digest) == ("in_doubt", 4, doubt_digest(digest, 3))
+    assert (request.approvers, request.allow_edit, request.allow_remember) == (("role:approvers",), False, False)
+    assert [row.name for row in request.card.rows] == list(ARGS)
+
+
+async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -> None:
+    """The tool is gone, or there are no approvers: the model is told that nobody knows."""
+    room = room_of(store, pay_tool(LEDGER, False), default_approvers=())
+    for tool in ("gone", "pay"):
+        settled = await ruling(room, tool=tool, doubt=1, doubt_of="d" * 64)
+        assert (settled.verdict, settled.request) == ("settled", None)
+        assert settled.outcome is not None
+        assert (settled.outcome.code, settled.outcome.value.inline) == ("in_doubt", IN_DOUBT_TEXT)
