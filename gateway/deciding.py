@@ -83,7 +83,7 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
         if seat.code:
             return _turned_away(request, answer.person, seat.code)
     wished = _decision(deps, approval_id, request, answer)
-    if request is not None and wished.remember is not None and request.state == "pending":
+    if request is not None and wished.remember is not None and request.allow_remember and request.state == "pending":
         why = await _unremembered(deps, request, wished)
         if why:
             return refusal(request, "malformed", why)

@@ -1,0 +1,171 @@
+"""Whole turns in which an answer is remembered, used, spent, refused and taken back."""
+
+import asyncio
+from typing import Any
+
+from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.decision import Remember
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.turn import TurnResult
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.catalog import Catalog
+from signoff.store.freezes import Freezes
+from signoff.store.grants import Grants
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+
+SMALL = Remember(scope="tenant", where="args.amount <= 50.0", seconds=600, uses=2)
+
+
+def react(request: Any) -> Any:
+    """Pays as many euros as the words say, then answers."""
+    return (
+        respond("done") if results(request) else calls(("pay", {"amount": int(last_user_text(request)), "to": "Ana"}))
+    )
+
+
+def desk(ledger: Ledger, **policy: Any) -> Catalog:
+    """One tool that always asks and lets answers be remembered."""
+    return catalog_of([pay_tool(ledger, ApprovalPolicy(**({"allow_remember": True} | policy)))])
+
+
+async def ended(found: Bench, key: TurnKey) -> TurnResult:
+    """The turn's result."""
+    return await found.signoff.result(key)
+
+
+async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Two more small payments ask nobody and say by which grant; a large one and the third small one ask."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, desk(ledger), ScriptedModel(react)) as found:
+        first = await found.start("20")
+        await found.waiting(first)
+        receipt = await found.signoff.decide(yes(first, remember=SMALL))
+        assert receipt.status == "accepted"
+        await ended(found, first)
+        (grant,) = await Grants(store).all("main")
+        assert (grant.verdict, grant.people, grant.uses_left) == ("approved", ("approver",), 2)
+        assert (grant.like.session, grant.like.where, grant.approval_id) == ("", SMALL.where, yes(first).approval_id)
+        for amount in ("30", "50"):
+            result = await ended(found, await found.start(amount))
+            assert [(call.code, call.rule, call.approval_id) for call in result.calls] == [
+                ("ok", f"grant:{grant.id}", "")
+            ]
+        large, third = await found.start("51"), await found.start("5")
+        await found.waiting(large)
+        await found.waiting(third)
+        assert [row[1]["amount"] for row in ledger.rows] == [20, 30, 50]
+        assert [(each.uses, each.uses_left) for each in await Grants(store).all("main", every=True)] == [(2, 0)]
+        for key in (large, third):
+            await found.signoff.decide(no(key))
+            await ended(found, key)
+
+
+async def test_turns_that_race_for_the_last_use_run_it_once_and_ask_for_the_others(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Whoever finds the grant spent asks a person instead; nothing runs twice and nothing is lost."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, desk(ledger), ScriptedModel(react)) as found:
+        first = await found.start("20")
+        await found.waiting(first)
+        await found.signoff.decide(yes(first, remember=SMALL.model_copy(update={"uses": 1})))
+        await ended(found, first)
+        keys = await asyncio.gather(*(found.start(str(amount)) for amount in range(1, 7)))
+        views = [await found.until(key, lambda view: view.result is not None or _asks(view)) for key in keys]
+        assert sum(view.result is not None for view in views) == 1
+        assert len(ledger.rows) == 2
+        for key, view in zip(keys, views, strict=True):
+            if view.result is None:
+                revision = next(call.approval.revision for call in view.calls if call.approval is not None)
+                assert (await found.signoff.decide(yes(key, revision=revision))).status == "accepted"
+            await ended(found, key)
+        assert sorted(row[1]["amount"] for row in ledger.rows) == [1, 2, 3, 4, 5, 6, 20]
+
+
+def _asks(view: Any) -> bool:
+    return any(call.approval is not None and call.approval.state == "pending" for call in view.calls)
+
+
+async def test_a_denial_is_remembered_and_names_who_denied(client: Client, store: Store, task_queue: str) -> None:
+    """The next call like it is denied at once, as a repetition of the first decision."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, desk(ledger), ScriptedModel(react)) as found:
+        first = await found.start("700")
+        await found.waiting(first)
+        wish = Remember(scope="tenant", where="args.amount > 500.0", seconds=600, uses=5)
+        assert (await found.signoff.decide(no(first, remember=wish))).status == "accepted"
+        result = await ended(found, await found.start("800"))
+        (outcome,) = result.calls
+        assert outcome.denied is not None
+        assert (outcome.code, outcome.denied.source, outcome.denied.decided_by) == ("denied", "repeat", "approver")
+        assert (outcome.denied.approval_id, outcome.denied.reason) == (no(first).approval_id, "too expensive")
+        assert (ledger.rows, (await Grants(store).all("main"))[0].uses_left) == ([], 4)
+
+
+async def test_what_cannot_be_remembered_is_refused_with_the_reason_and_decides_nothing(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The request still waits, and the receipt says what is wrong with the wish."""
+    ledger = Ledger()
+    wishes = {
+        "args.amount < 5.0": "not true of the arguments of this very call",
+        "args.amuont < 50.0": "amuont",
+        "'x'": "true or false",
+    }
+    async with bench(client, store, task_queue, desk(ledger), ScriptedModel(react)) as found:
+        key = await found.start("20")
+        await found.waiting(key)
+        for where, why in wishes.items():
+            receipt = await found.signoff.decide(yes(key, remember=Remember(where=where)))
+            assert (receipt.status, receipt.code, receipt.state) == ("refused", "malformed", "pending")
+            assert why in receipt.message
+        for wish in (Remember(seconds=0), Remember(seconds=1e9), Remember(uses=0), Remember(uses=10**6)):
+            receipt = await found.signoff.decide(yes(key, remember=wish))
+            assert (receipt.code, "`remember." in receipt.message) == ("malformed", True)
+        assert (await found.signoff.decide(yes(key))).status == "accepted"
+        await ended(found, key)
+        assert await Grants(store).all("main", every=True) == []
+
+
+async def test_a_policy_that_does_not_allow_it_remembers_nothing(client: Client, store: Store, task_queue: str) -> None:
+    """`allow_remember` is off unless the policy says so."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, desk(ledger, allow_remember=False), ScriptedModel(react)) as found:
+        key = await found.start("20")
+        await found.waiting(key)
+        receipt = await found.signoff.decide(yes(key, remember=SMALL))
+        assert (receipt.code, receipt.state) == ("not_allowed", "pending")
+        assert "not remembered" in receipt.message
+        await found.signoff.decide(no(key))
+        await ended(found, key)
+
+
+async def test_a_frozen_tenant_runs_nothing_not_even_what_was_approved_before(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """New calls are denied at once; one that waited and is approved is denied where it would run."""
+    ledger = Ledger()
+    free = pay_tool(ledger, False, name="free", read_only=True)
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(allow_remember=True)), free])
+    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as found:
+        waiting = await found.start("20")
+        await found.waiting(waiting)
+        await Freezes(store).freeze("main", reason="the laptop is gone", by="approver")
+        assert (await found.signoff.decide(yes(waiting))).status == "accepted"
+        for key in (waiting, await found.start("30")):
+            (outcome,) = (await ended(found, key)).calls
+            assert outcome.denied is not None
+            assert (outcome.code, outcome.denied.source) == ("denied", "policy")
+            assert outcome.denied.reason == "frozen: the laptop is gone"
+        assert ledger.rows == []
+        await Freezes(store).thaw("main")
+        again = await found.start("40")
+        await found.waiting(again)
+        await found.signoff.decide(yes(again))
+        await ended(found, again)
+        assert [row[1]["amount"] for row in ledger.rows] == [40]
