@@ -1,0 +1,114 @@
+"""Who withdrew a request counts only where it is proved; and what turns of the first engine do under this version."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from desk_fixtures import GUEST, ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
+from temporalio.client import Client
+
+from signoff.contracts import names
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.registry.people import development_directory
+from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+NOW = datetime.now(UTC)
+KEYS = PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),))
+SIGNER = Signer(KEYS)
+PEOPLE = development_directory(
+    [Person(id="ana", roles=("approvers",)), Person(id="op", roles=("admin",)), Person(id="eve")]
+)
+SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
+
+
+@pytest.mark.parametrize(
+    ("who", "recorded"), [("guest", "guest"), ("approver", "approver"), ("op", "op"), ("eve", ""), ("nobody", "")]
+)
+async def test_a_name_counts_only_of_who_may_withdraw(
+    who: str, recorded: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """Asker, approver and administrator are named; another's wish is done all the same and names nobody."""
+    catalog = catalog_of([pay_tool(Ledger())])
+    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        receipt = await desk.signoff.withdraw(withdrawn(key, subject=who, reason="no"))
+        result = await desk.signoff.result(key)
+    assert (receipt.status, receipt.decided_by) == ("accepted", recorded)
+    denied = result.calls[0].denied
+    assert denied is not None
+    assert (denied.source, denied.decided_by, denied.reason) == ("cancelled", recorded, "no")
+
+
+@pytest.mark.parametrize(
+    ("who", "forge", "status", "recorded"),
+    [
+        ("guest", {}, "accepted", "guest"),
+        ("eve", {}, "refused", ""),
+        ("guest", {"subject": "op"}, "refused", ""),
+        ("guest", {"signature": "", "key_id": ""}, "accepted", ""),
+    ],
+)
+async def test_outside_development_a_signature_proves_the_name(
+    who: str, forge: dict[str, Any], status: str, recorded: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """Signed: of one who may, or refused; forged: refused; unsigned: done, and nobody's."""
+    verifier = Verifier(KEYS.public().keys)
+    catalog = catalog_of([pay_tool(Ledger())])
+    async with bench(
+        client, store, task_queue, catalog, SCRIPT, people=PEOPLE, profile="production", verifier=verifier
+    ) as desk:
+        turn = task_queue
+        asker = SIGNER.sign_principal(GUEST, "main", turn, turn, at=NOW)
+        key = await desk.start(session_id=turn, turn_id=turn, principal=asker)
+        await desk.waiting(key)
+        wish = SIGNER.sign_decision(withdrawn(key, subject=who, received_at=NOW)).model_copy(update=forge)
+        receipt = await desk.signoff.withdraw(wish)
+        waits = len(await desk.signoff.pending(key)) if status == "refused" else 0
+        await desk.signoff.cancel_turn(key)
+        await desk.signoff.result(key)
+    assert (receipt.status, receipt.decided_by) == (status, recorded)
+    assert waits == (status == "refused")
+
+
+async def test_an_answer_is_no_withdrawal_and_a_withdrawal_no_answer(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """What was said to one door is not taken at the other; both leave the request as it was."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        handle = client.get_workflow_handle(key.workflow_id)
+        body = no(key).model_dump(mode="json", exclude_none=True)
+        as_wish = await handle.execute_update(names.CANCEL, body, result_type=Receipt)
+        as_answer = await desk.signoff.decide(withdrawn(key))
+        pending = await desk.signoff.pending(key)
+        bare = await handle.execute_update(names.CANCEL, {"approval_id": pending[0].id}, result_type=Receipt)
+        await desk.signoff.result(key)
+    assert (as_wish.code, as_answer.code, len(pending)) == ("malformed", "malformed", 1)
+    assert (bare.status, bare.decided_by) == ("accepted", "unsigned")
+
+
+async def test_a_turn_of_the_first_engine_stays_as_it_was(client: Client, store: Store, task_queue: str) -> None:
+    """It is approved and denied as ever; it is neither edited, nor remembered, nor reminded of, nor escalated."""
+    policy = ApprovalPolicy(
+        remind_after=60, escalate_after=90, escalate_to=("role:admin",), on_timeout="escalate", allow_remember=True
+    )
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start(engine=1)
+        request = (await desk.waiting(key)).calls[0].approval
+        edit = await desk.signoff.decide(yes(key, edited_args={"amount": 1}))
+        kept = await desk.signoff.decide(yes(key, remember={}))
+        await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+        events = await desk.events(key)
+    assert request is not None
+    assert (request.remind_at, request.escalate_at, request.on_timeout, request.allow_edit) == ((), None, "deny", False)
+    assert (edit.code, kept.code) == ("not_allowed", "not_allowed")
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert events.count("TIMER_STARTED") == 1
+    assert len(ledger.rows) == 1
