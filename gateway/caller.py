@@ -1,8 +1,10 @@
 """The door: who comes in, and what for. A personal token, a browser that signed in, or, in development, anybody."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
+from fastapi import Security
+from fastapi.security import HTTPBearer
 from starlette.requests import Request
 
 from signoff.contracts.decision import Assurance
@@ -22,6 +24,11 @@ OPEN_TO_ALL: Final = ("/login", "/logout", "/link", "/icon.svg")
 """What needs no sign-in, with all below it: these show nothing of an installation, or check what they are given."""
 HEALTH: Final = ("/healthz", "/readyz")
 """Answered without a look at the store."""
+_BEARER: Final = HTTPBearer(
+    auto_error=False,
+    scheme_name="personal token",
+    description="`signoff token create` makes one; scopes `read`, `decide`, `start`. Needless in development.",
+)
 _CALLER: Final = "signoff.caller"
 
 
@@ -53,8 +60,11 @@ class Door:
         self._tokens = Tokens(deps.store)
         self._sessions = Sessions(deps.store)
 
-    async def admit(self, request: Request) -> None:
-        """Let a request in. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`."""
+    async def admit(self, request: Request, described: Annotated[object, Security(_BEARER)] = None) -> None:
+        """Let a request in. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`.
+
+        `described` is there for the API's description alone: what is sent is read here, strictly.
+        """
         path = request.scope["path"]
         if path in HEALTH:
             return

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
-from gateway_desk import BASE, GatewayDesk
+from gateway_desk import BASE, PEOPLE, GatewayDesk
 from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of, words
 
 from signoff.gateway.caller import SESSION
@@ -258,3 +258,17 @@ async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayDesk) -
         assert (await page.get("/turns?state=error")).headers["location"] == "/login?next=%2Fturns%3Fstate%3Derror"
         assert (await page.get("/")).headers["location"] == "/login"
         assert (await page.post("/turns", data={"text": "x"})).headers["location"] == "/login"
+
+
+async def test_whoever_leaves_is_out_at_once(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """Not active any more, or not in the directory: the session and the token open nothing from then on."""
+    secret = await token_of(locked, "ana")
+    async with browser(locked) as page:
+        await sign_in(page, secret)
+        cookie = page.cookies[SESSION]
+    for people in ([PEOPLE[0], PEOPLE[2].model_copy(update={"active": False})], [PEOPLE[0]]):
+        later = locked_desk(gateway, people=people)
+        async with browser(later) as page:
+            page.cookies.set(SESSION, cookie)
+            assert (await page.get("/")).status_code == 303
+        assert (await later.http.get("/v1/turns", headers=bearer(secret))).status_code == 401

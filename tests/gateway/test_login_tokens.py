@@ -143,3 +143,10 @@ async def test_health_needs_no_login(locked: GatewayDesk) -> None:
     """Whoever watches over the processes has no token."""
     assert (await locked.http.get("/healthz")).status_code == 200
     assert (await locked.http.get("/readyz")).status_code == 200
+
+
+async def test_the_description_names_the_token(locked: GatewayDesk) -> None:
+    """Programs learn from OpenAPI how to show who they are; it needs no login itself."""
+    described = (await locked.http.get("/openapi.json")).json()
+    assert described["components"]["securitySchemes"]["personal token"]["scheme"] == "bearer"
+    assert all(route["security"] for methods in described["paths"].values() for route in methods.values())
