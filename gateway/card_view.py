@@ -6,18 +6,19 @@ from typing import Any, Final
 
 from signoff.approvals.arguments import find
 from signoff.approvals.visible import scalar_line
-from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.approval import ApprovalRequest, CardRow, Vote
 from signoff.contracts.decision import at_least
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.gateway.call_view import CallLine
+from signoff.gateway.course_view import Diff, Timed, diff_of, silence_words, state_words, timed_words, who_may
 from signoff.gateway.deciding import seat_at
-from signoff.gateway.identity import active_people, display_name
+from signoff.gateway.identity import display_name
 from signoff.gateway.masking import masked_args
 from signoff.gateway.texts import has_text, text
 from signoff.gateway.visitor import Visitor
 from signoff.gateway.words import Moment, is_money
 from signoff.registry.people import Directory
-from signoff.registry.seats import Seat, rights
+from signoff.registry.seats import Seat
 
 RAW_CHARS: Final = 20_000
 _ABSENT: Final = object()
@@ -37,11 +38,13 @@ class Row:
 
 @dataclass(frozen=True)
 class VoteLine:
-    """Who has answered."""
+    """Who has answered what, in words and for machines, and why."""
 
     who: str
     verdict: str
+    told: str
     when: Moment
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Ending:
     when: Moment | None
     where: str
     reason: str
+    result: str
     then: CallLine | None
 
 
@@ -62,6 +66,8 @@ class CardPage:
 
     request: ApprovalRequest
     version: str
+    state: str
+    doubt: bool
     rows: tuple[Row, ...]
     rule: str
     expression: str
@@ -70,10 +76,19 @@ class CardPage:
     asked_ago: str
     due: Moment | None
     due_in: str
+    silence: str
+    timed: tuple[Timed, ...]
+    diff: Diff | None
     votes: tuple[VoteLine, ...]
+    counted: str
     may: str
     decides: bool
+    stands_in: str
+    voted: bool
     why_not: str
+    edits: bool
+    remembers: bool
+    example: tuple[str, str] | None
     typed: str
     raw: str
     ending: Ending | None
@@ -83,27 +98,36 @@ class CardPage:
 def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visitor, people: Directory) -> CardPage:
     """The page of a request. `args` are its loaded arguments, or None when they cannot be had."""
     reader = visitor.reader
+    language = reader.language
     seat = seat_at(request, visitor.person, people, reader.now)
     decides = not seat.code and at_least(visitor.assurance, request.min_assurance)
     pending = request.state == "pending"
     return CardPage(
         request=request,
         version=version_of(request, line),
+        state=state_words(request, language),
+        doubt=request.kind == "in_doubt",
         rows=tuple(_row(row, request, args, visitor) for row in request.card.rows),
-        rule=rule_words(request.rule, reader.language),
+        rule=rule_words(request.rule, language),
         expression=request.rule_text if request.rule_text and request.rule != "requires_approval" else "",
         requester=display_name(people, request.requester.user, request.tenant),
         asked=reader.moment(request.opened_at) if request.opened_at else None,
         asked_ago=reader.ago(request.opened_at) if request.opened_at else "",
         due=reader.moment(request.expires_at) if request.expires_at else None,
         due_in=reader.until(request.expires_at) if request.expires_at else "",
-        votes=tuple(
-            VoteLine(_named(vote.name or vote.subject, vote.subject, visitor), vote.verdict, reader.moment(vote.at))
-            for vote in request.votes
-        ),
-        may=who_may(request, people, reader.language),
+        silence=silence_words(request, people, reader),
+        timed=timed_words(request, people, reader),
+        diff=diff_of(request, visitor),
+        votes=tuple(_vote(vote, request, visitor, people) for vote in request.votes),
+        counted=_counted(request, language),
+        may=who_may(request, people, reader, answered=True),
         decides=decides,
+        stands_in=display_name(people, seat.on_behalf, request.tenant) if seat.on_behalf else "",
+        voted=any(vote.subject == visitor.person.id for vote in request.votes),
         why_not=_why_not(request, seat, visitor, people) if pending and not decides else "",
+        edits=pending and decides and request.allow_edit and not why_no_edit(request, args),
+        remembers=pending and decides and request.allow_remember and request.kind == "approval",
+        example=_example(request),
         typed=(*typed_words(request, visitor), "")[0] if pending else "",
         raw=_raw(request, args),
         ending=None if pending else _ending(request, line, visitor),
@@ -113,31 +137,24 @@ def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visi
 
 def version_of(request: ApprovalRequest, line: CallLine) -> str:
     """Changes when a card on a screen is no longer the truth."""
-    return f"{request.revision}-{request.state}-{len(request.votes)}-{line.state}"
-
-
-def who_may(request: ApprovalRequest, people: Directory, language: str) -> str:
-    """Who may decide, in words: each role with its people, then those named one by one."""
-    everybody = [
-        person
-        for person in active_people(people, request.tenant)
-        if request.allow_self or person.id != request.requester.user
-    ]
-    told: list[str] = []
-    for approver in request.approvers:
-        kind, _, name = approver.partition(":")
-        found = [person.name or person.id for person in everybody if approver in rights(person)]
-        if kind == "role":
-            told.append(f"{', '.join(found) or text('card.nobody', language)} ({name})")
-        else:
-            told.append(", ".join(found) or name)
-    return "; ".join(told) or text("card.nobody", language)
+    votes = "".join(f"{vote.subject}{vote.verdict}" for vote in request.votes)
+    course = f"{request.reminded}{request.escalated:d}{request.extended:d}"
+    return f"{request.revision}-{request.state}-{votes}-{course}-{line.state}"
 
 
 def rule_words(rule: str, language: str) -> str:
     """The rule that asked, in words."""
     key = f"card.rule.{rule}"
     return text(key, language) if has_text(key) else text("card.rule.other", language, rule=rule)
+
+
+def why_no_edit(request: ApprovalRequest, args: Any) -> str:
+    """Which text says why nobody can change the arguments of a request; "" where they can be."""
+    if request.state != "pending":
+        return "edit.why.over"
+    if not request.allow_edit or request.kind == "in_doubt":
+        return "edit.why.policy"
+    return "" if isinstance(args, dict) else "edit.why.args"
 
 
 def typed_words(request: ApprovalRequest, visitor: Visitor) -> tuple[str, ...]:
@@ -176,23 +193,51 @@ def _why_not(request: ApprovalRequest, seat: Seat, visitor: Visitor, people: Dir
     language = visitor.reader.language
     if not seat.code:
         return text(f"card.needs.{request.min_assurance}", language)
-    return text("card.own" if own else "card.not_yours", language, who=who_may(request, people, language))
+    return text("card.own" if own else "card.not_yours", language, who=who_may(request, people, visitor.reader))
+
+
+def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Directory) -> VoteLine:
+    language = visitor.reader.language
+    who = _named(vote.name or vote.subject, vote.subject, visitor)
+    if vote.on_behalf:
+        who = text("card.for_whom", language, who=who, whom=display_name(people, vote.on_behalf, request.tenant))
+    told = text(f"doubt.state.{vote.verdict}" if request.kind == "in_doubt" else f"state.{vote.verdict}", language)
+    return VoteLine(who, vote.verdict, told, visitor.reader.moment(vote.at), vote.reason)
+
+
+def _example(request: ApprovalRequest) -> tuple[str, str] | None:
+    """An argument and a number that a condition could compare it with."""
+    rows = (row for row in request.card.rows if row.format in ("number", "integer") and not row.secret and not row.cut)
+    return next(((row.name, row.value) for row in rows if row.name.isidentifier()), None)
+
+
+def _counted(request: ApprovalRequest, language: str) -> str:
+    if request.quorum < 2:
+        return ""
+    approved = sum(vote.verdict == "approved" for vote in request.votes)
+    key = "card.votes_doubt" if request.kind == "in_doubt" else "card.votes"
+    return text(key, language, n=approved, of=request.quorum)
 
 
 def _ending(request: ApprovalRequest, line: CallLine, visitor: Visitor) -> Ending:
     language = visitor.reader.language
     who = _named(request.decided_name or request.decided_by, request.decided_by, visitor)
-    key = f"receipt.{request.state}"
+    doubt = "doubt." if request.kind == "in_doubt" else ""
+    key = f"receipt.{doubt}{request.state}"
+    if not has_text(key):
+        key = f"receipt.{request.state}"
     if request.state == "cancelled" and who:
         key = "receipt.cancelled_by"
-    decided = request.state in ("approved", "denied")
+    decided = request.state in ("approved", "denied", "happened")
+    result = request.votes[-1].decision.result if request.state == "happened" and request.votes else ""
     return Ending(
         state=request.state,
         sentence=text(key, language, who=who or "?"),
         when=visitor.reader.moment(request.decided_at) if request.decided_at else None,
         where=channel_words(request.decided_channel, language) if decided else "",
         reason=request.reason,
-        then=line if request.state in ("approved", "lapsed") else None,
+        result=result,
+        then=line if request.state in ("approved", "lapsed", "happened") else None,
     )
 
 

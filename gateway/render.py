@@ -31,6 +31,9 @@ class Pages:
             lstrip_blocks=True,
         )
         self._jinja.globals.update(has_text=has_text, show_code=show_code)
+        self._remembers = any(
+            policy.policy is not None and policy.policy.allow_remember for policy in deps.catalog.policies.values()
+        )
         self._jinja.filters["path"] = lambda value: quote(str(value), safe="")
 
     def page(
@@ -56,6 +59,7 @@ class Pages:
                 known=visitor if isinstance(visitor, Visitor) else None,
                 development=self._deps.settings.profile == "development",
                 people=active_people(self._deps.people),
+                remembers=self._remembers,
                 language=language,
                 nav=nav,
                 count=count,

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from signoff.gateway.answer_texts import ENGLISH
+
 _ENGLISH: Final[Mapping[str, str]] = {
     "product": "Signoff",
     "skip": "Skip to the content",
@@ -266,6 +268,7 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "keys.sure_denied": "Deny this?",
     "keys.back": "Back",
     "live.changed": "{n} requests wait.",
+    **ENGLISH,
 }
 TEXTS: Final[Mapping[str, Mapping[str, str]]] = {"en": _ENGLISH}
 DEFAULT_LANGUAGE: Final = "en"

@@ -13,12 +13,14 @@ from starlette.responses import Response
 
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.grant import Freeze
 from signoff.contracts.person import Person
 from signoff.gateway.caller import SESSION, SignInNeeded, caller_of, is_session
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.identity import DEFAULT_DECIDER, active_people
 from signoff.gateway.texts import DEFAULT_LANGUAGE, language_of
 from signoff.gateway.words import Reader
+from signoff.store.freezes import Freezes
 
 PERSON: Final = "signoff_person"
 ZONE: Final = "signoff_zone"
@@ -50,11 +52,15 @@ class Browser:
 
 @dataclass(frozen=True)
 class Visitor(Browser):
-    """A person at a browser. `signed_in` unless they only said who they are, in the development profile."""
+    """A person at a browser. `signed_in` unless they only said who they are, in the development profile.
+
+    `freeze` is set while their tenant is frozen.
+    """
 
     person: Person
     assurance: Assurance = "session"
     signed_in: bool = True
+    freeze: Freeze | None = None
 
     @property
     def browser(self) -> Browser:
@@ -97,6 +103,7 @@ class Visitors:
             person=person,
             assurance=assurance,
             signed_in=signed_in,
+            freeze=await Freezes(self._deps.store).look(person.tenant),
         )
 
     async def browser(self, request: Request, locale: str = DEFAULT_LANGUAGE) -> Browser:

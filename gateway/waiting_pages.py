@@ -14,10 +14,11 @@ from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
 from signoff.contracts.listing import WaitingCard
 from signoff.contracts.receipt import Receipt
+from signoff.gateway.answer_form import SPANS, USES, answer_in, verbs_of, verdict_in
 from signoff.gateway.card_view import CardPage, card_page, typed_right, typed_words
-from signoff.gateway.deciding import Answer, decide, find_approval, withdraw
+from signoff.gateway.deciding import decide, find_approval, withdraw
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.faults import receipt_status
+from signoff.gateway.faults import BadRequest, receipt_status
 from signoff.gateway.identity import display_name
 from signoff.gateway.live import Live, event
 from signoff.gateway.render import Pages
@@ -102,27 +103,23 @@ class WaitingPages:
         _own(visitor, approval)
         form = {name: str(value) for name, value in (await request.form()).items()}
         language = visitor.reader.language
-        token, verdict = form.get("token", ""), form.get("verdict", "")
-        plain, careful = (visitor.opened(token, f"{purpose} {approval}") for purpose in ("decide", "decide-typed"))
+        verdict = verdict_in(form)
+        plain, careful = (
+            visitor.opened(form.get("token", ""), f"{purpose} {approval}") for purpose in ("decide", "decide-typed")
+        )
         if not (plain or careful):
             return await self._card_page(visitor, approval, note=text("receipt.out_of_date", language), status=403)
-        if verdict not in ("approved", "denied"):
+        if verdict is None:
             return await self._card_page(visitor, approval, note=text("receipt.no_verdict", language), status=422)
         if careful and verdict == "approved":
             words = typed_words(await self._deps.desk.request(approval), visitor)
             if words and not typed_right(form.get("typed", ""), words):
                 note = text("card.typed_wrong", language, what=words[0])
                 return await self._card_page(visitor, approval, note=note, status=422)
-        answer = Answer(
-            verdict="approved" if verdict == "approved" else "denied",
-            person=visitor.person,
-            channel="inbox",
-            assurance=visitor.assurance,
-            reason=form.get("reason", "").strip()[:2_000],
-            revision=int(form["revision"]) if form.get("revision", "").isdecimal() else None,
-            shown_digest=form.get("mark", ""),
-            delivery=form.get("delivery", "")[:64],
-        )
+        try:
+            answer = answer_in(form, verdict, visitor)
+        except BadRequest as error:
+            return await self._card_page(visitor, approval, note=error.message, status=422)
         return await self._answered(visitor, approval, await decide(self._deps, approval, answer))
 
     async def withdraw(self, request: Request, approval: str) -> Response:
@@ -198,8 +195,10 @@ class WaitingPages:
             "refused": True,
             "token": visitor.token(f"{purpose} {request.id}"),
             "action": f"/approvals/{request.id}/decide",
-            "verbs": ("approved", "denied"),
+            "verbs": verbs_of(request),
             "by_link": False,
+            "spans": tuple(SPANS),
+            "uses": USES,
             "withdraw_token": visitor.token(f"withdraw {request.id}"),
             # Sent twice by one page, an answer is one answer.
             "delivery": secrets.token_hex(16),

@@ -87,13 +87,20 @@ async function freshCard() {
   const card = one("#card");
   const fresh = await fetched(`${location.pathname.replace(/\/(decide|withdraw)$/, "")}?part=card`, "#card");
   if (!fresh || fresh.dataset.version === card.dataset.version) return;
-  const reason = one("#reason");
-  const words = reason ? reason.value : "";
+  // What somebody wrote or ticked stays.
+  const fields = "#decide input:not([type=hidden]), #decide textarea, #decide select";
+  const written = all(fields, card).map((field) => [field.id, field.value, field.checked]);
+  const opened = Boolean(one("#decide details[open]", card));
   const had = card.contains(document.activeElement) && document.activeElement.id;
   const there = document.importNode(fresh, true);
   card.replaceWith(there);
-  const field = one("#reason");
-  if (field) field.value = words;
+  for (const [id, value, checked] of written) {
+    const field = one(`#${id}`, there);
+    if (!field) continue;
+    if ("checked" in field) field.checked = checked;
+    if (!/^(checkbox|radio)$/.test(field.type)) field.value = value;
+  }
+  if (one("#decide details", there)) one("#decide details", there).open = opened;
   if (had && one(`#${had}`)) one(`#${had}`).focus();
   one("#announce").textContent = (one(".receipt-who", there) || one(".card-kicker", there)).textContent.trim();
   confirmations();
@@ -140,8 +147,8 @@ function ask(verdict) {
   if (!dialog || !form || dialog.open || !one(`[value=${verdict}]`, form)) return;
   const yes = one("[value=yes]", dialog);
   dialog.dataset.verdict = verdict;
-  one("#sure-title").textContent = document.body.dataset[verdict === "approved" ? "sureApproved" : "sureDenied"];
-  yes.textContent = verdict === "approved" ? yes.dataset.approve : yes.dataset.deny;
+  one("#sure-title").textContent = dialog.dataset[verdict];
+  yes.textContent = yes.dataset[verdict];
   dialog.returnValue = "no";
   dialog.showModal();
 }
