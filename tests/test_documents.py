@@ -153,6 +153,14 @@ def test_every_tool_field_is_documented() -> None:
     assert all(f"`{name}`" in page("docs/manifest.md") for name in CODE_ONLY)
 
 
+def test_every_proof_of_the_security_page_is_a_test() -> None:
+    """Each test that docs/security.md names is in the file that it links to."""
+    proofs = re.findall(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)", page("docs/security.md"))
+    assert len(proofs) > 10
+    for name, file in proofs:
+        assert re.search(rf"^(async )?def {name}\(", page(file), re.MULTILINE), f"{file} has no {name}"
+
+
 def test_each_concept_is_explained_once() -> None:
     """No word is defined twice."""
     words = re.findall(r"^\| \*\*(.+?)\*\*", page("docs/concepts.md"), re.MULTILINE)
