@@ -15,7 +15,7 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import text_of
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
-from signoff.contracts.message import Message, TextPart, user_message
+from signoff.contracts.message import Message, ResultPart, TextPart, user_message
 from signoff.contracts.session import (
     Injection,
     MailboxMessage,
@@ -24,14 +24,14 @@ from signoff.contracts.session import (
     SessionTurnView,
     SessionView,
 )
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
 def react(request: CompletionRequest) -> Completion:
     """Pays when asked to, else answers `<words> after <what was said before>`."""
-    told = results(request)
+    told = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
     text = last_user_text(request)
     if told:
         return respond(f"{told[-1].tool}: {told[-1].code}")

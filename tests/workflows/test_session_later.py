@@ -1,0 +1,170 @@
+"""What comes later: turns passed on, late results, and turns that end without a word."""
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from session_desk import model, react, talk, words
+from temporalio.client import Client
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
+from signoff.contracts.session import turn_of
+from signoff.registry.actor import Actor
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, last_user_text, respond
+
+ACTORS = [Actor(name="desk", model="first"), Actor(name="bank", model="second", tools=())]
+
+
+def heard(request: CompletionRequest) -> str:
+    """Everything a model reads, in order."""
+    return " | ".join(words(message) for message in request.messages)
+
+
+def passing(request: CompletionRequest) -> Completion:
+    """The desk: passes money matters to the bank, and waits for news of the rest."""
+    text = last_user_text(request)
+    if "money" in text:
+        return respond("The bank will tell you.", "passed", passTo="bank")
+    if text.startswith("news"):
+        return respond(f"Got {text}")
+    return respond("I wait for news.", "awaiting")
+
+
+@pytest.mark.row("B59")
+@pytest.mark.row("B61")
+async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(client: Client, store: Store, task_queue: str) -> None:
+    """The next actor reads what was said, has its own tools, and is who the session talks to from then on."""
+    driver = ScriptedModel(lambda request: passing(request) if request.model == "first" else respond(heard(request)))
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())], actors=ACTORS), driver) as desk:
+        session = talk(desk)
+        await session.say("money please", "a")
+        assert await session.answer("a-2") == "money please | The bank will tell you."
+        await session.say("thanks", "b")
+        await session.answer("b")
+        view = await desk.signoff.session(session.key)
+    assert [(turn.turn, turn.actor, turn.state, turn.message_id) for turn in view.turns] == [
+        ("a", "desk", "passed", "a"),
+        ("a-2", "bank", "complete", "a"),
+        ("b", "bank", "complete", "b"),
+    ]
+    assert view.actor == "bank"
+
+
+async def test_a_message_is_not_passed_for_ever(client: Client, store: Store, task_queue: str) -> None:
+    """Two actors that pass to each other are stopped; the conversation goes on."""
+
+    def ping(request: CompletionRequest) -> Completion:
+        if last_user_text(request) == "stop":
+            return respond("stopped")
+        return respond("you", "passed", passTo="bank" if request.model == "first" else "desk")
+
+    async with bench(client, store, task_queue, catalog_of([], actors=ACTORS), ScriptedModel(ping)) as desk:
+        session = talk(desk)
+        await session.say("go", "a")
+        last = turn_of("a", MAX_TURNS_PER_MESSAGE - 1)
+        turn = await session.turn(last, "passed")
+        assert turn.error is not None
+        assert turn.error.code == "passed_too_often"
+        await session.say("stop", "b")
+        assert await session.answer("b") == "stopped"
+
+
+@pytest.mark.row("B65")
+async def test_a_late_result_goes_to_the_turn_that_waits_for_people(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """It is handed to the original turn, whose model reads it with its next completion, once."""
+    read: list[str] = []
+
+    def driver(request: CompletionRequest) -> Completion:
+        read.append(heard(request))
+        return react(request) if len(read) == 1 else respond("done")
+
+    tool = pay_tool(Ledger())
+    async with bench(client, store, task_queue, catalog_of([tool]), ScriptedModel(driver)) as desk:
+        session = talk(desk)
+        await session.say("pay", "a")
+        await session.turn("a", "waiting")
+        first = await session.add("a", "the rate is 3 %", "i1")
+        again = await session.add("a", "the rate is 3 %", "i1")
+        assert (first.status, first.turn, again.code) == ("accepted", "a", "duplicate")
+        await session.say("hello", "b")
+        await session.answer("b")
+        await desk.signoff.decide(yes(session.turn_key("a")))
+        assert await session.answer("a") == "done"
+        view = await desk.signoff.session(session.key)
+        told = [words(each) for each in await desk.signoff.transcript(session.turn_key("a"))]
+    assert [turn.turn for turn in view.turns] == ["a", "b"]
+    assert told.count("the rate is 3 %") == 1
+    assert "3 %" not in read[1]
+    assert read[2].endswith("the rate is 3 %")
+
+
+@pytest.mark.row("B59")
+@pytest.mark.row("B65")
+async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_actor(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A turn that ended `awaiting` goes on as its own next turn, before anybody says another word."""
+    driver = ScriptedModel(lambda request: passing(request) if request.model == "first" else respond(heard(request)))
+    async with bench(client, store, task_queue, catalog_of([], actors=ACTORS), driver) as desk:
+        session = talk(desk)
+        await session.say("report", "a")
+        assert (await session.turn("a", "awaiting")).error is None
+        await session.say("and this", "b", actor="bank")
+        await session.answer("b")
+        receipt = await session.add("a", "news: it is there")
+        assert receipt.turn == "a-2"
+        assert await session.answer("a-2") == "Got news: it is there"
+        view = await desk.signoff.session(session.key)
+        unknown = await session.add("nobody", "news")
+    assert [(turn.turn, turn.actor) for turn in view.turns] == [("a", "desk"), ("b", "bank"), ("a-2", "desk")]
+    assert (unknown.status, unknown.code) == ("refused", "unknown")
+
+
+async def test_a_turn_that_is_terminated_holds_nobody_up(client: Client, store: Store, task_queue: str) -> None:
+    """The session notices, says so in its place, and hands what was added to it to a turn of its own."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
+        session = talk(desk)
+        await session.say("pay", "a")
+        await session.turn("a", "waiting")
+        await session.add("a", "late", "i1")
+        await client.get_workflow_handle(session.turn_key("a").workflow_id).terminate("by hand")
+        turn = await session.turn("a", "error")
+        assert turn.error is not None
+        assert turn.error.code == "stopped"
+        answer = await session.answer("a-2")
+    assert answer.startswith("late after pay | (This ended without an answer: the turn was stopped from outside.)")
+
+
+async def test_a_turn_whose_actor_is_gone_says_so_and_the_next_message_is_answered(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """An unknown actor fails its turn, not the session."""
+    async with bench(client, store, task_queue, catalog_of([]), model()) as desk:
+        session = talk(desk)
+        await session.say("one", "a", actor="nobody")
+        turn = await session.turn("a", "error")
+        assert turn.error is not None
+        assert turn.error.code == "config_error"
+        assert "`nobody`" in turn.error.message
+        await session.say("two", "b", actor="desk")
+        assert (await session.answer("b")).startswith("two after one | (This ended without an answer")
+
+
+async def test_parts_of_an_answer_come_with_it(client: Client, store: Store, task_queue: str) -> None:
+    """Parts beside the text are in the result and in the session's view; the next turn reads the words alone."""
+    parts = [{"type": "citation", "content": "page 3"}, {"type": "domain-data", "content": {"n": [1, 2]}}]
+    driver = ScriptedModel(lambda request: respond(heard(request), parts=parts))
+    async with bench(client, store, task_queue, catalog_of([]), driver) as desk:
+        session = talk(desk)
+        await session.say("one", "a")
+        await session.say("two", "b")
+        turn = await session.turn("b", "complete")
+        result = await desk.signoff.result(session.turn_key("b"))
+    assert result.parts == turn.parts
+    assert [(part.type, part.content.inline) for part in turn.parts] == [
+        ("response", "one | one | two"),
+        ("citation", "page 3"),
+        ("domain-data", {"n": [1, 2]}),
+    ]

@@ -1,0 +1,184 @@
+"""A session outlives its runs, its workers and whatever is sent to it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
+from killable_worker import killable
+from session_desk import Talk, message, model, talk
+from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
+from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
+from temporalio.client import Client
+
+from signoff.client import Signoff
+from signoff.contracts import names
+from signoff.embedded import ServerHandle
+from signoff.store.store import Store
+
+SMALL_RUN = 60
+
+
+async def _deliver(session: Talk, text: str, door: str) -> str:
+    """Send one message; says what the receipt says."""
+    if door == "signal":
+        await session.handle.signal(names.SAY, message(text, text).model_dump(mode="json"))
+        return "sent"
+    receipt = await session.say(text, text)
+    return receipt.code or receipt.status
+
+
+async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Each message four times, by both doors, while the session goes from run to run: every one is answered once."""
+    async with bench(client, store, task_queue, catalog_of([]), model()) as desk:
+        session = talk(desk)
+        await session.begin(events_per_run=SMALL_RUN)
+        texts = [f"n{number}" for number in range(16)]
+        doors = ("update", "signal", "update", "signal")
+        answers: list[str] = []
+        for start in range(0, len(texts), 4):
+            storm = [_deliver(session, text, door) for door in doors for text in texts[start : start + 4]]
+            answers += await asyncio.gather(*storm)
+            await session.until(lambda view: len(view.queued) <= 2)
+        view = await session.until(lambda view: sum(turn.state == "complete" for turn in view.turns) == len(texts))
+        late = [await session.say(text, text) for text in texts]
+        other = await session.say("something else", "n0")
+        runs = await session.runs()
+    assert sorted(turn.turn for turn in view.turns) == sorted(texts)
+    assert set(answers) <= {"accepted", "duplicate", "sent", "pending"}
+    assert {receipt.code for receipt in late} == {"duplicate"}
+    assert (other.status, other.code) == ("refused", "conflict")
+    assert runs >= 4
+
+
+@pytest.mark.row("B68")
+async def test_a_waiting_turn_survives_the_runs_of_its_session(client: Client, store: Store, task_queue: str) -> None:
+    """Asked in the first run, approved in a later one: the answer finds its place in the conversation."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as desk:
+        session = talk(desk)
+        await session.begin(events_per_run=SMALL_RUN)
+        await session.say("pay", "a")
+        await session.turn("a", "waiting")
+        await session.add("a", "a late word", "i1")
+        for number in range(8):
+            await session.say(f"n{number}", f"n{number}")
+        await session.answer("n7")
+        assert await session.runs() >= 2
+        assert (await desk.signoff.decide(yes(session.turn_key("a")))).status == "accepted"
+        assert await session.answer("a") == "pay: ok"
+        view = await desk.signoff.session(session.key)
+        again = await session.add("a", "a late word", "i1")
+    assert [turn.turn for turn in view.turns] == ["a", *(f"n{number}" for number in range(8))]
+    assert again.code == "duplicate"
+    assert len(ledger.rows) == 1
+
+
+async def test_killed_workers_lose_no_message_and_no_turn(
+    client: Client, server: ServerHandle, store: Store, task_queue: str, tmp_path: Path
+) -> None:
+    """kill -9 while a turn waits; what is said meanwhile is stored, and everything goes on with the next worker."""
+    address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
+    bare = Bench(Signoff(client, task_queue=task_queue), client, store, task_queue, room=None)  # type: ignore[arg-type]
+    session = talk(bare)
+    async with killable(address, url, task_queue, ledger) as worker:
+        await session.say("pay", "a")
+        await session.turn("a", "waiting")
+        worker.kill()
+        await worker.wait()
+    receipt = await session.say("hello", "b")
+    assert (receipt.status, receipt.turn) == ("pending", "b")
+    assert (await session.say("hello", "b")).status == "pending"
+    async with killable(address, url, task_queue, ledger):
+        assert (await session.answer("b")).startswith("hello after pay | (I am still at this")
+        assert (await bare.signoff.decide(yes(session.turn_key("a")))).status in ("accepted", "pending")
+        assert await session.answer("a") == "pay: ok"
+        view = await bare.signoff.session(session.key)
+    assert [turn.turn for turn in view.turns] == ["a", "b"]
+    assert len(ledger.read_text().splitlines()) == 1
+
+
+def _payload(text: bytes, encoding: bytes = b"json/plain") -> Payload:
+    return Payload(metadata={"encoding": encoding}, data=text)
+
+
+GARBAGE = {
+    "no argument": [],
+    "two arguments": [_payload(b"{}"), _payload(b"{}")],
+    "null": [_payload(b"null")],
+    "a string": [_payload(b'"hello"')],
+    "an empty object": [_payload(b"{}")],
+    "bytes": [_payload(b"\x00\xff", b"binary/plain")],
+    "an unknown encoding": [_payload(b"{}", b"cipher/aes")],
+    "broken json": [_payload(b'{"id": ')],
+    "a lone surrogate": [_payload(b'{"turn": "\\ud800", "state": "complete", "id": "\\ud800"}')],
+    "nan": [_payload(b'{"turn": "nobody", "state": "complete", "parts": [{"content": {"inline": NaN}}]}')],
+    "deep nesting": [
+        _payload(
+            b'{"turn": "a", "state": "complete", "parts": [{"content": {"inline": ' + b"[" * 150 + b"]" * 150 + b"}}]}"
+        )
+    ],
+    "an unknown turn": [_payload(b'{"turn": "nobody", "state": "complete"}')],
+    "an unknown state": [_payload(b'{"turn": "a", "state": "done"}')],
+}
+
+
+async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Every signal with every kind of garbage: the session counts it, and the conversation goes on."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
+        session = talk(desk)
+        await session.say("pay", "a")
+        await session.turn("a", "waiting")
+        turn = session.turn_key("a").workflow_id
+        for name in (names.SAY, names.INJECT, names.TURN_WAITS, names.TURN_ENDED):
+            for payloads in GARBAGE.values():
+                await _signal(client, session.key.workflow_id, name, payloads)
+        for payloads in GARBAGE.values():
+            await _signal(client, turn, names.INJECT, payloads)
+        await session.say("hello", "b")
+        await session.answer("b")
+        await desk.signoff.decide(yes(session.turn_key("a")))
+        assert await session.answer("a") == "pay: ok"
+        view = await desk.signoff.session(session.key)
+    # What has an unknown encoding does not even reach a handler, and `turn_waits` takes what names turn `a`.
+    assert view.refusals >= 4 * (len(GARBAGE) - 3)
+    assert [each.turn for each in view.turns] == ["a", "b"]
+
+
+async def test_words_that_say_too_much_or_are_none_are_refused_with_the_reason(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Over 64 KiB, over the mailbox, without an actor, nested too deep: a receipt each, and nothing is kept."""
+    async with bench(client, store, task_queue, catalog_of([]), model()) as desk:
+        session = talk(desk)
+        huge = await session.say("é" * 40_000, "a")
+        deep: object = "x"
+        for _ in range(150):
+            deep = [deep]
+        nested = await session.say("hello", "b", context={"deep": deep})
+        lone = await session.say("\ud800", "c")
+        stranger = await desk.signoff.say(talk(desk).key, message("hello", "d"))
+        reserved = await session.say("hello", "e-2")
+        await session.say("hello", "e")
+        view = await session.until(lambda view: len(view.turns) == 2)
+    assert [(each.status, each.code) for each in (huge, nested, lone, stranger)] == [("refused", "malformed")] * 4
+    assert "at most" in huge.message
+    assert "deeper" in nested.message
+    assert "`actor`" in stranger.message
+    assert reserved.status == "accepted"
+    assert [turn.turn for turn in view.turns] == ["e-2", "e"]
+
+
+async def _signal(client: Client, workflow_id: str, name: str, payloads: list[Payload]) -> None:
+    await client.workflow_service.signal_workflow_execution(
+        SignalWorkflowExecutionRequest(
+            namespace=client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=workflow_id),
+            signal_name=name,
+            input=Payloads(payloads=payloads),
+        )
+    )
