@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
@@ -36,6 +37,7 @@ async def request_of(desk: Bench, key: TurnKey) -> ApprovalRequest:
     return found
 
 
+@pytest.mark.row("V09")
 async def test_weeks_of_silence(client: Client, store: Store, task_queue: str) -> None:
     """Reminded after a week, escalated after two, put off after four, denied after eight; each shows in lists."""
     ledger = Ledger()
