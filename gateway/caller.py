@@ -1,14 +1,18 @@
 """The door: who comes in, and what for. A personal token, a browser that signed in, or, in development, anybody."""
 
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Final
 
 from fastapi import Security
 from fastapi.security import HTTPBearer
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
 from signoff.contracts.decision import Assurance
-from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.errors import NotFound, Refused, SignoffError
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.gateway.deps import GatewayDeps
@@ -30,6 +34,9 @@ _BEARER: Final = HTTPBearer(
     description="`signoff token create` makes one; scopes `read`, `decide`, `start`. Needless in development.",
 )
 _CALLER: Final = "signoff.caller"
+_DOOR: Final = "signoff.door"
+LOOK_AGAIN: Final = timedelta(seconds=10)
+"""How often it is asked whether whoever follows live updates is still let in."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,8 @@ class Door:
         path = request.scope["path"]
         if path in HEALTH:
             return
-        caller = await (self._by_token(request) if path.startswith(API) else self._by_cookie(request))
-        request.scope[_CALLER] = caller
+        caller = await self._caller(request)
+        request.scope[_CALLER], request.scope[_DOOR] = caller, self
         if any(path == each or path.startswith(f"{each}/") for each in OPEN_TO_ALL):
             return
         if caller is None:
@@ -79,6 +86,27 @@ class Door:
         needed = scope_of(request.method, path)
         if needed not in caller.scopes:
             raise Refused(f"this needs the scope `{needed}`; the token has {_listed(caller.scopes)}", code="scope")
+
+    async def while_known(self, request: Request, events: AsyncGenerator[str, None]) -> AsyncIterator[str]:
+        """`events`, until whoever asked for them is signed out, revoked or gone: a stream may outlast that by hours."""
+        looked = self._deps.clock()
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if caller_of(request) is not None and self._deps.clock() - looked >= LOOK_AGAIN:
+                    if not await self._still(request):
+                        return
+                    looked = self._deps.clock()
+                yield event
+
+    async def _still(self, request: Request) -> bool:
+        try:
+            return await self._caller(request) is not None
+        except SignoffError:
+            return False
+
+    async def _caller(self, request: Request) -> Caller | None:
+        path = request.scope["path"]
+        return await (self._by_token(request) if path.startswith(API) else self._by_cookie(request))
 
     async def _by_token(self, request: Request) -> Caller | None:
         sent = request.headers.get("authorization")
@@ -127,6 +155,13 @@ def caller_of(request: Request) -> Caller | None:
     """Who sent a request that came in by the door; None for nobody in particular."""
     caller: Caller | None = request.scope.get(_CALLER)
     return caller
+
+
+def streamed(request: Request, events: AsyncGenerator[str, None]) -> StreamingResponse:
+    """Server-sent events for whoever sent `request`, as long as they are let in."""
+    door: Door = request.scope[_DOOR]
+    headers = {"x-accel-buffering": "no"}
+    return StreamingResponse(door.while_known(request, events), media_type="text/event-stream", headers=headers)
 
 
 def acting(

@@ -7,12 +7,13 @@ from typing import Final
 from fastapi import APIRouter
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import TurnKey, is_id
 from signoff.contracts.listing import TurnRow
 from signoff.gateway.bodies import TurnBody
+from signoff.gateway.caller import streamed
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.faults import sentence, status_of
 from signoff.gateway.identity import DEFAULT_ASKER, display_name
@@ -97,7 +98,7 @@ class TalkPages:
         """Events `turn` whenever what the page shows has changed; the last one says that the turn is over."""
         key = _own(await self._visitors.visitor(request), turn)
         stream = self._live.follow(f"page {key.workflow_id}", lambda: self._versions(key))
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return streamed(request, stream)
 
     async def index(self, request: Request) -> Response:
         """Earlier turns, by state, actor, person and time."""

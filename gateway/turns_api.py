@@ -12,7 +12,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.listing import TurnRow
 from signoff.contracts.turn import TurnView
 from signoff.gateway.bodies import CancelBody, TurnBody, TurnLinks, TurnStarted
-from signoff.gateway.caller import Caller, acting, caller_of, own_tenant
+from signoff.gateway.caller import Caller, acting, caller_of, own_tenant, streamed
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.faults import Fault, fault_of
 from signoff.gateway.live import Live, event
@@ -92,7 +92,7 @@ class TurnsApi:
         key = _key(turn, request)
         await self._deps.desk.view(key)
         stream = self._live.follow(f"api {key.workflow_id}", lambda: self._changes(key))
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return streamed(request, stream)
 
     async def cancel(self, turn: str, request: Request, body: CancelBody | None = None) -> dict[str, str]:
         """Running tools are awaited, waiting requests become cancelled."""

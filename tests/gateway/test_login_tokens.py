@@ -1,10 +1,13 @@
+import asyncio
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from gateway_desk import GatewayDesk
 from gateway_login import all_routes, bearer, locked_desk, token_of
+from starlette.requests import Request
 
-from signoff.gateway.caller import HEALTH, OPEN_TO_ALL
+from signoff.gateway.caller import HEALTH, LOOK_AGAIN, OPEN_TO_ALL, Door
 from signoff.store.tokens import Tokens
 
 
@@ -150,3 +153,37 @@ async def test_the_description_names_the_token(locked: GatewayDesk) -> None:
     described = (await locked.http.get("/openapi.json")).json()
     assert described["components"]["securitySchemes"]["personal token"]["scheme"] == "bearer"
     assert all(route["security"] for methods in described["paths"].values() for route in methods.values())
+
+
+async def test_a_stream_ends_with_its_token(gateway: GatewayDesk) -> None:
+    """Whoever follows a turn when their token is revoked is told nothing of what happens later."""
+    now = [datetime.now(UTC)]
+    locked = locked_desk(gateway, clock=lambda: now[0])
+    approval = await gateway.asked("pay")
+    tokens = Tokens(locked.deps.store)
+    secret, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(days=1), now=now[0])
+    door = Door(locked.deps)
+    url = f"/v1/turns/{approval.rsplit('.', 2)[0]}/events"
+    request = Request(
+        {
+            "type": "http",
+            "method": "GET",
+            "path": url,
+            "headers": [(b"authorization", f"Bearer {secret}".encode())],
+        }
+    )
+    await door.admit(request)
+    told = asyncio.Queue[str]()
+
+    async def events() -> AsyncGenerator[str, None]:
+        while event := await told.get():
+            yield event
+
+    stream = door.while_known(request, events())
+    for event in ("first", "second"):
+        told.put_nowait(event)
+        assert await anext(stream) == event
+        now[0] += LOOK_AGAIN
+    await tokens.revoke(token.id, "main", now[0])
+    told.put_nowait("third")
+    assert [event async for event in stream] == []
