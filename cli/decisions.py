@@ -10,21 +10,32 @@ from signoff import listing
 from signoff.cli.lookups import find_approval
 from signoff.cli.options import Address, AsJson, Decider, Manifest
 from signoff.cli.output import Output, run
-from signoff.cli.words import receipt_line, utc_now, waiting_table
+from signoff.cli.words import clean, receipt_line, utc_now, waiting_table
 from signoff.cli.workplace import Workplace, find_workplace
 from signoff.client import Signoff
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Decision
-from signoff.contracts.errors import Refused, ServerUnavailable
+from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey
+from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.policy.durations import seconds
 from signoff.registry.seats import rights
 
 CHANNEL = "cli"
 
 app = typer.Typer(rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(metavar="ID", help="A short code such as K7Q-2FM, or an approval id.")]
+Names = Annotated[
+    list[str], typer.Argument(metavar="ID...", help="Short codes such as K7Q-2FM, or approval ids; each by itself.")
+]
+Where = Annotated[
+    str, typer.Option(help="With --remember: which calls, in CEL over `args`; else those with the same arguments.")
+]
+Lasting = Annotated[str, typer.Option("--for", help="With --remember: for how long, such as 2h or 30d.")]
+Uses = Annotated[int, typer.Option(min=1, max=MAX_REMEMBERED_USES, help="With --remember: for how many calls.")]
+Everywhere = Annotated[bool, typer.Option("--everywhere", help="With --remember: not only in this session.")]
 
 
 @app.command()
@@ -37,31 +48,43 @@ def inbox(
 
 @app.command()
 def approve(
-    name: Name,
+    names: Names,
     reason: Annotated[str, typer.Option(help="Why; kept with the decision.")] = "",
     confirm: Annotated[str, typer.Option(help="For requests that ask for it: a value of the card, typed again.")] = "",
+    remember: Annotated[bool, typer.Option("--remember", help="Approve the next calls like this, too.")] = False,
+    where: Where = "",
+    lasting: Lasting = "1h",
+    uses: Uses = 10,
+    everywhere: Everywhere = False,
     person: Decider = "approver",
     manifest: Manifest = None,
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Approve a request: its call runs, once, with exactly the arguments shown."""
-    decision = Decision(approval_id="", verdict="approved", reason=reason)
-    run(lambda out: _decide(out, name, decision, confirm, person, manifest, address), as_json=as_json)
+    """Approve requests: their calls run, once each, with exactly the arguments shown."""
+    wish = _wish(remember, where, lasting, uses, everywhere)
+    decision = Decision(approval_id="", verdict="approved", reason=reason, remember=wish)
+    run(lambda out: _decide(out, names, decision, confirm, person, manifest, address), as_json=as_json)
 
 
 @app.command()
 def deny(
-    name: Name,
+    names: Names,
     reason: Annotated[str, typer.Option(help="Why; the agent is told.")],
+    remember: Annotated[bool, typer.Option("--remember", help="Deny the next calls like this, too.")] = False,
+    where: Where = "",
+    lasting: Lasting = "1h",
+    uses: Uses = 10,
+    everywhere: Everywhere = False,
     person: Decider = "approver",
     manifest: Manifest = None,
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deny a request: its call does not run, and the agent is told why."""
-    decision = Decision(approval_id="", verdict="denied", reason=reason)
-    run(lambda out: _decide(out, name, decision, "", person, manifest, address), as_json=as_json)
+    """Deny requests: their calls do not run, and the agents are told why."""
+    wish = _wish(remember, where, lasting, uses, everywhere)
+    decision = Decision(approval_id="", verdict="denied", reason=reason, remember=wish)
+    run(lambda out: _decide(out, names, decision, "", person, manifest, address), as_json=as_json)
 
 
 async def _inbox(out: Output, person_id: str, manifest: Path | None, address: str | None) -> int:
@@ -79,16 +102,39 @@ async def _inbox(out: Output, person_id: str, manifest: Path | None, address: st
 
 async def _decide(
     out: Output,
-    name: str,
+    names: list[str],
     answer: Decision,
     confirm: str,
     person_id: str,
     manifest: Path | None,
     address: str | None,
 ) -> int:
+    """One receipt a name, in their order; one that is refused keeps none of the others from counting."""
     place = find_workplace(manifest)
     person = place.person(person_id)
     signoff = await place.reach(address)
+    if len(names) == 1:
+        receipt, line = await _answered(signoff, place, names[0], answer, confirm, person)
+        out.show(receipt, line)
+        return 1 if receipt.status == "refused" else 0
+    receipts: list[Receipt] = []
+    for name in names:
+        try:
+            receipt, line = await _answered(signoff, place, name, answer, confirm, person)
+        except Refused as error:
+            code: ReceiptCode = "unknown" if isinstance(error, NotFound) else "malformed"
+            receipt = Receipt(status="refused", code=code, approval_id=clean(name), message=error.message)
+            line = error.message
+        receipts.append(receipt)
+        out.say(f"{clean(name)}: {line}")
+    out.show(receipts)
+    return 1 if any(receipt.status == "refused" for receipt in receipts) else 0
+
+
+async def _answered(
+    signoff: Signoff, place: Workplace, name: str, answer: Decision, confirm: str, person: Person
+) -> tuple[Receipt, str]:
+    """The receipt of one answer, and a line that says it."""
     key = await find_approval(signoff, name, tenant=place.tenant, approvers=None)
     request = await _request(signoff, key)
     if request is not None and answer.verdict == "approved":
@@ -97,8 +143,19 @@ async def _decide(
     if request is None:
         decision = decision.model_copy(update={"revision": await _revision(signoff, place, key)})
     receipt = await signoff.decide(decision)
-    out.show(receipt, receipt_line(receipt, request.card.effect if request is not None else ""))
-    return 1 if receipt.status == "refused" else 0
+    return receipt, receipt_line(receipt, request.card.effect if request is not None else "")
+
+
+def _wish(remember: bool, where: str, lasting: str, uses: int, everywhere: bool) -> Remember | None:
+    if not remember:
+        if where or everywhere:
+            raise typer.BadParameter("this says which calls are meant by --remember; add that", param_hint="--where")
+        return None
+    try:
+        length = seconds(lasting)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--for") from None
+    return Remember(scope="tenant" if everywhere else "session", where=where, seconds=length, uses=uses)
 
 
 def signed_off(

@@ -16,10 +16,9 @@ from signoff.gateway.identity import DEFAULT_DECIDER
 from signoff.killswitch import Swept, check_operator, sweep
 from signoff.registry.nearest import shown
 from signoff.store.freezes import Freezes
-from signoff.store.grants import Grants
+from signoff.store.grants import Grants, shown_grant
 
 _SWEEP_SECONDS = 15.0
-_EXACT = "these arguments"
 
 As = Annotated[str | None, Query(alias="as", min_length=1, description="Who does it (development profile only).")]
 
@@ -113,10 +112,3 @@ class GrantsApi:
     def _check(self, person: Person) -> None:
         development = self._deps.settings.profile == "development"
         check_operator(person, self._deps.catalog.default_approvers, development=development)
-
-
-def shown_grant(grant: Grant) -> Grant:
-    """A grant as people may see it: a bare digest would let masked arguments be guessed."""
-    if not grant.like.exact:
-        return grant
-    return grant.model_copy(update={"like": grant.like.model_copy(update={"exact": _EXACT})})

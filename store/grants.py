@@ -14,6 +14,7 @@ from signoff.store.terms import added, moment, spend
 
 CANDIDATES: Final = 200
 """How many remembered answers for one tool are tried; with more of them people are asked instead."""
+_EXACT: Final = "these arguments"
 _USABLE: Final = (GRANTS.c.uses_left > 0, GRANTS.c.revoked_at.is_(None), GRANTS.c.expires_at > StoreClock())
 
 
@@ -104,6 +105,13 @@ class Grants:
     async def use(self, grant_id: str, ticket: str) -> bool:
         """Spend one use for a call that ends without a ticket, once for each key; False when nothing is left."""
         return await self._store.run(lambda connection: spend(connection, grant_id, ticket))
+
+
+def shown_grant(grant: Grant) -> Grant:
+    """A grant as people may see it: a bare digest would let masked arguments be guessed."""
+    if not grant.like.exact:
+        return grant
+    return grant.model_copy(update={"like": grant.like.model_copy(update={"exact": _EXACT})})
 
 
 def _millis(time: datetime) -> int:
