@@ -1,16 +1,20 @@
 """Local activity `signoff.gate`: a whole batch through the gates, once; its result is what history keeps."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from temporalio import activity
 
+from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import doubted
 from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.room import Room
+from signoff.approvals import entries
 from signoff.approvals.card import render_card
 from signoff.approvals.digest import call_digest, digest_mark, doubt_digest
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Pinned, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.grant import Freeze
@@ -65,6 +69,7 @@ class GateActivity:
             if task.edited_by:
                 ruling = await self._kept(ruling, args)
             rulings.append(ruling.model_copy(update={"action": tally.last_action}))
+        await hand_over(self._room, _told(task, rulings))
         return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
 
     async def _settled_before(
@@ -191,6 +196,17 @@ class GateActivity:
             summary=tool.title or tool.name,
             budget_chars=min(budget, tool.max_result_chars or budget),
         )
+
+
+def _told(task: GateTask, rulings: Sequence[Ruling]) -> list[AuditEntry]:
+    """What is written down of a batch: whom people are asked for, and what is settled. What runs tells it there."""
+    told, at = [], now()
+    for call, ruling in zip(task.calls, rulings, strict=True):
+        if ruling.request is not None:
+            told.append(entries.asked(ruling.request, at))
+        elif ruling.outcome is not None:
+            told.append(entries.settled(task.ctx, call.tool, ruling, ruling.outcome, at))
+    return told
 
 
 def in_doubt(call: CallPart) -> CallOutcome:

@@ -7,6 +7,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from signoff.activities.journal import hand_over
 from signoff.activities.pulse import pulse
 from signoff.activities.room import Room
 from signoff.contracts import names
@@ -42,6 +43,7 @@ class ModelActivity:
         """One completion. Fails with `ConfigError`, `ModelRefused` (final) or `ModelUnavailable` (retried)."""
         try:
             async with pulse():
+                await hand_over(self._room, task.audit)
                 return await self._complete(task)
         except (ConfigError, ModelRefused) as error:
             raise ApplicationError(error.message, type=type(error).__name__, non_retryable=True) from None

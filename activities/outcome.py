@@ -2,8 +2,10 @@
 
 from temporalio import activity
 
+from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import Caller, caller_problem
 from signoff.activities.room import Room
+from signoff.approvals.entries import finished
 from signoff.contracts import names
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
@@ -27,13 +29,20 @@ class OutcomeActivity:
         if problem:
             activity.logger.warning("refused to look up a ticket: %s", problem)
             return ToolReply(outcome=_settled(task, "refused", f"Not executed: {problem}."))
+        await hand_over(self._room, task.audit)
+        reply = await self._found(task, info.workflow_id or "")
+        if reply.outcome is not None:
+            key = ticket_key(permit.digest, task.ticket)
+            await hand_over(self._room, [finished(permit, reply.outcome, key, now())])
+        return reply
+
+    async def _found(self, task: OutcomeTask, workflow: str) -> ToolReply:
+        permit = task.permit
         tool = self._room.catalog.registry.resolve(task.tool)
         if tool is not None and tool.read_only:
             return ToolReply(outcome=_settled(task, "execution_failed", "The tool did not answer in time."))
         key = ticket_key(permit.digest, task.ticket)
-        found = await self._room.store.void_unclaimed(
-            key, workflow=info.workflow_id or "", call=permit.call, tool=task.tool
-        )
+        found = await self._room.store.void_unclaimed(key, workflow=workflow, call=permit.call, tool=task.tool)
         if found.kind == "done" and found.outcome is not None:
             return ToolReply(outcome=found.outcome)
         if found.kind == "void":

@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, redacted
+from signoff.activities.journal import Journal, hand_over
 from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
 from signoff.activities.pulse import pulse
 from signoff.activities.remembered import Remembered, frozen
@@ -52,6 +53,7 @@ class ToolActivity:
         self._room = room
         self._freezes = Freezes(room.store)
         self._remembered = Remembered(room)
+        self._journal = Journal(room, tool)
         self._tool = tool
         self._pause = pause
 
@@ -62,7 +64,8 @@ class ToolActivity:
             caller = Caller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
             problem = caller_problem(caller, task.permit, task.tool)
             if problem or task.tool != self._tool.name:
-                return self._refused(task, problem or "the permit names another tool")
+                return await self._refused(task, problem or "the permit names another tool")
+            await hand_over(self._room, task.audit)
             args = await load(self._room.store, task.args)
             found = await self._judged(task, args)
             if isinstance(found, ToolReply):
@@ -76,7 +79,7 @@ class ToolActivity:
         permit, witness = task.permit, self._room.witness
         problem = witness.requester_problem(permit.ctx)
         if problem:
-            return self._refused(task, problem)
+            return await self._refused(task, problem)
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         found = judge(self._room.catalog, permit.ctx, call, args, Tally())
         if found.kind == "settled":
@@ -88,7 +91,7 @@ class ToolActivity:
         try:
             digest = digest_of(permit.ctx, permit.call, self._tool, args)
         except NotCanonical:
-            return self._refused(task, "the arguments cannot be bound to a decision")
+            return await self._refused(task, "the arguments cannot be bound to a decision")
         worth = standing(
             permit,
             digest,
@@ -99,11 +102,12 @@ class ToolActivity:
         )
         if worth.kind == "run":
             return found
-        refused = self._refused(task, worth.why)
+        refused = await self._refused(task, worth.why)
         return refused.model_copy(update={"again": worth.again, "note": worth.why})
 
-    def _refused(self, task: ToolTask, why: str) -> ToolReply:
+    async def _refused(self, task: ToolTask, why: str) -> ToolReply:
         activity.logger.warning("refused to run %s: %s", self._tool.name, why)
+        await self._journal.refused(task.permit, why)
         return ToolReply(outcome=_outcome(task, "refused", f"Not executed: {why}."))
 
     async def _once(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> ToolReply:
@@ -113,12 +117,20 @@ class ToolActivity:
             freeze = await self._freezes.look(task.permit.ctx.tenant)
             if freeze is not None:
                 return _frozen(task, found, freeze.reason)
-            return ToolReply(outcome=await self._execute(task, args, ""))
+            return ToolReply(outcome=await self._read(task, args, found))
         if not await self._earlier_are_given_up(task):
-            return self._refused(task, "an earlier ticket of this call was not given up")
+            return await self._refused(task, "an earlier ticket of this call was not given up")
         key = ticket_key(task.permit.digest, task.ticket)
         workflow = activity.info().workflow_id or ""
-        claim = await store.claim(key, workflow=workflow, call=task.permit.call, tool=tool.name, grant=found.grant)
+        begins = self._journal.beginning(task.permit, found, key)
+        claim = await store.claim(
+            key,
+            workflow=workflow,
+            call=task.permit.call,
+            tool=tool.name,
+            grant=found.grant,
+            also=self._journal.together(begins),
+        )
         if claim.kind == "done" and claim.outcome is not None:
             return ToolReply(outcome=claim.outcome)
         if claim.kind == "void":
@@ -129,9 +141,20 @@ class ToolActivity:
             return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
         if claim.kind == "open" and (claim.frozen or not (tool.idempotent or tool.read_only)):
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
+        await self._journal.apart(begins)
         outcome = await self._execute(task, args, key)
-        await self._patiently(lambda: store.record(key, outcome))
+        ends = self._journal.end(task.permit, outcome, key)
+        await self._patiently(lambda: store.record(key, outcome, also=self._journal.together(ends)))
+        await self._journal.apart(ends)
         return ToolReply(outcome=outcome)
+
+    async def _read(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> CallOutcome:
+        """Run what needs no ticket."""
+        await self._journal.alone(self._journal.beginning(task.permit, found, ""))
+        outcome = await self._execute(task, args, "")
+        ends = self._journal.end(task.permit, outcome, "")
+        await self._patiently(lambda: self._journal.alone(ends))
+        return outcome
 
     async def _earlier_are_given_up(self, task: ToolTask) -> bool:
         """Whether each earlier ticket is void, or is one of which people said that it did not happen."""

@@ -60,26 +60,41 @@ def asked(request: ApprovalRequest, at: datetime) -> AuditEntry:
     )
 
 
-def judged(ctx: Pinned, call: str, tool: str, ruling: Ruling, at: datetime) -> AuditEntry:
-    """The gates settled a call without asking anybody: let it run by a rule or a grant, or denied it."""
-    outcome = ruling.outcome
-    kind: AuditKind = "verdict" if ruling.verdict == "settled" else "grant" if ruling.grant else "auto"
-    denied = outcome.denied if outcome is not None else None
+def settled(ctx: Pinned, tool: str, ruling: Ruling, outcome: CallOutcome, at: datetime) -> AuditEntry:
+    """The gates ended a call without asking anybody."""
+    denied = outcome.denied
     return _of_turn(
         ctx,
-        kind,
-        f"verdict/{call}/{ruling.verdict}/{ruling.digest[:_SHORT]}",
+        "verdict",
+        f"verdict/{outcome.call}/{outcome.code}/{ruling.digest[:_SHORT]}",
         at,
-        call=call,
+        call=outcome.call,
         tool=tool,
-        verdict=outcome.code if outcome is not None else "run",
-        gate=outcome.gate if outcome is not None else "",
+        code=outcome.code,
+        gate=outcome.gate,
         source=denied.source if denied is not None else "",
-        rule=ruling.rule or (outcome.rule if outcome is not None else ""),
+        rule=ruling.rule or outcome.rule,
         policy_hash=ruling.policy_hash,
         engines=ruling.engines,
         grant=ruling.grant,
-        digest=ruling.digest,
+    )
+
+
+def allowed(permit: Permit, tool: str, definition: str, engines: str, at: datetime) -> AuditEntry:
+    """Nobody is asked: a rule, or an answer that was remembered, lets a call run."""
+    return _of_turn(
+        permit.ctx,
+        "grant" if permit.grant else "auto",
+        f"allowed/{permit.call}/{permit.digest[:_SHORT]}",
+        at,
+        call=permit.call,
+        tool=tool,
+        digest=permit.digest,
+        definition=definition,
+        rule=permit.rule,
+        policy_hash=permit.policy_hash,
+        engines=engines,
+        grant=permit.grant,
     )
 
 

@@ -57,11 +57,14 @@ def _attempt(facts: Mapping[str, Any]) -> str:
     return f"answered {facts.get('verdict', 'something unreadable')}{seat} ({how}): {became}"
 
 
-def _ruled(facts: Mapping[str, Any]) -> str:
-    if facts.get("verdict") == "run":
-        by = f"grant {facts['grant']}" if "grant" in facts else _rule(facts)
-        return f"{_call(facts)} may run without asking anybody, by {by}"
-    return f"{_call(facts)} is {facts.get('verdict')} at gate {facts.get('gate', '?')} ({_rule(facts)})"
+def _allowed(facts: Mapping[str, Any]) -> str:
+    by = f"grant {facts['grant']}" if "grant" in facts else _rule(facts)
+    return f"{_call(facts)} may run without asking anybody, by {by}"
+
+
+def _settled(facts: Mapping[str, Any]) -> str:
+    code = str(facts.get("code")).replace("_", " ")
+    return f"{_call(facts)} is {code} at gate {facts.get('gate', '?')} ({_rule(facts)})"
 
 
 def _execution(facts: Mapping[str, Any]) -> str:
@@ -107,9 +110,9 @@ _KINDS: Final = {
     "request": _request,
     "revision": _revision,
     "attempt": _attempt,
-    "auto": _ruled,
-    "grant": _ruled,
-    "verdict": _ruled,
+    "auto": _allowed,
+    "grant": _allowed,
+    "verdict": _settled,
     "execution": _execution,
     "outcome": _outcome,
     "in_doubt": _doubt,

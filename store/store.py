@@ -5,7 +5,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
@@ -20,6 +20,8 @@ from signoff.store.terms import added, freeze_of, moment, share_tenant, spend, t
 from signoff.store.tickets import Claim, Ticket
 
 KEY_BYTES: Final = 32
+Also: TypeAlias = Callable[[Connection], object]
+"""Writes more rows in a transaction that begins with others."""
 
 # Built once: building a statement takes longer than executing it.
 _RECORD: Final = (
@@ -97,11 +99,22 @@ class Store:
         found = await self.run(lambda connection: connection.scalar(query))
         return None if found is None else bytes(found)
 
-    async def claim(self, key: str, *, workflow: str, call: str, tool: str, owner: str = "", grant: str = "") -> Claim:
+    async def claim(
+        self,
+        key: str,
+        *,
+        workflow: str,
+        call: str,
+        tool: str,
+        owner: str = "",
+        grant: str = "",
+        also: Also | None = None,
+    ) -> Claim:
         """Claim the ticket `key`; of all claimers ever, exactly one is answered `fresh`. `owner` is for people.
 
         In the same transaction one use of `grant` is spent, if given, and the tenant, which `workflow` names, is seen
-        not to be frozen; else nothing is claimed.
+        not to be frozen; else nothing is claimed. `also` is what else is written with a fresh ticket, or it is not
+        claimed either.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -118,6 +131,8 @@ class Store:
                 raise _NotGiven(Claim(kind="frozen", frozen=frozen))
             if grant and not spend(connection, grant, key):
                 raise _NotGiven(Claim(kind="ungranted"))
+            if also is not None:
+                also(connection)
             return Claim(kind="fresh")
 
         try:
@@ -134,15 +149,18 @@ class Store:
 
         return await self.run(enter)
 
-    async def record(self, key: str, outcome: CallOutcome) -> CallOutcome:
+    async def record(self, key: str, outcome: CallOutcome, *, also: Also | None = None) -> CallOutcome:
         """Write down what became of a claimed ticket, once; returns the outcome that stands, which is the first.
 
+        `also` is what else is written with it, in the same transaction.
         Raises `Refused` when there is no such ticket or it is void.
         """
 
         def write(connection: Connection) -> CallOutcome:
             done = connection.execute(_RECORD, {"ticket": key, "told": outcome.model_dump_json()})
             if done.rowcount == 1:
+                if also is not None:
+                    also(connection)
                 return outcome
             ticket = _read_ticket(connection, key)
             if ticket is None or ticket.outcome is None:

@@ -20,7 +20,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.steps import ToolReply, ToolTask
 from signoff.registry.tool import Tool
-from signoff.store.store import Store
+from signoff.store.store import Also, Store
 
 TURN = TurnKey("main", "s", "t")
 ARGS = {"amount": 20, "to": "Ana"}
@@ -32,10 +32,10 @@ class MoodyStore(Store):
 
     refusals = 0
 
-    async def record(self, key: str, outcome: CallOutcome) -> CallOutcome:
+    async def record(self, key: str, outcome: CallOutcome, *, also: Also | None = None) -> CallOutcome:
         """Fail while it is in the mood, then write."""
         self._sulk()
-        return await super().record(key, outcome)
+        return await super().record(key, outcome, also=also)
 
     async def put_blob(self, body: bytes) -> Any:
         """Fail while it is in the mood, then write."""

@@ -18,7 +18,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnView
 from signoff.registry.context import ToolContext
 from signoff.registry.result import ToolResult
-from signoff.store.store import Store
+from signoff.store.store import Also, Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import calls, respond
 
@@ -210,12 +210,12 @@ class _Flaky(Store):
     refuse_record = 1
     refuse_blobs = 0
 
-    async def record(self, key: str, outcome: CallOutcome) -> CallOutcome:
+    async def record(self, key: str, outcome: CallOutcome, *, also: Also | None = None) -> CallOutcome:
         """Fail as often as told, then record."""
         if self.refuse_record > 0:
             self.refuse_record -= 1
             raise StoreUnavailable("the store is away")
-        return await super().record(key, outcome)
+        return await super().record(key, outcome, also=also)
 
     async def put_blob(self, body: bytes) -> BlobRef:
         """Fail as often as told, then keep."""

@@ -1,0 +1,89 @@
+"""What activities write down, each before or together with what it records."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from signoff.activities.room import Room
+from signoff.approvals import entries
+from signoff.audit.log import AuditLog, writing
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.call import CallOutcome, Permit
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.names import ACTOR_TURN
+from signoff.policy.compiled import CompiledPolicy
+from signoff.registry.gates import Judgement
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import Tool
+from signoff.store.store import Also
+
+
+def now() -> datetime:
+    """The worker's clock."""
+    return datetime.now(UTC)
+
+
+async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
+    """Write what was seen in the turn that this activity is of; nobody else's stream. Raises `StoreUnavailable`.
+
+    Whoever may start workflows may start this activity from one of theirs: what such a one tells is not written.
+    """
+    info = activity.info()
+    if info.workflow_type == ACTOR_TURN:
+        await AuditLog(room.store).append(entry for entry in seen if entry.stream == info.workflow_id)
+
+
+class Journal:
+    """The record of one tool's calls. Where its policy asks for no more than best effort, nothing here raises.
+
+    Else what cannot be written raises `StoreUnavailable`, and the activity is tried again.
+    """
+
+    def __init__(self, room: Room, tool: Tool) -> None:
+        self._log = AuditLog(room.store)
+        self._tool = tool
+        self._required = is_required(room.catalog.policies.get(tool.name))
+
+    async def refused(self, permit: Permit, why: str) -> None:
+        """Somebody wanted to run the tool without the right to."""
+        await self._keep([entries.refused_to_run(permit, self._tool.name, why, now())])
+
+    def beginning(self, permit: Permit, found: Judgement, ticket: str) -> list[AuditEntry]:
+        """The handler is about to be called; by a rule or a grant, if nobody was asked."""
+        begins = entries.started(permit, self._tool.name, ticket, now())
+        if permit.kind == "approved":
+            return [begins]
+        engines = found.verdict.evaluators if found.verdict is not None else ""
+        definition = definition_hash(self._tool)
+        return [entries.allowed(permit, self._tool.name, definition, engines, begins.at), begins]
+
+    def end(self, permit: Permit, outcome: CallOutcome, ticket: str) -> list[AuditEntry]:
+        """What became of the call."""
+        return [entries.finished(permit, outcome, ticket, now())]
+
+    def together(self, seen: Sequence[AuditEntry]) -> Also | None:
+        """What writes `seen` in the transaction of what it records; None where it is written apart."""
+        return writing(seen) if self._required else None
+
+    async def apart(self, seen: Sequence[AuditEntry]) -> None:
+        """Write what is not written together with something else."""
+        if not self._required:
+            await self._keep(seen)
+
+    async def alone(self, seen: Sequence[AuditEntry]) -> None:
+        """Write what has no transaction to be written in."""
+        await self._keep(seen)
+
+    async def _keep(self, seen: Sequence[AuditEntry]) -> None:
+        try:
+            await self._log.append(seen)
+        except StoreUnavailable as error:
+            if self._required:
+                raise
+            activity.logger.warning("%s goes on without its record: %s", self._tool.name, error.message)
+
+
+def is_required(policy: CompiledPolicy | None) -> bool:
+    """Whether calls under this policy, or under none, must not run without their record."""
+    return policy is None or policy.policy is None or policy.policy.audit == "required"

@@ -1,0 +1,228 @@
+"""What activities write down: nothing with an effect runs unrecorded, and no argument is in the record."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, TURN, decision, environment, free, permit_for, pinned, room_of, run, task_for, told
+from desk_fixtures import Ledger, pay_tool
+from sqlalchemy import text
+from temporalio.exceptions import ApplicationError
+
+from signoff.activities.gate import GateActivity
+from signoff.activities.outcome import OutcomeActivity
+from signoff.approvals.entries import attempt, fingerprint
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.content import Content
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.message import CallPart
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import GateReply, GateTask, OutcomeTask
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.store.store import Store
+
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+FREE = ApprovalPolicy(auto_approve_if="true")
+SECRET = {"amount": 20, "to": "Ana Sousa of Lisbon"}
+
+
+async def written(store: Store, stream: str = TURN.workflow_id) -> list[Record]:
+    """The records of the one turn, none of which shows an argument."""
+    found = await AuditLog(store).stream(stream)
+    assert not [record for record in found if "Lisbon" in record.data or '"amount"' in record.data]
+    return found
+
+
+async def kinds(store: Store) -> list[str]:
+    """What kinds of records the one turn has, in order."""
+    return [record.kind for record in await written(store)]
+
+
+async def gated(room: Any, *calls: CallPart, **fields: Any) -> GateReply:
+    """The gates' reply to calls of the one turn."""
+    task = GateTask(ctx=pinned(), calls=calls, **fields)
+    reply: GateReply = await environment("signoff.gate").run(GateActivity(room).gate, task)
+    return reply
+
+
+def call_of(tool: str = "pay", args: Any = None) -> CallPart:
+    """The first call of the one turn."""
+    return CallPart(call="c1.1", tool=tool, args=Content(inline=SECRET if args is None else args))
+
+
+async def break_record(store: Store) -> None:
+    """Take the record's table away; tickets and freezes are still there."""
+    await store.run(lambda connection: connection.execute(text("DROP TABLE audit_records")).close())
+
+
+async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store: Store) -> None:
+    """Who was not asked and why, that it began, and how it ended; a repetition adds nothing."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, FREE)
+    room = room_of(store, tool)
+    permit = permit_for(tool, rule="auto_approve_if", policy_hash=room.catalog.policy("pay").hash)
+    task = task_for(tool, permit)
+    await run(room, tool, task)
+    await run(room, tool, task)
+    auto, began, ended = await written(store)
+    assert (auto.kind, began.kind, ended.kind) == ("auto", "execution", "outcome")
+    assert auto.facts["rule"] == "auto_approve_if"
+    assert auto.facts["policy_hash"] == room.catalog.policy("pay").hash
+    assert auto.facts["engines"] == room.catalog.policy("pay").evaluators
+    assert (began.facts["ticket"], began.facts["digest"]) == (permit.digest, permit.digest)
+    assert (ended.facts["code"], ended.facts["value"]) == ("ok", fingerprint("paid"))
+    assert began.subject == "guest"
+
+
+async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
+    """The right to run is in the record: decisions, revision, keys."""
+    tool = pay_tool(Ledger())
+    permit = permit_for(tool, kind="approved", decisions=(decision(delivery_id="d1"),))
+    await run(room_of(store, tool), tool, task_for(tool, permit))
+    began, ended = await written(store)
+    assert began.facts["permit"] == "approved"
+    assert began.facts["decisions"] == [{"subject": "approver", "revision": 1, "delivery_id": "d1", "key_id": ""}]
+    assert ended.facts["code"] == "ok"
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_call_does_not_run_without_its_record(store: Store, read_only: bool) -> None:
+    """With `audit: required` a record that cannot be written is an activity that is tried again, with no effect."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, FREE, read_only=read_only)
+    room, task = room_of(store, tool), task_for(tool)
+    await break_record(store)
+    with pytest.raises(StoreUnavailable):
+        await run(room, tool, task)
+    assert ledger.rows == []
+    assert await store.look(task.permit.digest) is None
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_best_effort_runs_without_a_record_and_says_so(
+    store: Store, caplog: pytest.LogCaptureFixture, read_only: bool
+) -> None:
+    """The policy may want the effect more than the record; the log has it then."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, FREE.model_copy(update={"audit": "best_effort"}), read_only=read_only)
+    await break_record(store)
+    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "paid")
+    assert len(ledger.rows) == 1
+    assert [message for message in caplog.messages if "pay goes on without its record" in message]
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_best_effort_is_recorded_where_that_can_be(store: Store, read_only: bool) -> None:
+    """It is the same record as ever."""
+    tool = pay_tool(Ledger(), FREE.model_copy(update={"audit": "best_effort"}), read_only=read_only)
+    await run(room_of(store, tool), tool, task_for(tool))
+    assert await kinds(store) == ["auto", "execution", "outcome"]
+
+
+async def test_a_store_that_is_away_runs_nothing(store: Store) -> None:
+    """No database, no record, no call; whatever the policy says, there is no ticket either."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, FREE)
+    room, task = room_of(store, tool), task_for(tool)
+    await store.close()
+    with pytest.raises(StoreUnavailable):
+        await run(room, tool, task)
+    assert ledger.rows == []
+
+
+async def test_what_a_turn_has_seen_is_written_before_its_tool_runs(store: Store) -> None:
+    """Attempts come with the task; of another turn's stream nothing is taken."""
+    ledger = Ledger()
+    order: list[list[str]] = []
+
+    async def paid(args: Any, ctx: Any) -> str:
+        order.append(await kinds(store))
+        return "paid"
+
+    tool = pay_tool(ledger, FREE, handler=paid)
+    mine = attempt(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
+    other = mine.model_copy(update={"stream": "turn/main/s/other"})
+    await run(room_of(store, tool), tool, task_for(tool, audit=(mine, other)))
+    assert order == [["attempt", "auto", "execution"]]
+    assert await written(store, other.stream) == []
+
+
+@pytest.mark.parametrize("info", [{"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None}])
+async def test_a_refused_permit_is_recorded_and_its_words_are_not(store: Store, info: Any) -> None:
+    """Somebody tried to run a tool past its turn: that is kept, what they claim to have seen is not."""
+    ledger = Ledger()
+    tool = free(ledger)
+    claim = AuditEntry(stream=TURN.workflow_id, key="x", kind="attempt", at=AT, tenant="main", subject="eve")
+    for _ in range(2):
+        await run(room_of(store, tool), tool, task_for(tool, audit=(claim,)), environment("pay", **info))
+    (record,) = await written(store)
+    assert record.kind == "execution"
+    assert record.facts["refused"] in ("this tool runs only inside a turn", "the permit names another call")
+    assert ledger.rows == []
+
+
+async def test_a_stale_permit_is_recorded(store: Store) -> None:
+    """A digest that is not the one of the arguments runs nothing, and that is kept."""
+    tool = pay_tool(Ledger(), FREE)
+    reply = await run(room_of(store, tool), tool, task_for(tool, permit_for(tool, digest="0" * 64)))
+    assert reply.again == "stale"
+    (record,) = await written(store)
+    assert record.facts["refused"] == "the tool changed while you were asked"
+
+
+async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Store) -> None:
+    """Rule, policy, approvers and the card's hash; asked again it is a revision, and a retry adds nothing."""
+    room = room_of(store, pay_tool(Ledger(), ApprovalPolicy(require_approval_if="true", approvers=("role:finance",))))
+    for revision in (1, 1, 2):
+        reply = await gated(room, call_of(), revision=revision, note="the tool changed" if revision > 1 else "")
+    first, second = await written(store)
+    request = reply.rulings[0].request
+    assert request is not None
+    assert (first.kind, second.kind) == ("request", "revision")
+    assert second.facts["card"] == fingerprint(request.card.model_dump(mode="json"))
+    assert second.facts["card"] != first.facts["card"]
+    assert (first.facts["rule"], first.facts["approvers"]) == ("require_approval_if", ["role:finance"])
+    assert (first.facts["digest"], first.facts["definition"]) == (request.digest, request.definition)
+    assert (second.facts["note"], second.facts["revision"]) == ("the tool changed", 2)
+
+
+async def test_what_the_gates_end_is_recorded_with_gate_and_rule(store: Store) -> None:
+    """Denied by policy and not available are kept; a call that may run is kept where it runs."""
+    rule = GlobalRule(name="no-pay", rule='tool.name == "pay"', effect="deny", reason="not today")
+    room = room_of(store, pay_tool(Ledger(), FREE), policies=(rule,))
+    await gated(room, call_of(), call_of("nothing").model_copy(update={"call": "c1.2"}))
+    denied, absent = await written(store)
+    assert (denied.kind, denied.facts["code"], denied.facts["source"]) == ("verdict", "denied", "policy")
+    assert (absent.facts["code"], absent.facts["tool"]) == ("not_available", "nothing")
+    other = room_of(store, pay_tool(Ledger(), FREE))
+    await gated(other, call_of().model_copy(update={"call": "c2.1"}))
+    assert len(await written(store)) == 2
+
+
+async def test_gates_that_cannot_be_recorded_ask_nobody(store: Store) -> None:
+    """The gate fails, is tried again, and no request is opened meanwhile."""
+    room = room_of(store, pay_tool(Ledger()))
+    await break_record(store)
+    with pytest.raises(StoreUnavailable):
+        await gated(room, call_of())
+
+
+async def test_a_call_in_doubt_is_recorded(store: Store) -> None:
+    """Begun and never told of: what is known is that nobody knows."""
+    tool = pay_tool(Ledger(), FREE)
+    room, task = room_of(store, tool), task_for(tool)
+    await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    with pytest.raises(ApplicationError):
+        await run(room, tool, task)
+    lost = OutcomeTask(permit=task.permit, tool="pay")
+    await environment("signoff.outcome").run(OutcomeActivity(room).outcome, lost)
+    (record,) = await written(store)
+    assert (record.kind, record.facts["code"], record.facts["ticket"]) == ("in_doubt", "in_doubt", task.permit.digest)
+
+
+def test_the_arguments_of_these_tests_could_be_seen() -> None:
+    """The search for arguments in records would find them."""
+    assert "Lisbon" in str(SECRET)
+    assert set(ARGS) == set(SECRET)
