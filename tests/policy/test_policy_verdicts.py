@@ -345,6 +345,15 @@ def test_a_rule_reads_tool_actor_and_context() -> None:
     assert found == RulesVerdict("hide", rule, "rule `r` is true", answers("r", "true", "true"))
 
 
+def test_a_context_path_that_cannot_be_written() -> None:
+    """The path is the field, what was declared there the value."""
+    with pytest.raises(ConfigError) as caught:
+        compile_rules([], {"cost-centre": {"type": "string"}})
+    assert caught.value.message.startswith("`cost-centre` is not a context path; ")
+    assert caught.value.context["field"] == "cost-centre"
+    assert caught.value.context["value"] == {"type": "string"}
+
+
 @pytest.mark.parametrize(("limit", "effect"), [(5, "deny"), (6, "none")])
 def test_a_declared_number_is_a_number_to_a_rule(limit: int, effect: str) -> None:
     """A whole number of the context can be divided as the declaration says, in both engines."""
