@@ -94,7 +94,7 @@ def edited(
             "digest": asked.digest,
             "args": asked.args,
             "secrets": asked.secrets,
-            "card": asked.card,
+            "card": asked.card.model_copy(update={"agent_says": request.card.agent_says}),
             "rule": asked.rule,
             "rule_text": asked.rule_text,
             "policy_hash": asked.policy_hash,

@@ -89,7 +89,12 @@ class Asking:
 
     def take_edit(self, call: CallPart, ruling: Ruling) -> tuple[CallPart, Ruling]:
         """The call and its ruling as people changed them, if they did since the call was last judged."""
-        return self._edits.pop(call.call, (call, ruling))
+        edit = self._edits.pop(call.call, None)
+        if edit is None:
+            return call, ruling
+        # Its share of the batch's characters is what it was proposed with.
+        share = {"budget_chars": ruling.options.budget_chars}
+        return edit[0], edit[1].model_copy(update={"options": edit[1].options.model_copy(update=share)})
 
     def note(self, request: ApprovalRequest) -> str:
         """What the model is told of the changes that people made to its call; "" when they made none."""

@@ -81,7 +81,7 @@ def edited(base: GateTask, call: CallPart, request: ApprovalRequest, editor: Aut
         update={
             "calls": (call,),
             "revision": request.revision + 1,
-            "agent_says": request.card.agent_says,
+            "note": f"{editor.name or editor.subject} changed the arguments",
             "edited_by": editor.subject,
             "edited_name": editor.name,
             "before": request.card.rows,

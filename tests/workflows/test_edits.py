@@ -51,7 +51,7 @@ async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, sto
     assert [(call.code, call.edited_by, call.decided_by) for call in result.calls] == [("ok", "approver", "approver")]
     assert (request.revision, request.edited_by, request.digest != first.digest) == (2, "approver", True)
     assert request.before == first.card.rows
-    assert request.card.effect == "Pay 380 to Ana"
+    assert (request.card.effect, request.card.note) == ("Pay 380 to Ana", "Approver changed the arguments")
     assert told[0].note == "A person changed arguments of this call before it ran: amount is 380 (was 420)."
 
 

@@ -1,0 +1,117 @@
+"""Edits and doubts outside the development profile: the tool's activity believes nothing but signatures."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.approvals.digest import doubt_digest
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.registry.people import development_directory
+from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+from signoff.testing.scripted import calls, respond
+
+NOW = datetime.now(UTC)
+KEYS = PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),))
+SIGNER = Signer(KEYS)
+PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
+SCRIPT = [calls(("pay", {"amount": 420, "to": "Ana"})), respond("done")]
+
+
+@asynccontextmanager
+async def production(
+    client: Client, store: Store, queue: str, ledger: Ledger, quorum: int
+) -> AsyncIterator[tuple[Bench, TurnKey, ApprovalRequest]]:
+    """A production worker, a turn that somebody signed for, and its request."""
+    catalog, verifier = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=quorum))]), Verifier(KEYS.public().keys)
+    async with bench(
+        client, store, queue, catalog, SCRIPT, people=PEOPLE, profile="production", verifier=verifier
+    ) as desk:
+        asker = SIGNER.sign_principal(GUEST, "main", queue, queue, at=NOW)
+        key = await desk.start(session_id=queue, turn_id=queue, principal=asker)
+        await desk.waiting(key)
+        yield desk, key, await now(desk, key)
+
+
+async def now(desk: Bench, key: TurnKey) -> ApprovalRequest:
+    """The request of the first call as it stands."""
+    found = (await desk.signoff.view(key)).calls[0].approval
+    assert found is not None
+    return found
+
+
+def signed(key: TurnKey, request: ApprovalRequest, who: str, **fields: object) -> Decision:
+    """An answer to `request` as the gateway sends it."""
+    given = {"subject": who, "revision": request.revision, "digest": request.digest, "received_at": datetime.now(UTC)}
+    return SIGNER.sign_decision(yes(key, **given | fields))
+
+
+async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The editor signed the arguments, the other one the digest that they have; together they are two people."""
+    ledger = Ledger()
+    async with production(client, store, task_queue, ledger, quorum=2) as (desk, key, request):
+        edit = await desk.signoff.decide(signed(key, request, "ana", edited_args={"amount": 380, "to": "Ana"}))
+        last = await desk.signoff.decide(signed(key, await now(desk, key), "bo"))
+        result = await desk.signoff.result(key)
+    assert (edit.status, last.status) == ("counted", "accepted")
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert [row[1] for row in ledger.rows] == [{"amount": 380, "to": "Ana"}]
+
+
+async def test_an_edit_altered_on_the_way_changes_nothing(client: Client, store: Store, task_queue: str) -> None:
+    """Other arguments under the editor's signature are nobody's answer."""
+    ledger = Ledger()
+    async with production(client, store, task_queue, ledger, quorum=1) as (desk, key, request):
+        honest = signed(key, request, "ana", edited_args={"amount": 380})
+        receipt = await desk.signoff.decide(honest.model_copy(update={"edited_args": {"amount": 9_000}}))
+        after = await now(desk, key)
+        await desk.signoff.cancel_turn(key)
+        await desk.signoff.result(key)
+    assert (receipt.status, receipt.code) == ("refused", "assurance")
+    assert after == request
+    assert ledger.rows == []
+
+
+async def test_only_a_signed_word_about_that_very_try_runs_a_call_again(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The answer names the try by its digest, and the tool's activity checks the signature over it."""
+    ledger = Ledger()
+    async with production(client, store, task_queue, ledger, quorum=1) as (desk, key, request):
+        await store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+        await desk.signoff.decide(signed(key, request, "ana"))
+        await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.kind == "in_doubt")
+        doubt = await now(desk, key)
+        other = await desk.signoff.decide(signed(key, doubt, "bo", digest=doubt_digest(request.digest, 2)))
+        await desk.signoff.decide(signed(key, doubt, "bo"))
+        result = await desk.signoff.result(key)
+    assert other.code == "stale"
+    assert doubt.digest == doubt_digest(request.digest, 1)
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert [row[2] for row in ledger.rows] == [f"{request.digest}/2"]
+
+
+async def test_the_time_in_an_answer_counts_only_with_its_signature(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Signed as received after the deadline it is late, though the turn reads it while the request waits."""
+    ledger = Ledger()
+    async with production(client, store, task_queue, ledger, quorum=1) as (desk, key, request):
+        assert request.expires_at is not None
+        late = signed(key, request, "ana", received_at=request.expires_at + timedelta(seconds=1))
+        codes = [(await desk.signoff.decide(late)).code]
+        forged = late.model_copy(update={"received_at": NOW, "delivery_id": "other"})
+        codes.append((await desk.signoff.decide(forged)).code)
+        await desk.signoff.cancel_turn(key)
+        await desk.signoff.result(key)
+    assert codes == ["expired", "assurance"]
+    assert ledger.rows == []
