@@ -3,6 +3,7 @@
 import base64
 import binascii
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -20,6 +21,7 @@ from signoff.contracts.signed import decision_bytes, principal_bytes
 KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
 _ID_CHARS: Final = 16
+_log = logging.getLogger(__name__)
 
 
 class _Key(BaseModel):
@@ -185,7 +187,11 @@ class Verifier:
 
     def _holds(self, mark: Mark, at: datetime | None, signed: Callable[[], bytes]) -> bool:
         known = self._known().get(mark.key_id)
-        if known is None or at is None or at.tzinfo is None:
+        if known is None:
+            # A worker that was not given the gateway's keys refuses everything; it should be seen why.
+            _log.warning("a signature names the key %r, which is not among the public keys here", mark.key_id[:32])
+            return False
+        if at is None or at.tzinfo is None:
             return False
         if known.retired_at is not None and at >= known.retired_at:
             return False

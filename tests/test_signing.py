@@ -156,6 +156,16 @@ def test_the_wrong_key_is_not_believed() -> None:
     assert not Verifier().check_decision(SIGNER.sign_decision(DECISION))
 
 
+def test_a_worker_without_the_gateways_key_says_which_it_lacks(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever forgot to hand the public file on finds the reason in the log, cut to what a line carries."""
+    Verifier().check_decision(SIGNER.sign_decision(DECISION))
+    CHECK.check_decision(SIGNER.sign_decision(DECISION).model_copy(update={"key_id": "\n" * 1_000}))
+    [first, second] = [record.getMessage() for record in caplog.records]
+    assert NEW.id in first
+    assert "\n" not in second
+    assert len(second) < 200
+
+
 def test_rotation_with_overlap() -> None:
     """The newest key signs, wherever it stands in the file; every key that is not retired is believed."""
     before = Signer(PrivateKeys(keys=(OLD,))).sign_decision(DECISION)
