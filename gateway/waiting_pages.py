@@ -8,13 +8,14 @@ from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
 from signoff.contracts.listing import WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.answer_form import SPANS, USES, answer_in, verbs_of, verdict_in
+from signoff.gateway.caller import streamed
 from signoff.gateway.card_view import CardPage, card_page, typed_right, typed_words
 from signoff.gateway.deciding import decide, find_approval, withdraw
 from signoff.gateway.deps import GatewayDeps
@@ -137,7 +138,7 @@ class WaitingPages:
         visitor = await self._visitors.visitor(request)
         entries, tenant = self._deps.rights(visitor.person), visitor.person.tenant
         stream = self._live.follow(f"waiting {tenant} {entries}", lambda: self._looks(tenant, entries))
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return streamed(request, stream)
 
     async def _looks(self, tenant: str, approvers: Sequence[str]) -> AsyncGenerator[str, None]:
         last: list[str] | None = None
