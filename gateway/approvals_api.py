@@ -72,7 +72,7 @@ class ApprovalsApi:
             "/{approval}/decide",
             self.decide,
             methods=["POST"],
-            summary="Approve or deny",
+            summary="Approve, as it is or changed, deny, or say what happened",
             responses=RECEIPTS,
             openapi_extra=_BODY,
         )
@@ -121,6 +121,8 @@ class ApprovalsApi:
             revision=body.revision,
             shown_digest=body.digest,
             delivery=key,
+            edited_args=body.edited_args,
+            result=body.result,
             remember=None if body.remember is None else Remember(**body.remember.model_dump()),
         )
         return _answered(await decide(self._deps, approval_id, answer))

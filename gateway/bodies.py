@@ -69,14 +69,26 @@ class RememberBody(Body):
 class DecideBody(Body):
     """Answer one request."""
 
-    verdict: Literal["approved", "denied"]
+    verdict: Literal["approved", "denied", "happened"] = Field(
+        description="Of a call in doubt: it did not happen and may run, give up, or it happened."
+    )
     reason: str = Field(default="", max_length=2_000, description="The agent reads it when the verdict is denied.")
     revision: int | None = Field(default=None, ge=1, description="The revision that was shown; another is stale.")
     digest: str = Field(default="", max_length=64, description="The digest or the card's mark; another is stale.")
+    edited_args: dict[str, Any] | None = Field(
+        default=None, description="All arguments as they shall be instead, with `approved`; a mask keeps what it hides."
+    )
+    result: str = Field(default="", max_length=REASON_CHARS, description="What came of it, with `happened`.")
     remember: RememberBody | None = None
     as_person: str | None = Field(
         default=None, alias="as", min_length=1, description="Who answers (development profile only)."
     )
+
+    @model_validator(mode="after")
+    def _can_be_carried(self) -> "DecideBody":
+        if why := out_of_bounds(self.edited_args):
+            raise ValueError(f"`edited_args` holds {why}")
+        return self
 
 
 class BatchItem(Body):

@@ -1,5 +1,6 @@
 """Requests found, answered and withdrawn. Every attempt ends in a receipt."""
 
+import dataclasses
 import json
 import logging
 import uuid
@@ -13,7 +14,7 @@ from signoff.approvals.machine import refusal, settled_receipt
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.decision import Assurance, Decision, Remember, Verdict
-from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import parse_approval_id, read_code
 from signoff.contracts.limits import DECISION_BYTES
 from signoff.contracts.names import DEFAULT_TENANT
@@ -22,6 +23,7 @@ from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.gateway.bodies import BatchItem, DecideBody
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Ambiguous, sentence
+from signoff.gateway.masking import unmasked_args
 from signoff.listing import by_code
 from signoff.registry.nearest import shown
 from signoff.registry.people import Directory
@@ -82,6 +84,11 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
         seat = seat_at(request, answer.person, deps.people, deps.clock())
         if seat.code:
             return _turned_away(request, answer.person, seat.code)
+    if answer.edited_args is not None:
+        edited = await _written(deps, approval_id, request, answer.edited_args)
+        if isinstance(edited, Receipt):
+            return edited
+        answer = dataclasses.replace(answer, edited_args=edited)
     wished = _decision(deps, approval_id, request, answer)
     if request is not None and wished.remember is not None and request.allow_remember and request.state == "pending":
         why = await _unremembered(deps, request, wished)
@@ -163,6 +170,21 @@ async def _known(deps: GatewayDeps, approval_id: str) -> ApprovalRequest | None:
         return await deps.desk.request(approval_id)
     except (NotFound, ServerUnavailable):
         return None
+
+
+async def _written(
+    deps: GatewayDeps, approval_id: str, request: ApprovalRequest | None, edited: dict[str, Any]
+) -> dict[str, Any] | Receipt:
+    """Changed arguments with what was hidden from who changed them, or why that cannot be known."""
+    if request is None:
+        return refused("unavailable", approval_id, "no worker can check changed arguments now; try again")
+    if request.state != "pending" or not request.secrets:
+        return edited
+    try:
+        whole: dict[str, Any] = unmasked_args(edited, await load(deps.store, request.args), request.secrets)
+    except Refused as error:
+        return refusal(request, "malformed", error.message)
+    return whole
 
 
 async def _unremembered(deps: GatewayDeps, request: ApprovalRequest, decision: Decision) -> str:

@@ -5,16 +5,17 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import httpx
 from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool
 from fastapi import FastAPI
 from temporalio.client import Client
 
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import text_of
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
@@ -50,10 +51,48 @@ _MONEY: dict[str, Any] = {
     },
     "required": ["amount", "to"],
 }
+_TWO: Final = ApprovalPolicy(approvers=("role:finance",), quorum=2, allow_remember=True)
+_URGENT: Final = ApprovalPolicy(
+    timeout=7_200.0, remind_after=1_800.0, escalate_after=3_600.0, escalate_to=("role:finance",), on_timeout="escalate"
+)
 _LOGIN: dict[str, Any] = {
     "type": "object",
     "properties": {"site": {"type": "string", "format": "uri"}, "password": {"type": "string", "writeOnly": True}},
     "required": ["site", "password"],
+}
+
+_FLIGHT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "flight": {"type": "string", "description": "As on the ticket."},
+        "cost": {"type": "number", "minimum": 0, "maximum": 1000},
+        "currency": {"type": "string", "default": "EUR"},
+        "seats": {"type": "integer", "minimum": 1, "maximum": 9},
+        "class": {"enum": ["economy", "business"]},
+        "refundable": {"type": "boolean"},
+        "traveller": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "born": {"type": "string", "format": "date"}},
+            "required": ["name"],
+        },
+        "extras": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
+        "meta": {"type": "object"},
+        "card": {"type": "string", "writeOnly": True},
+    },
+    "required": ["flight", "cost", "seats", "class", "traveller", "card"],
+    "additionalProperties": False,
+}
+FLIGHT: dict[str, Any] = {
+    "flight": "TP 531",
+    "cost": 420.0,
+    "currency": "EUR",
+    "seats": 1,
+    "class": "business",
+    "refundable": False,
+    "traveller": {"name": "Ana Sousa"},
+    "extras": ["window seat"],
+    "meta": {"pnr": "X1"},
+    "card": PASSWORD,
 }
 
 
@@ -76,6 +115,9 @@ def react(request: CompletionRequest) -> Completion:
         "easy": ("easy", money),
         "fail": ("fail", money),
         "alike": ("alike", money),
+        "book": ("book", FLIGHT),
+        "trip": ("trip", FLIGHT),
+        "urgent": ("urgent", money),
         "wrong": ("pay", {"amount": "much", "to": "Bo"}),
     }
     wanted = [known[word] for word in text.split() if word in known]
@@ -89,6 +131,11 @@ def desk_catalog(ledger: Ledger) -> Catalog:
         return ToolFailure("the bank is closed")
 
     money: dict[str, Any] = {"input_schema": _MONEY, "effect": "Pay {amount} {currency} to {to}", "title": "Pay"}
+    flight: dict[str, Any] = {
+        "input_schema": _FLIGHT,
+        "effect": "Book {flight} in {class}, {cost} {currency}",
+        "title": "Book a flight",
+    }
     tools = [
         pay_tool(ledger, **money),
         pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0"), name="small", **money),
@@ -98,6 +145,9 @@ def desk_catalog(ledger: Ledger) -> Catalog:
         pay_tool(ledger, ApprovalPolicy(confirm="type", min_assurance="session"), name="typed", **money),
         pay_tool(ledger, ApprovalPolicy(min_assurance="link"), name="easy", **money),
         pay_tool(ledger, ApprovalPolicy(allow_remember=True), name="alike", **money),
+        pay_tool(ledger, name="book", **flight),
+        pay_tool(ledger, _TWO, name="trip", **flight),
+        pay_tool(ledger, _URGENT, name="urgent", **money),
         pay_tool(ledger, name="fail", handler=ledger.handler("fail", fails), **money),
     ]
     actors = [
@@ -129,6 +179,18 @@ class GatewayDesk:
         view = await self.desk.waiting(await self.start(text, **fields))
         return next(call.approval.id for call in view.calls if call.approval is not None)
 
+    async def doubted(self, text: str = "pay") -> str:
+        """Start a turn whose approved call is lost; the id of the request that asks what became of it."""
+        approval = await self.asked(text)
+        request = await self.desk.signoff.request(approval)
+        named = parse_approval_id(approval)
+        assert named is not None
+        key = ticket_key(request.digest, 1)
+        await self.desk.store.claim(key, workflow=named.turn.workflow_id, call=request.call, tool=request.tool)
+        await self.decide(approval, verdict="approved", revision=1)
+        await self.desk.until(named.turn, lambda view: any(_asks_of_doubt(call.approval) for call in view.calls))
+        return approval
+
     async def runs(self, approval: str) -> int:
         """How often the call behind a request was executed."""
         key = ticket_key((await self.desk.signoff.request(approval)).digest, 1)
@@ -137,6 +199,10 @@ class GatewayDesk:
     async def decide(self, approval: str, **fields: Any) -> httpx.Response:
         """Answer over the API."""
         return await self.http.post(f"/v1/approvals/{approval}/decide", json=fields)
+
+
+def _asks_of_doubt(request: ApprovalRequest | None) -> bool:
+    return request is not None and (request.kind, request.state) == ("in_doubt", "pending")
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,98 @@
+"""Answers that say more than yes or no, over the API."""
+
+from typing import Any
+
+import pytest
+from gateway_desk import FLIGHT, PASSWORD, GatewayDesk
+
+from signoff.contracts.ids import parse_approval_id
+
+
+async def result_of(gateway: GatewayDesk, approval: str) -> Any:
+    """The outcome of the call behind a request, once its turn has ended."""
+    key = parse_approval_id(approval)
+    assert key is not None
+    return (await gateway.desk.signoff.result(key.turn)).calls[0]
+
+
+def ran_with(gateway: GatewayDesk, tool: str) -> list[dict[str, Any]]:
+    """The arguments that a tool was run with, oldest first."""
+    return [args for name, args, _ in gateway.ledger.rows if name == tool]
+
+
+async def test_an_approval_can_change_the_arguments(gateway: GatewayDesk) -> None:
+    """What runs is what the person wrote, types kept, and a mask sent back keeps the value behind it."""
+    approval = await gateway.asked("book")
+    shown = (await gateway.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
+    assert shown["card"] == f"hidden, {len(PASSWORD)} characters"
+    answer = await gateway.decide(approval, verdict="approved", revision=1, edited_args={**shown, "cost": 380})
+    assert (answer.status_code, answer.json()["status"]) == (200, "accepted"), answer.text
+    outcome = await result_of(gateway, approval)
+    assert (outcome.code, outcome.edited_by) == ("ok", "approver")
+    assert ran_with(gateway, "book")[-1] == {**FLIGHT, "cost": 380}
+    request = await gateway.desk.signoff.request(approval)
+    assert (request.revision, request.edited_by) == (2, "approver")
+    told = (await gateway.http.get(f"/v1/approvals/{approval}")).text
+    assert PASSWORD not in told
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "told"),
+    [
+        ({"edited_args": {**FLIGHT, "cost": "380"}}, 422, "`cost` must be of type number"),
+        ({"edited_args": {**FLIGHT, "cots": 1}}, 422, "`cots` is not an argument"),
+        ({"edited_args": {**FLIGHT, "card": "hidden, 3 characters"}}, 422, "`card`: which hidden value is meant"),
+        ({"edited_args": {**FLIGHT, "cost": 2**60}}, 422, "an integer outside"),
+        ({"edited_args": [1]}, 422, "`edited_args`: input should be a valid dictionary"),
+        ({"edited_args": {**FLIGHT, "cost": 1}, "verdict": "denied"}, 422, "only an approval can change"),
+        ({"verdict": "happened"}, 422, "answers only what became of a call that is in doubt"),
+        ({"result": "booked"}, 422, "only what happened has one"),
+        ({"remember": {}}, 403, "answers to this are not remembered"),
+    ],
+)
+async def test_what_cannot_be_meant_changes_nothing(
+    gateway: GatewayDesk, fields: dict[str, Any], status: int, told: str
+) -> None:
+    """A receipt that says what is wrong; the request waits as it was."""
+    approval = await gateway.asked("book")
+    answer = await gateway.decide(approval, **{"verdict": "approved", "revision": 1} | fields)
+    assert (answer.status_code, answer.json()["status"]) == (status, "refused"), answer.text
+    assert told in answer.json()["message"]
+    request = await gateway.desk.signoff.request(approval)
+    assert (request.state, request.revision, request.votes) == ("pending", 1, ())
+
+
+async def test_an_edit_voids_earlier_votes(gateway: GatewayDesk) -> None:
+    """With a quorum of two the editor's answer is the first vote on the new revision; the old one is stale."""
+    approval = await gateway.asked("trip")
+    await gateway.decide(approval, verdict="approved", revision=1, **{"as": "bo"})
+    edited = {**FLIGHT, "cost": 300}
+    answer = await gateway.decide(approval, verdict="approved", revision=1, edited_args=edited, **{"as": "ana"})
+    assert (answer.json()["status"], answer.json()["votes"], answer.json()["needed"]) == ("counted", 1, 2)
+    stale = await gateway.decide(approval, verdict="approved", revision=1, **{"as": "bo"})
+    assert stale.json()["code"] == "stale"
+    final = await gateway.decide(approval, verdict="approved", revision=2, **{"as": "bo"})
+    assert final.json()["status"] == "accepted"
+    assert (await result_of(gateway, approval)).code == "ok"
+    assert ran_with(gateway, "trip")[-1]["cost"] == 300
+
+
+async def test_somebody_says_what_happened(gateway: GatewayDesk) -> None:
+    """`happened` with its result becomes what the agent reads; nothing runs."""
+    approval = await gateway.doubted()
+    answer = await gateway.decide(approval, verdict="happened", revision=2, result="paid, no 7")
+    assert (answer.status_code, answer.json()["state"]) == (200, "happened")
+    outcome = await result_of(gateway, approval)
+    assert (outcome.code, outcome.value.inline) == ("ok", "paid, no 7")
+    assert await gateway.runs(approval) == 0
+
+
+async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayDesk) -> None:
+    """OpenAPI lists the fields and verdicts that `decide` takes."""
+    described = (await gateway.http.get("/openapi.json")).json()
+    operation = described["paths"]["/v1/approvals/{approval}/decide"]["post"]
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    assert {"verdict", "edited_args", "remember", "result", "reason", "revision", "digest", "as"} == set(
+        schema["properties"]
+    )
+    assert schema["properties"]["verdict"]["enum"] == ["approved", "denied", "happened"]
