@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 
 from signoff.contracts.base import Shape
 from signoff.contracts.ids import Id
-from signoff.contracts.limits import SESSION_EVENTS
+from signoff.contracts.limits import SESSION_EVENTS, SESSION_PATIENCE_SECONDS
 from signoff.contracts.message import Message
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
@@ -95,6 +95,7 @@ class SessionInput(Shape):
     denied: tuple[Denial, ...] = ()
     refusals: int = 0
     events_per_run: int = SESSION_EVENTS
+    patience_seconds: float = SESSION_PATIENCE_SECONDS
 
 
 class TurnReport(Shape):

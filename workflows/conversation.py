@@ -15,7 +15,6 @@ from signoff.contracts.limits import (
     SESSION_DENIED,
     SESSION_MAILBOX,
     SESSION_OPEN_BYTES,
-    SESSION_PATIENCE_SECONDS,
     SESSION_SEEN,
     SESSION_WINDOW_BYTES,
     SESSION_WINDOW_TURNS,
@@ -38,7 +37,6 @@ from signoff.contracts.session import (
 from signoff.contracts.turn import Denial, TurnError, TurnInput
 from signoff.workflows.envelopes import read
 
-PATIENCE: Final = timedelta(seconds=SESSION_PATIENCE_SECONDS)
 _OPEN: Final = ("working", "waiting")
 _ShapeT = TypeVar("_ShapeT", bound=Shape)
 
@@ -49,6 +47,7 @@ class Conversation:
     def __init__(self, session: SessionInput) -> None:
         self.key = SessionKey(session.tenant_id, session.session_id)
         self._session = session
+        self._patience = timedelta(seconds=session.patience_seconds)
         self._actor = session.actor
         self._turns = {turn.turn: turn for turn in session.turns}
         self._mailbox = list(session.mailbox)
@@ -124,7 +123,7 @@ class Conversation:
         """What a turn is to be begun for: at once what goes on from another, else the oldest message in its time."""
         if self._due:
             return self._due[0]
-        if not self._mailbox or any(now < turn.started_at + PATIENCE for turn in self._working()):
+        if not self._mailbox or any(now < turn.started_at + self._patience for turn in self._working()):
             return None
         return self._mailbox[0]
 
@@ -132,7 +131,7 @@ class Conversation:
         """When the oldest message is answered though a turn is still at work; None where nothing waits for that."""
         if not self._mailbox:
             return None
-        return max((turn.started_at + PATIENCE for turn in self._working()), default=None)
+        return max((turn.started_at + self._patience for turn in self._working()), default=None)
 
     def begin(self, item: FollowUp | MailboxMessage, now: datetime) -> TurnInput:
         """Enter the turn that `item`, which `next` gave, is to be answered by; returns what it starts with."""

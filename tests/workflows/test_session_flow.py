@@ -1,12 +1,16 @@
 """The laws of a conversation: order, who waits for whom, what is told twice, what comes late."""
 
+import asyncio
+
 import pytest
 from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
-from session_desk import PAY, message, model, talk, words
+from session_desk import PAY, message, model, react, talk, words
 from temporalio.client import Client
 
 from signoff.contracts import names
+from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.store.store import Store
+from signoff.testing.scripted import last_user_text
 
 
 async def test_messages_are_answered_in_order_with_what_was_said_before(
@@ -86,3 +90,33 @@ async def test_a_message_is_taken_once_by_either_door(client: Client, store: Sto
         view = await session.until(lambda view: view.refusals == 1)
         await session.answer("a")
     assert [turn.turn for turn in view.turns] + [each.message_id for each in view.queued] == ["a"]
+
+
+class Slow:
+    """A model that thinks until it is let go, where it is told `slow`."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """Answers as the others do."""
+        if last_user_text(request) == "slow":
+            await self.go.wait()
+        return react(request)
+
+
+async def test_a_message_waits_a_while_for_a_turn_at_work_and_no_longer(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The mailbox keeps its order; a turn that hangs is answered around, and its answer still finds its place."""
+    driver = Slow()
+    async with bench(client, store, task_queue, catalog_of([]), driver) as desk:
+        session = talk(desk)
+        await session.begin(patience_seconds=1.5)
+        await session.say("slow", "a")
+        await session.say("next", "b")
+        before = await session.until(lambda view: bool(view.turns))
+        assert ([turn.turn for turn in before.turns], [each.message_id for each in before.queued]) == (["a"], ["b"])
+        assert await session.answer("b") == "next after slow | (I am still at this. I will not begin it a second time.)"
+        driver.go.set()
+        assert await session.answer("a") == "slow"
