@@ -11,24 +11,23 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
-from signoff.contracts.ids import ApprovalKey, parse_approval_id
+from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.listing import WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.answer_form import SPANS, USES, answer_in, verbs_of, verdict_in
 from signoff.gateway.caller import streamed
-from signoff.gateway.card_view import CardPage, card_page, typed_right, typed_words
+from signoff.gateway.card_view import CardPage, typed_right, typed_words
 from signoff.gateway.deciding import decide, find_approval, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest, receipt_status
 from signoff.gateway.identity import display_name
 from signoff.gateway.live import Live, event
+from signoff.gateway.opening import note_of, open_card, own_approval
 from signoff.gateway.render import Pages
-from signoff.gateway.talk_view import call_lines, request_in
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.gateway.words import Moment
 from signoff.listing import waiting
-from signoff.store.content import load
 
 LISTED: Final = 200
 LOOK_SECONDS: Final = 2.0
@@ -101,7 +100,7 @@ class WaitingPages:
     async def decide(self, request: Request, approval: str) -> Response:
         """The form of a card. Only a page that this visitor opened, of this request, can decide it."""
         visitor = await self._visitors.visitor(request)
-        _own(visitor, approval)
+        own_approval(visitor, approval)
         form = {name: str(value) for name, value in (await request.form()).items()}
         language = visitor.reader.language
         verdict = verdict_in(form)
@@ -126,7 +125,7 @@ class WaitingPages:
     async def withdraw(self, request: Request, approval: str) -> Response:
         """Who asked takes the request back."""
         visitor = await self._visitors.visitor(request)
-        _own(visitor, approval)
+        own_approval(visitor, approval)
         form = await request.form()
         if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
             note = text("receipt.out_of_date", visitor.reader.language)
@@ -236,29 +235,6 @@ class WaitingPages:
         }
 
 
-async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardPage:
-    """The card of a request, waiting or settled. Raises `NotFound`, `ServerUnavailable`."""
-    key = _own(visitor, approval)
-    view = await deps.desk.view(key.turn)
-    found = request_in(view, approval)
-    if found is None:
-        raise NotFound(f"there is no request `{approval}`")
-    request, call = found
-    args = await load(deps.store, request.args)
-    line = call_lines(deps, view, visitor.reader.language)[call.call]
-    return card_page(request, args, line, visitor, deps.people)
-
-
-def _own(visitor: Visitor, approval: str) -> ApprovalKey:
-    """What the address of a card names. Raises `NotFound` for no request's, and for another tenant's."""
-    key = parse_approval_id(approval)
-    if key is None:
-        raise NotFound(f"`{approval[:80]}` is no approval id")
-    if key.turn.tenant != visitor.person.tenant:
-        raise NotFound(f"there is no request `{approval}`")
-    return key
-
-
 def _choice(request: Request) -> Choice:
     given = request.query_params
     return Choice(given.get("actor", ""), given.get("tool", ""), given.get("team", ""))
@@ -274,17 +250,3 @@ def _passes(card: WaitingCard, choice: Choice) -> bool:
 
 def _version(cards: Sequence[WaitingCard]) -> str:
     return "-".join(f"{card.code}{card.revision}" for card in cards)
-
-
-def note_of(receipt: Receipt, language: str) -> str:
-    """What became of an answer that did not simply count, in words."""
-    match receipt.code:
-        case "" if receipt.status == "pending":
-            return text("receipt.pending", language)
-        case "already_decided" | "expired" | "cancelled":
-            return text("receipt.first", language)
-        case "stale":
-            return text("receipt.stale", language)
-        case "duplicate":
-            return text("receipt.counted", language)
-    return text("receipt.refused", language, why=receipt.message or receipt.code)

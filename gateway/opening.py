@@ -1,0 +1,66 @@
+"""A request as a page opens it, and what became of an answer in words."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound
+from signoff.contracts.ids import ApprovalKey, parse_approval_id
+from signoff.contracts.receipt import Receipt
+from signoff.gateway.card_view import CardPage, card_page
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.talk_view import call_lines, request_in
+from signoff.gateway.texts import text
+from signoff.gateway.visitor import Visitor
+from signoff.store.content import load
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A request, its loaded arguments, and its card for one visitor."""
+
+    request: ApprovalRequest
+    args: Any
+    page: CardPage
+
+
+async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Opened:
+    """A request, waiting or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+    key = own_approval(visitor, approval)
+    view = await deps.desk.view(key.turn)
+    found = request_in(view, approval)
+    if found is None:
+        raise NotFound(f"there is no request `{approval}`")
+    request, call = found
+    args = await load(deps.store, request.args)
+    line = call_lines(deps, view, visitor.reader.language)[call.call]
+    return Opened(request, args, card_page(request, args, line, visitor, deps.people))
+
+
+async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardPage:
+    """The card of a request alone; raises the same."""
+    return (await open_request(deps, approval, visitor)).page
+
+
+def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:
+    """What the address of a card names. Raises `NotFound` for no request's, and for another tenant's."""
+    key = parse_approval_id(approval)
+    if key is None:
+        raise NotFound(f"`{approval[:80]}` is no approval id")
+    if key.turn.tenant != visitor.person.tenant:
+        raise NotFound(f"there is no request `{approval}`")
+    return key
+
+
+def note_of(receipt: Receipt, language: str) -> str:
+    """What became of an answer that did not simply count, in words."""
+    match receipt.code:
+        case "" if receipt.status == "pending":
+            return text("receipt.pending", language)
+        case "already_decided" | "expired" | "cancelled":
+            return text("receipt.first", language)
+        case "stale":
+            return text("receipt.stale", language)
+        case "duplicate":
+            return text("receipt.counted", language)
+    return text("receipt.refused", language, why=receipt.message or receipt.code)
