@@ -111,7 +111,7 @@ async def _decide(
 ) -> int:
     """One receipt a name, in their order; one that is refused keeps none of the others from counting."""
     place = find_workplace(manifest)
-    person = place.person(person_id)
+    person = place.speaker(person_id)
     signoff = await place.reach(address)
     if len(names) == 1:
         receipt, line = await _answered(signoff, place, names[0], answer, confirm, person)

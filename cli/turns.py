@@ -46,7 +46,7 @@ def ask(
 
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
-        asker = place.person(person)
+        asker = place.speaker(person)
         principal = principal_of(asker)
         turn_id = uuid7(utc_now())
         turn = TurnInput(

@@ -64,6 +64,16 @@ class Workplace:
             raise NotFound(f"there is no person {shown(person_id)}{near}")
         return found
 
+    def speaker(self, person_id: str) -> Person:
+        """The person that somebody says they are. Raises `NotFound`, and `ConfigError` in the production profile."""
+        if self.settings.profile == "production":
+            raise ConfigError(
+                "`profile` is `production`, where nobody is taken at their word: use the inbox, or the API with a "
+                "personal token",
+                field="profile",
+            )
+        return self.person(person_id)
+
     async def reach(self, address: str | None = None) -> Signoff:
         """A client of the server at `address`, else as `TEMPORAL_*` says, else of the `signoff dev` that runs here.
 

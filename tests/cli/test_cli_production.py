@@ -92,6 +92,8 @@ async def test_each_process_names_what_it_lacks(cli: Cli, clean_env: pytest.Monk
     here(clean_env, site, "worker")
     assert "signoff keys export" in assert_one_sentence(await cli("worker"))
     assert "is for development" in assert_one_sentence(await cli("dev"))
+    for words in (("ask", "pay 420"), ("approve", "K7Q-2FM"), ("deny", "K7Q-2FM", "--reason", "no")):
+        assert "nobody is taken at their word" in assert_one_sentence(await cli(*words))
 
 
 async def test_a_worker_with_private_keys_for_public_ones_does_not_start(
