@@ -21,6 +21,7 @@ from temporalio.workflow import Info
 from signoff.activities.drivers import build_drivers
 from signoff.activities.gate import GateActivity
 from signoff.activities.identify import IdentifyActivity
+from signoff.activities.journal import RecordActivity
 from signoff.activities.model import ModelActivity
 from signoff.activities.outcome import OutcomeActivity
 from signoff.activities.room import Profile, Room
@@ -88,6 +89,7 @@ class SignoffPlugin(SimplePlugin):
             activities=[
                 ModelActivity(room).model,
                 GateActivity(room).gate,
+                RecordActivity(room).record,
                 IdentifyActivity(room).identify,
                 OutcomeActivity(room).outcome,
                 *tool_activities(room),

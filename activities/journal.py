@@ -8,10 +8,12 @@ from temporalio import activity
 from signoff.activities.room import Room
 from signoff.approvals import entries
 from signoff.audit.log import AuditLog, writing
+from signoff.contracts import names
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import CallOutcome, Permit
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.names import ACTOR_TURN
+from signoff.contracts.steps import RecordTask
 from signoff.policy.compiled import CompiledPolicy
 from signoff.registry.gates import Judgement
 from signoff.registry.registry import definition_hash
@@ -32,6 +34,18 @@ async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
     info = activity.info()
     if info.workflow_type == ACTOR_TURN:
         await AuditLog(room.store).append(entry for entry in seen if entry.stream == info.workflow_id)
+
+
+class RecordActivity:
+    """Writes down what a turn saw at its end."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    @activity.defn(name=names.RECORD)
+    async def record(self, task: RecordTask) -> None:
+        """Raises `StoreUnavailable`, and is tried again."""
+        await hand_over(self._room, task.audit)
 
 
 class Journal:

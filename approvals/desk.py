@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from signoff.approvals import deadlines, machine
+from signoff.approvals import deadlines, entries, machine
+from signoff.approvals.seen import Seen
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
@@ -78,10 +79,11 @@ class Desk:
         self._seen: dict[str, Receipt] = {}
         self.refusals: deque[Receipt] = deque(maxlen=REFUSALS_KEPT)
         self.refused = 0
+        self.unwritten = Seen()
 
     def open(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
         """Begin to wait for an answer to `request`, replacing an earlier revision of it."""
-        return self._put(deadlines.opened(request, now))
+        return self._put(deadlines.opened(request, now), now)
 
     def get(self, approval_id: str) -> ApprovalRequest | None:
         """The request of that id in its latest revision."""
@@ -104,21 +106,21 @@ class Desk:
         """The answer to a decision that need not wait for its author to be identified; None if it must."""
         repeated = self._repeated(decision)
         if repeated is not None:
-            return repeated
+            return self.told(decision, repeated, now)
         request = self._requests.get(decision.approval_id)
         if request is None:
-            return self.turn_away(_unknown(decision.approval_id))
+            return self.told(decision, _unknown(decision.approval_id), now)
         receipt = machine.objection(request, decision, now)
-        return None if receipt is None else self.turn_away(receipt)
+        return None if receipt is None else self.told(decision, receipt, now)
 
     def examine(self, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
         """The answer to a decision that cannot count, its author identified; None while it still may."""
         request = self._requests.get(decision.approval_id)
         receipt = self._repeated(decision)
         if receipt is not None or request is None:
-            return receipt or self.turn_away(_unknown(decision.approval_id))
+            return self.told(decision, receipt or _unknown(decision.approval_id), now, authority)
         receipt = machine.examined(request, decision, authority, now)
-        return None if receipt is None else self.turn_away(receipt)
+        return None if receipt is None else self.told(decision, receipt, now, authority)
 
     def settle(
         self, decision: Decision, authority: Authority, now: datetime, asked: ApprovalRequest | None = None
@@ -129,24 +131,26 @@ class Desk:
         """
         repeated = self._repeated(decision)
         if repeated is not None:
-            return repeated
+            return self.told(decision, repeated, now, authority)
         request = self._requests.get(decision.approval_id)
         if request is None:
-            return self.turn_away(_unknown(decision.approval_id))
+            return self.told(decision, _unknown(decision.approval_id), now, authority)
         if asked is None:
             changed, receipt = machine.decided(request, decision, authority, now)
         else:
             changed, receipt = machine.edited(request, decision, authority, asked, now)
-        self._put(changed)
-        if receipt.status == "refused":
-            return self.turn_away(receipt)
-        if decision.delivery_id:
+        self.told(decision, receipt, now, authority)
+        self._put(changed, now)
+        if receipt.status != "refused" and decision.delivery_id:
             self._seen[_key(decision)] = receipt
         return receipt
 
     def reach(self, approval_id: str, happening: deadlines.Due, now: datetime) -> ApprovalRequest:
         """The time of a reminder, an escalation or a deadline of a request has come."""
-        return self._put(deadlines.passed(self._requests[approval_id], happening, now))
+        changed = deadlines.passed(self._requests[approval_id], happening, now)
+        if changed.state == "pending":
+            self.unwritten.add(entries.reached(changed, happening.what, now))
+        return self._put(changed, now)
 
     def cancel(self, approval_id: str, by: str, reason: str, now: datetime) -> Receipt:
         """Withdraw a request. The receipt is `accepted` when this did it."""
@@ -155,12 +159,12 @@ class Desk:
             return self.turn_away(_unknown(approval_id))
         if request.state != "pending":
             return self.turn_away(machine.settled_receipt(request))
-        gone = self._put(machine.cancelled(request, by, reason, now))
+        gone = self._put(machine.cancelled(request, by, reason, now), now)
         return machine.settled_receipt(gone).model_copy(update={"status": "accepted", "code": ""})
 
-    def lapse(self, approval_id: str) -> ApprovalRequest:
+    def lapse(self, approval_id: str, now: datetime) -> ApprovalRequest:
         """An approval was not used; the call is asked again or judged anew."""
-        return self._put(machine.lapsed(self._requests[approval_id]))
+        return self._put(machine.lapsed(self._requests[approval_id]), now)
 
     def receipt(self, approval_id: str) -> Receipt:
         """What became of a request, for someone who comes late."""
@@ -173,7 +177,15 @@ class Desk:
         self.refused += 1
         return receipt
 
-    def _put(self, request: ApprovalRequest) -> ApprovalRequest:
+    def told(self, decision: Decision, receipt: Receipt, now: datetime, authority: Authority | None = None) -> Receipt:
+        """What somebody is told of their answer, which is to be written down; a refusal is remembered as well."""
+        self.unwritten.add(entries.attempt(decision, receipt, now, authority))
+        return self.turn_away(receipt) if receipt.status == "refused" else receipt
+
+    def _put(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
+        before = self._requests.get(request.id)
+        if request.state != "pending" and before is not None and before.state != request.state:
+            self.unwritten.add(entries.ended(request, now))
         self._requests[request.id] = request
         return request
 

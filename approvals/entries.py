@@ -20,6 +20,8 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.steps import Authority, Ruling
 
 UNWRITABLE: Final = "unwritable"
+_TOLD_CHARS: Final = 200
+"""Characters of what somebody wrote without anybody having checked it."""
 _SHORT: Final = 16
 """Hex digits of a digest in a key."""
 
@@ -162,6 +164,7 @@ def attempt(decision: Decision, receipt: Receipt, at: datetime, authority: Autho
     The same delivery with the same answer is one attempt, whoever reports it.
     """
     who = authority or Authority(allowed=False)
+    decision = _bounded(decision)
     delivery = decision.delivery_id or f"{at.isoformat()}/{fingerprint(decision.model_dump(mode='json'))[:_SHORT]}"
     answer = f"{receipt.status}/{receipt.code}" if receipt.code else receipt.status
     return _of_approval(
@@ -283,6 +286,21 @@ def fingerprint(value: Any) -> str:
         return sha256_hex(value)
     except NotCanonical:
         return UNWRITABLE
+
+
+def _bounded(decision: Decision) -> Decision:
+    """Without the length of what nobody has checked; its reason has a limit of its own."""
+    return decision.model_copy(
+        update={
+            "approval_id": decision.approval_id[:_TOLD_CHARS],
+            "digest": decision.digest[:_TOLD_CHARS],
+            "subject": decision.subject[:_TOLD_CHARS],
+            "channel": decision.channel[:_TOLD_CHARS],
+            "delivery_id": decision.delivery_id[:_TOLD_CHARS],
+            "key_id": decision.key_id[:_TOLD_CHARS],
+            "signature": decision.signature[:_TOLD_CHARS],
+        }
+    )
 
 
 def _value_digest(outcome: CallOutcome) -> str:

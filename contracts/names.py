@@ -12,6 +12,7 @@ MODEL: Final = "signoff.model"
 GATE: Final = "signoff.gate"
 IDENTIFY: Final = "signoff.identify"
 OUTCOME: Final = "signoff.outcome"
+RECORD: Final = "signoff.record"
 
 DECIDE: Final = "decide"
 CANCEL: Final = "cancel"

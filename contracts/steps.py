@@ -161,6 +161,12 @@ class OutcomeTask(Shape):
     audit: tuple[AuditEntry, ...] = ()
 
 
+class RecordTask(Shape):
+    """Input of `signoff.record`: what a turn has seen and no later activity of it would write down."""
+
+    audit: tuple[AuditEntry, ...]
+
+
 class IdentifyTask(Shape):
     """Input of `signoff.identify`: may this decision's author decide this request, now?
 

@@ -10,16 +10,18 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals import desk as desks
+    from signoff.approvals.entries import turn_stream
     from signoff.approvals.machine import approving
     from signoff.contracts import names
     from signoff.contracts.approval import ApprovalRequest
+    from signoff.contracts.audit import AuditEntry
     from signoff.contracts.call import CallOutcome, Pinned
     from signoff.contracts.content import text_of
     from signoff.contracts.decision import Decision
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS, MAX_REVISIONS
     from signoff.contracts.message import CallPart, Message, TextPart
     from signoff.contracts.receipt import Receipt
-    from signoff.contracts.steps import GateTask, ModelReply, ModelTask, Ruling, ToolReply
+    from signoff.contracts.steps import GateTask, ModelReply, ModelTask, RecordTask, Ruling, ToolReply
     from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
     from signoff.workflows import options, outcomes, tasks
     from signoff.workflows.asking import Asking
@@ -28,6 +30,10 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows.judging import judged
     from signoff.workflows.record import TurnRecord, correction, skipped
     from signoff.workflows.running import Running
+
+
+_WRITES_REST = "write the rest of the record"
+"""Turns that ended before this existed have no such activity in their histories."""
 
 
 @dataclass
@@ -75,7 +81,7 @@ class ActorTurn:
         self._board = Board(self._record, self._desk)
         self._session = InSession(turn)
         self._asking = Asking(self._record, self._desk, self._gates, self._show)
-        self._running = Running(self._record)
+        self._running = Running(self._record, self._ctx, self._desk.unwritten)
 
     # What people and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.
 
@@ -151,6 +157,8 @@ class ActorTurn:
         self._board.publish()
         await self._session.ended(result, self._asking.denials())
         await self._let_handlers_finish()
+        while await self._wrote_rest():
+            await self._let_handlers_finish()
         return result
 
     async def _let_handlers_finish(self) -> None:
@@ -203,6 +211,7 @@ class ActorTurn:
             completion=record.completions,
             messages=tuple(record.messages),
             dry_run=record.turn.dry_run,
+            audit=self._unwritten(),
         )
         began = workflow.now()
         try:
@@ -214,9 +223,24 @@ class ActorTurn:
                 **options.MODEL,
             )
         except ActivityError as error:
+            self._desk.unwritten.give_back(task.audit)
             raise self._model_failure(error) from error
         record.active_seconds += (workflow.now() - began).total_seconds()
         return reply
+
+    def _unwritten(self) -> tuple[AuditEntry, ...]:
+        return self._desk.unwritten.take(turn_stream(self._ctx), self._ctx.tenant)
+
+    async def _wrote_rest(self) -> bool:
+        """Whether there was something that no later activity would write, such as late answers."""
+        rest = self._unwritten()
+        if not rest or self._record.turn.engine < 2 or not workflow.patched(_WRITES_REST):
+            return False
+        with contextlib.suppress(ActivityError, asyncio.CancelledError):
+            await workflow.execute_local_activity(
+                names.RECORD, RecordTask(audit=rest), summary="Write down what was seen last", **options.GATE
+            )
+        return True
 
     def _model_failure(self, error: ActivityError) -> BaseException:
         kind = outcomes.error_type(error)
@@ -285,7 +309,7 @@ class ActorTurn:
             if reply.again == "lapsed":
                 tries.give_up(ruling.digest)
             if request is not None:
-                self._desk.lapse(request.id)
+                self._desk.lapse(request.id, workflow.now())
             if not self._asking.stopped:
                 request, ruling = None, await self._judge_again(call, revision, reply.note)
             if self._asking.stopped:

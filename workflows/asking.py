@@ -8,7 +8,7 @@ from typing import Any, Final
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from signoff.approvals import deadlines, machine
+from signoff.approvals import deadlines, entries, machine
 from signoff.approvals import desk as desks
 from signoff.approvals.changes import told_to_model
 from signoff.contracts import names
@@ -120,7 +120,7 @@ class Asking:
         """What becomes of an answer, by whichever door it came. Never raises."""
         decision = desks.read_decision(envelopes)
         if isinstance(decision, Receipt):
-            return self._desk.turn_away(decision)
+            return self._unreadable(decision, envelopes)
         receipt = self._desk.glance(decision, workflow.now())
         request = self._desk.get(decision.approval_id)
         if receipt is not None or request is None:
@@ -139,13 +139,14 @@ class Asking:
         """
         wish = desks.read_withdrawal(envelopes)
         if isinstance(wish, Receipt):
-            return self._desk.turn_away(wish)
+            return self._unreadable(wish, envelopes)
         request = self._desk.get(wish.approval_id)
         by = wish.subject
         if self._record.turn.engine >= 2 and request is not None and request.state == "pending":
             authority = await _identified(tasks.withdrawer(wish, request))
             if wish.signature and not authority.allowed:
-                return self._refused(request, authority.code or "not_allowed", "you may not withdraw this")
+                refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
+                return self._desk.told(wish, refused, workflow.now(), authority)
             by = authority.subject if authority.allowed else ""
         return self._desk.cancel(wish.approval_id, by, wish.reason, workflow.now())
 
@@ -156,15 +157,19 @@ class Asking:
         if receipt is not None or request is None:
             return receipt or self._desk.receipt(decision.approval_id)
         if request.revision >= MAX_REVISIONS:
-            return self._refused(request, "not_allowed", "this was changed too often; approve or deny it")
+            return self._refused(
+                decision, authority, request, "not_allowed", "this was changed too often; approve or deny it"
+            )
         call = CallPart(call=request.call, tool=request.tool, args=Content(inline=decision.edited_args))
         reply = await judged_soon(tasks.edited(self._ask_gates, call, request, authority))
         if reply is None:
-            return self._refused(request, "unavailable", "the arguments cannot be checked right now; try again")
+            return self._refused(
+                decision, authority, request, "unavailable", "the arguments cannot be checked right now; try again"
+            )
         ruling = reply.rulings[0]
         if ruling.request is None:
             code = "malformed" if ruling.outcome and ruling.outcome.code == "input_invalid" else "not_allowed"
-            return self._refused(request, code, _why(ruling.outcome))
+            return self._refused(decision, authority, request, code, _why(ruling.outcome))
         receipt = self._desk.settle(decision, authority, workflow.now(), ruling.request)
         if receipt.status != "refused" and receipt.code != "duplicate":
             self._proposed.setdefault(call.call, request.card.rows)
@@ -173,8 +178,16 @@ class Asking:
             self._show()
         return receipt
 
-    def _refused(self, request: ApprovalRequest, code: Any, message: str) -> Receipt:
-        return self._desk.turn_away(machine.refusal(request, code, message))
+    def _refused(
+        self, decision: Decision, authority: Authority, request: ApprovalRequest, code: Any, message: str
+    ) -> Receipt:
+        return self._desk.told(decision, machine.refusal(request, code, message), workflow.now(), authority)
+
+    def _unreadable(self, receipt: Receipt, envelopes: Sequence[Any]) -> Receipt:
+        now, ctx = workflow.now(), self._ask_gates.ctx
+        seen = entries.turned_away(receipt, now, subject="", channel="", body=list(envelopes), tenant=ctx.tenant)
+        self._desk.unwritten.add(seen)
+        return self._desk.turn_away(receipt)
 
     def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
         request = self._desk.get(approval_id)

@@ -3,8 +3,10 @@
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from signoff.approvals.entries import turn_stream
+from signoff.approvals.seen import Seen
 from signoff.contracts import names
-from signoff.contracts.call import Permit
+from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import OutcomeTask, Ruling, ToolReply, ToolTask
 from signoff.workflows import options, outcomes
@@ -12,10 +14,12 @@ from signoff.workflows.record import TurnRecord
 
 
 class Running:
-    """The tools of one turn that run now."""
+    """The tools of one turn that run now. `unwritten` is what the turn has seen; each task takes it along."""
 
-    def __init__(self, record: TurnRecord) -> None:
+    def __init__(self, record: TurnRecord, ctx: Pinned, unwritten: Seen) -> None:
         self._record = record
+        self._ctx = ctx
+        self._unwritten = unwritten
         self._handles: dict[str, workflow.ActivityHandle[ToolReply]] = {}
 
     def cancel(self) -> None:
@@ -26,12 +30,19 @@ class Running:
     async def run(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
         """Run one call. Never raises for what became of it."""
         task = ToolTask(
-            permit=permit, tool=call.tool, args=call.args, ticket=ticket, budget_chars=ruling.options.budget_chars
+            permit=permit,
+            tool=call.tool,
+            args=call.args,
+            ticket=ticket,
+            budget_chars=ruling.options.budget_chars,
+            audit=self._unwritten.take(turn_stream(self._ctx), self._ctx.tenant),
         )
         try:
             return await (_local(call, task, ruling) if ruling.options.local else self._scheduled(call, task, ruling))
         except ActivityError as error:
-            return await _after_failure(error, call, ruling, permit, ticket)
+            # It may not have begun at all.
+            self._unwritten.give_back(task.audit)
+            return await self._after_failure(error, call, ruling, permit, ticket)
 
     async def _scheduled(self, call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
         handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
@@ -46,32 +57,36 @@ class Running:
             self._record.active_seconds += reply.outcome.duration_ms / 1000
         return reply
 
+    async def _after_failure(
+        self, error: ActivityError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int
+    ) -> ToolReply:
+        kind = outcomes.error_type(error)
+        if outcomes.was_cancelled(error) and ruling.options.read_only:
+            return ToolReply(outcome=outcomes.unwanted(call.call, call.tool))
+        if kind == "InDoubt":
+            return ToolReply(outcome=outcomes.in_doubt(call.call, call.tool))
+        if kind == "Refused":
+            return ToolReply(outcome=outcomes.failed(call.call, call.tool, "refused", outcomes.error_text(error)))
+        if ruling.options.local:
+            return ToolReply(
+                outcome=outcomes.failed(call.call, call.tool, "execution_failed", outcomes.error_text(error))
+            )
+        seen = self._unwritten.take(turn_stream(self._ctx), self._ctx.tenant)
+        task = OutcomeTask(
+            permit=permit, tool=call.tool, ticket=ticket, idempotent=ruling.options.idempotent, audit=seen
+        )
+        reply: ToolReply = await workflow.execute_activity(
+            names.OUTCOME,
+            task,
+            result_type=ToolReply,
+            summary=f"Find out what became of {call.tool}",
+            **options.OUTCOME,
+        )
+        return reply
+
 
 async def _local(call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
     reply: ToolReply = await workflow.execute_local_activity(
         call.tool, task, activity_id=call.call, result_type=ToolReply, **options.local_tool(ruling.options)
-    )
-    return reply
-
-
-async def _after_failure(
-    error: ActivityError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int
-) -> ToolReply:
-    kind = outcomes.error_type(error)
-    if outcomes.was_cancelled(error) and ruling.options.read_only:
-        return ToolReply(outcome=outcomes.unwanted(call.call, call.tool))
-    if kind == "InDoubt":
-        return ToolReply(outcome=outcomes.in_doubt(call.call, call.tool))
-    if kind == "Refused":
-        return ToolReply(outcome=outcomes.failed(call.call, call.tool, "refused", outcomes.error_text(error)))
-    if ruling.options.local:
-        return ToolReply(outcome=outcomes.failed(call.call, call.tool, "execution_failed", outcomes.error_text(error)))
-    task = OutcomeTask(permit=permit, tool=call.tool, ticket=ticket, idempotent=ruling.options.idempotent)
-    reply: ToolReply = await workflow.execute_activity(
-        names.OUTCOME,
-        task,
-        result_type=ToolReply,
-        summary=f"Find out what became of {call.tool}",
-        **options.OUTCOME,
     )
     return reply

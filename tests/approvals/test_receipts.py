@@ -382,7 +382,7 @@ def test_an_approval_lapses_and_is_told_so() -> None:
     made = desk()
     made.settle(answer(), ANA, NOW)
     assert made.receipt(ID).code == "already_decided"
-    assert made.lapse(ID).state == "lapsed"
+    assert made.lapse(ID, NOW).state == "lapsed"
     assert made.get(ID).state == "lapsed"
     assert (made.receipt(ID).code, made.receipt(ID).decided_by) == ("stale", "ana")
     assert made.refused == 0

@@ -1,0 +1,41 @@
+"""What a turn has seen and nobody has written down yet: handed to its next activity, which does."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from signoff.contracts.audit import AuditEntry
+
+ENTRIES_KEPT: Final = 100
+"""Refusals beyond this many, between two activities, are counted only: a flood must not fill a turn's history."""
+
+
+class Seen:
+    """Entries in their order. None is lost: what an activity did not write is given back."""
+
+    def __init__(self) -> None:
+        self._entries: list[AuditEntry] = []
+        self._dropped = 0
+        self._last: AuditEntry | None = None
+
+    def add(self, entry: AuditEntry) -> None:
+        """Keep an entry until it is taken; one that is kept already, once."""
+        if any(entry.key == kept.key for kept in self._entries):
+            return
+        if len(self._entries) >= ENTRIES_KEPT and entry.data.get("status") == "refused":
+            self._dropped += 1
+            self._last = entry
+            return
+        self._entries.append(entry)
+
+    def take(self, stream: str, tenant: str) -> tuple[AuditEntry, ...]:
+        """All entries, as those of `stream`: whatever an envelope named, this turn has seen it."""
+        if self._last is not None:
+            told = {"key": f"dropped/{self._last.key}", "data": {"dropped": self._dropped, "status": "refused"}}
+            self._entries.append(self._last.model_copy(update=told))
+        taken = [entry.model_copy(update={"stream": stream, "tenant": tenant}) for entry in self._entries]
+        self._entries, self._dropped, self._last = [], 0, None
+        return tuple(taken)
+
+    def give_back(self, entries: Sequence[AuditEntry]) -> None:
+        """An activity that had these has not written them."""
+        self._entries[:0] = entries

@@ -1,0 +1,117 @@
+"""What a turn has seen of its requests is kept until an activity has written it down."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from signoff.approvals.desk import Desk
+from signoff.approvals.entries import ended
+from signoff.approvals.seen import ENTRIES_KEPT, Seen
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.person import Principal
+from signoff.contracts.steps import Authority
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ID = "main.s.t.c1.1"
+STREAM = "turn/main/s/t"
+ANA = Authority(allowed=True, subject="ana", assurance="session")
+
+
+def desk(**fields: Any) -> Desk:
+    """A desk with one open request."""
+    made = Desk()
+    request = ApprovalRequest(
+        id=ID, code="K7Q2FM", digest="d" * 64, tenant="main", session="s", turn="t", call="c1.1", tool="pay",
+        args=Content(inline={"to": "Lisbon"}), card=Card(effect="Pay"), requester=Principal(user="guest"), **fields,
+    )  # fmt: skip
+    made.open(request, NOW)
+    return made
+
+
+def answer(**fields: Any) -> Decision:
+    """An approval of it."""
+    return Decision(**{"approval_id": ID, "verdict": "approved", "delivery_id": "d1"} | fields)
+
+
+def told(made: Desk) -> list[tuple[str, str, str]]:
+    """Kind, what became of it, and subject of what is unwritten."""
+    taken = made.unwritten.take(STREAM, "main")
+    return [(each.kind, str(each.data.get("status") or each.data.get("state")), each.subject) for each in taken]
+
+
+def test_a_decision_and_the_end_it_brings_are_kept_in_order() -> None:
+    """The attempt with who it turned out to be, then the ending; taken once."""
+    made = desk()
+    made.settle(answer(subject="ana@x"), ANA, NOW)
+    assert told(made) == [("attempt", "accepted", "ana"), ("ending", "approved", "ana")]
+    assert told(made) == []
+    made.lapse(ID, NOW)
+    assert told(made) == [("ending", "lapsed", "ana")]
+
+
+def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None:
+    """Unknown, stale, not allowed, too late and repeated: each with its code."""
+    made = desk()
+    made.glance(answer(approval_id="main.s.t.c9.9"), NOW)
+    made.glance(answer(revision=7), NOW)
+    made.settle(answer(), Authority(allowed=False, code="not_allowed", subject="eve"), NOW)
+    made.examine(answer(delivery_id="d2"), Authority(allowed=False, code="assurance"), NOW)
+    made.settle(answer(delivery_id="d3"), ANA, NOW)
+    made.glance(answer(delivery_id="d3"), NOW)
+    made.glance(answer(delivery_id="d4"), NOW)
+    taken = made.unwritten.take(STREAM, "main")
+    assert [each.data.get("receipt") for each in taken if each.kind == "attempt"] == [
+        "unknown", "stale", "not_allowed", "assurance", None, "duplicate", "already_decided",
+    ]  # fmt: skip
+    assert {each.stream for each in taken} == {STREAM}
+
+
+def test_a_cancelled_request_is_an_ending() -> None:
+    """Withdrawn, and by whom."""
+    made = desk()
+    made.cancel(ID, "guest", "enough", NOW)
+    assert told(made) == [("ending", "cancelled", "guest")]
+
+
+def test_arguments_are_in_no_entry_and_long_words_are_cut() -> None:
+    """An edit says that it is one; what strangers wrote at length is bounded."""
+    made = desk(allow_edit=True)
+    made.examine(answer(edited_args={"to": "Lisbon"}), Authority(allowed=False, code="not_allowed"), NOW)
+    made.glance(answer(approval_id="x" * 60_000, subject="y" * 60_000, delivery_id="z" * 60_000), NOW)
+    for each in made.unwritten.take(STREAM, "main"):
+        assert "Lisbon" not in each.model_dump_json()
+        assert len(each.model_dump_json()) < 4_000
+
+
+def entry(number: int, status: str = "refused") -> AuditEntry:
+    """One entry."""
+    at = NOW + timedelta(seconds=number)
+    return AuditEntry(stream="x", key=f"k{number}", kind="attempt", at=at, tenant="x", data={"status": status})
+
+
+def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
+    """Beyond a hundred only their number is kept; an ending always is."""
+    seen = Seen()
+    for number in range(ENTRIES_KEPT + 30):
+        seen.add(entry(number))
+    request = desk().get(ID)
+    assert request is not None
+    end = ended(request, NOW)
+    seen.add(end)
+    taken = seen.take(STREAM, "main")
+    assert len(taken) == ENTRIES_KEPT + 2
+    assert [each.data["dropped"] for each in taken if "dropped" in each.data] == [30]
+    assert end.key in {each.key for each in taken}
+
+
+def test_what_was_not_written_comes_back_in_front() -> None:
+    """Given back, it is taken again before what came since; the same thing is kept once."""
+    seen = Seen()
+    seen.add(entry(1))
+    seen.add(entry(1))
+    taken = seen.take(STREAM, "main")
+    seen.add(entry(2))
+    seen.give_back(taken)
+    assert [each.key for each in seen.take(STREAM, "main")] == ["k1", "k2"]
