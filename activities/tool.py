@@ -118,8 +118,9 @@ class ToolActivity:
             if freeze is not None:
                 return _frozen(task, found, freeze.reason)
             return ToolReply(outcome=await self._read(task, args, found))
-        if not await self._earlier_are_given_up(task):
-            return await self._refused(task, "an earlier ticket of this call was not given up")
+        earlier = await self._earlier(task)
+        if earlier is not None:
+            return earlier
         key = ticket_key(task.permit.digest, task.ticket)
         workflow = activity.info().workflow_id or ""
         begins = self._journal.beginning(task.permit, found, key)
@@ -156,18 +157,23 @@ class ToolActivity:
         await self._patiently(lambda: self._journal.alone(ends))
         return outcome
 
-    async def _earlier_are_given_up(self, task: ToolTask) -> bool:
-        """Whether each earlier ticket is void, or is one of which people said that it did not happen."""
+    async def _earlier(self, task: ToolTask) -> ToolReply | None:
+        """What earlier tickets of the call leave to say; None when each is void, or people said it did not happen."""
         permit, policy = task.permit, self._room.catalog.policy(task.tool)
+        not_given_up = "an earlier ticket of this call was not given up"
+        if task.ticket < 1:
+            return await self._refused(task, not_given_up)
         for number in range(1, task.ticket):
             earlier = await self._room.store.look(ticket_key(permit.digest, number))
-            if earlier is None:
-                return False
-            unknown = earlier.outcome is None or earlier.outcome.code == "in_doubt"
-            told = unknown and given_up(permit, number, policy, self._room.witness)
-            if earlier.state != "void" and not told:
-                return False
-        return task.ticket >= 1
+            if earlier is not None and earlier.state == "void":
+                continue
+            outcome = None if earlier is None else earlier.outcome
+            if outcome is not None and outcome.code != "in_doubt":
+                # Its worker was not lost, only slow: whatever people thought, this is what happened.
+                return ToolReply(outcome=outcome)
+            if earlier is None or not given_up(permit, number, policy, self._room.witness):
+                return await self._refused(task, not_given_up)
+        return None
 
     async def _execute(self, task: ToolTask, args: dict[str, Any], key: str) -> CallOutcome:
         began = time.monotonic()

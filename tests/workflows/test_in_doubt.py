@@ -8,7 +8,8 @@ from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, 
 from temporalio.client import Client
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import IN_DOUBT_TEXT
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.registry.people import development_directory
@@ -122,6 +123,22 @@ async def test_it_did_not_happen_twice(client: Client, store: Store, task_queue:
         result = await desk.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[2] for row in ledger.rows] == [f"{first.digest}/3"]
+
+
+async def test_a_worker_that_answers_after_all_is_believed(client: Client, store: Store, task_queue: str) -> None:
+    """People said that it did not happen, but the slow worker has written down that it did: nothing runs again."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        first = (await desk.waiting(key)).calls[0].approval
+        assert first is not None
+        await lost(desk, key)
+        late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
+        await store.record(ticket_key(first.digest, 1), late)
+        await desk.signoff.decide(yes(key, revision=2))
+        result = await desk.signoff.result(key)
+    assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid late")]
+    assert ledger.rows == []
 
 
 @pytest.mark.parametrize("how", ["denied", "withdrawn", "cancelled"])
