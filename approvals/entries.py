@@ -55,6 +55,7 @@ def asked(request: ApprovalRequest, at: datetime) -> AuditEntry:
         approvers=list(request.approvers),
         quorum=request.quorum,
         min_assurance=request.min_assurance,
+        grant_ttl=request.grant_ttl,
         requester=request.requester.user,
         note=request.card.note,
         edited_by=request.edited_by,
@@ -158,8 +159,12 @@ def refused_to_run(permit: Permit, tool: str, why: str, at: datetime) -> AuditEn
     )
 
 
-def attempt(decision: Decision, receipt: Receipt, at: datetime, authority: Authority | None = None) -> AuditEntry:
+def attempt(
+    decision: Decision, receipt: Receipt, at: datetime, authority: Authority | None = None, *, witness: str = ""
+) -> AuditEntry:
     """Somebody tried to decide, and this is what became of it. `authority` is who they turned out to be.
+
+    `witness` `gateway` is one that knows them itself, and looks at no signature.
 
     The same delivery with the same answer is one attempt, whoever reports it.
     """
@@ -182,7 +187,8 @@ def attempt(decision: Decision, receipt: Receipt, at: datetime, authority: Autho
         channel=decision.channel,
         assurance=who.assurance if authority else decision.assurance,
         on_behalf=who.on_behalf,
-        unsigned=who.unsigned if authority else not decision.signature,
+        witness=witness,
+        unsigned=None if witness else who.unsigned if authority else not decision.signature,
         key_id=decision.key_id,
         signature=decision.signature,
         received_at=None if decision.received_at is None else decision.received_at.isoformat(),

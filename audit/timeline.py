@@ -50,7 +50,8 @@ def _revision(facts: Mapping[str, Any]) -> str:
 
 
 def _attempt(facts: Mapping[str, Any]) -> str:
-    proof = "unsigned" if facts.get("unsigned") else f"signed by key {facts.get('key_id', '?')}"
+    proof = "unsigned" if facts.get("unsigned", True) else f"signed by key {facts.get('key_id', '?')}"
+    proof = f"as the {facts['witness']} knows them" if "witness" in facts else proof
     seat = f" for {facts['on_behalf']}" if "on_behalf" in facts else ""
     how = f"over {facts.get('channel', '?')}, {facts.get('assurance', 'nobody known')}, {proof}"
     became = f"{facts.get('status')}{' ' + facts['receipt'] if 'receipt' in facts else ''}"

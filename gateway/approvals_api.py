@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import JSONResponse
 
+from signoff.approvals.entries import turned_away
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Remember
@@ -30,6 +31,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Ambiguous, Fault, receipt_status
 from signoff.gateway.identity import DEFAULT_DECIDER, known_person
 from signoff.gateway.masking import masked_request
+from signoff.gateway.recording import record
 from signoff.listing import waiting
 from signoff.store.content import load
 
@@ -104,13 +106,16 @@ class ApprovalsApi:
         self, approval: str, request: Request, idempotency_key: Annotated[str | None, Header()] = None
     ) -> JSONResponse:
         """The body of every answer is the receipt. Anything unclear is `malformed` and changes nothing."""
-        body = read_decide(await request.body(), approval)
+        raw = await request.body()
+        body = read_decide(raw, approval)
         key = read_key(idempotency_key, approval)
-        if isinstance(body, Receipt) or isinstance(key, Receipt):
-            return _answered(body if isinstance(body, Receipt) else refused("malformed", approval, _message(key)))
+        if isinstance(body, Receipt):
+            return await self._turned_away(body, request, raw)
+        if isinstance(key, Receipt):
+            return await self._turned_away(key, request, raw)
         found = await self._named(approval, body.as_person, request)
         if isinstance(found, Receipt):
-            return _answered(found)
+            return await self._turned_away(found, request, raw)
         approval_id, person = found
         answer = Answer(
             verdict=body.verdict,
@@ -142,15 +147,15 @@ class ApprovalsApi:
         name = item["id"] if isinstance(item, dict) and isinstance(item.get("id"), str) else ""
         read, key = read_batch_item(item, name), read_key(idempotency_key, name)
         if isinstance(read, Receipt):
-            return read
+            return await self._noted(read, request, str(item))
         if isinstance(key, Receipt):
-            return key
+            return await self._noted(key, request, str(item))
         try:
             named = await self._named(read.id, as_person, request)
         except Ambiguous as error:
             return refused("unknown", read.id, error.message)
         if isinstance(named, Receipt):
-            return named
+            return await self._noted(named, request, str(item))
         answer = Answer(
             verdict=read.verdict,
             person=named[1],
@@ -176,6 +181,23 @@ class ApprovalsApi:
             return _answered(await withdraw(self._deps, *found, body.reason))
         except NotFound as error:
             return _answered(refused("unknown", approval, error.message))
+
+    async def _turned_away(self, receipt: Receipt, request: Request, raw: bytes) -> JSONResponse:
+        return _answered(await self._noted(receipt, request, raw.decode(errors="replace")))
+
+    async def _noted(self, receipt: Receipt, request: Request, body: str) -> Receipt:
+        """`receipt`, written down: this attempt never came as far as its turn."""
+        caller = caller_of(request)
+        seen = turned_away(
+            receipt,
+            self._deps.clock(),
+            subject="" if caller is None else caller.person.id,
+            channel="api",
+            body=body,
+            tenant=own_tenant(caller, None),
+        )
+        await record(self._deps.store, seen)
+        return receipt
 
     async def _named(self, approval: str, as_person: str | None, request: Request) -> tuple[str, Person] | Receipt:
         """The request and the person of an attempt, or why there is no such thing. Raises `Ambiguous`."""
@@ -208,7 +230,3 @@ def _assurance(request: Request) -> Assurance:
 
 def _answered(receipt: Receipt) -> JSONResponse:
     return JSONResponse(receipt.model_dump(mode="json"), status_code=receipt_status(receipt))
-
-
-def _message(key: str | Receipt) -> str:
-    return key.message if isinstance(key, Receipt) else ""

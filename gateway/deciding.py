@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from signoff.approvals import entries
 from signoff.approvals.machine import refusal, settled_receipt
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical import NotCanonical
@@ -24,6 +25,7 @@ from signoff.gateway.bodies import BatchItem, DecideBody
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Ambiguous, sentence
 from signoff.gateway.masking import unmasked_args
+from signoff.gateway.recording import record
 from signoff.listing import by_code
 from signoff.registry.nearest import shown
 from signoff.registry.people import Directory
@@ -75,10 +77,18 @@ async def find_approval(deps: GatewayDeps, name: str, tenant: str = DEFAULT_TENA
 async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt:
     """Answer a request as the person the gateway knows, stamped with its clock and signed.
 
-    Raises `ServerUnavailable`.
-
-    Who plainly may not decide is refused here: every answer that reaches a turn makes its history longer.
+    Raises `ServerUnavailable`. A refusal is written down here: the turn may be over, or may never have seen it.
     """
+    answer = dataclasses.replace(answer, delivery=answer.delivery or uuid.uuid4().hex)
+    receipt = await _decide(deps, approval_id, answer)
+    if receipt.status == "refused":
+        tried = _decision(deps, approval_id, None, answer)
+        await record(deps.store, entries.attempt(tried, receipt, deps.clock(), witness="gateway"))
+    return receipt
+
+
+async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt:
+    """Who plainly may not decide is refused here: every answer that reaches a turn makes its history longer."""
     request = await _known(deps, approval_id)
     if request is not None:
         seat = seat_at(request, answer.person, deps.people, deps.clock())
@@ -102,7 +112,10 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
     """Withdraw a request; only who asked for the turn or may decide can. Raises `NotFound`, `ServerUnavailable`."""
     request = await deps.desk.request(approval_id)
     if person.id != request.requester.user and seat_at(request, person, deps.people, deps.clock()).code:
-        return refused("not_allowed", approval_id, "only who asked, or who may decide, can withdraw this")
+        receipt = refused("not_allowed", approval_id, "only who asked, or who may decide, can withdraw this")
+        stranger = Decision(approval_id=approval_id, verdict="withdrawn", reason=reason, subject=person.id)
+        await record(deps.store, entries.attempt(stranger, receipt, deps.clock(), witness="gateway"))
+        return receipt
     wish = Decision(
         approval_id=approval_id,
         revision=request.revision,
@@ -206,7 +219,6 @@ def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) ->
 
 def _decision(deps: GatewayDeps, approval_id: str, request: ApprovalRequest | None, answer: Answer) -> Decision:
     revision, digest = _bound(request, answer)
-    delivery = answer.delivery or uuid.uuid4().hex
     return Decision(
         approval_id=approval_id,
         revision=revision,
@@ -218,7 +230,7 @@ def _decision(deps: GatewayDeps, approval_id: str, request: ApprovalRequest | No
         channel=answer.channel,
         assurance=answer.assurance,
         # A key that somebody else used must not fetch that person's receipt.
-        delivery_id=f"{answer.channel}:{answer.person.id}:{delivery}",
+        delivery_id=f"{answer.channel}:{answer.person.id}:{answer.delivery}",
         received_at=deps.clock(),
         remember=answer.remember,
         result=answer.result,

@@ -1,0 +1,19 @@
+"""What the gateway itself writes down: what it turned away, whom it let look, and what operators did."""
+
+import logging
+
+from signoff.audit.log import AuditLog
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.errors import StoreUnavailable
+from signoff.store.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+async def record(store: Store, *seen: AuditEntry) -> None:
+    """Write entries; where that cannot be, the log says so. For what changes nothing, or has happened already."""
+    try:
+        await AuditLog(store).append(seen)
+    except StoreUnavailable as error:
+        for entry in seen:
+            _log.warning("not recorded: %s by %s (%s)", entry.kind, entry.subject, error.message)

@@ -1,0 +1,76 @@
+"""What the gateway and a turn write down between them: each attempt once, none of them with an argument."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from gateway_desk import PASSWORD, GatewayDesk
+
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.contracts.ids import parse_approval_id
+
+
+async def of_turn(gateway: GatewayDesk, approval_id: str) -> list[Record]:
+    """The records of the turn of a request."""
+    key = parse_approval_id(approval_id)
+    assert key is not None
+    return await AuditLog(gateway.deps.store).stream(key.turn.workflow_id)
+
+
+def facts(records: list[Record], kind: str) -> list[dict[str, Any]]:
+    """What the records of one kind say."""
+    return [record.facts for record in records if record.kind == kind]
+
+
+async def until_outcome(gateway: GatewayDesk, approval_id: str) -> list[Record]:
+    """The records once the call's outcome is among them."""
+    async with asyncio.timeout(30):
+        while True:
+            records = await of_turn(gateway, approval_id)
+            if facts(records, "outcome"):
+                return records
+            await asyncio.sleep(0.02)
+
+
+async def test_a_decided_call_is_recorded_from_request_to_outcome(gateway: GatewayDesk) -> None:
+    """A stranger's attempt, the approval, the end of the request, the execution by its right, and what came of it."""
+    approval = await gateway.asked("login")
+    await gateway.decide(approval, **{"verdict": "approved", "as": "bo"})
+    accepted = await gateway.decide(approval, **{"verdict": "approved", "as": "approver", "reason": "fine"})
+    assert accepted.status_code == 200, accepted.text
+    records = await until_outcome(gateway, approval)
+    kinds = [record.kind for record in records]
+    assert kinds == ["request", "attempt", "attempt", "ending", "execution", "outcome"]
+    refused, counted = facts(records, "attempt")
+    assert (refused["status"], refused["receipt"], refused["witness"]) == ("refused", "not_allowed", "gateway")
+    assert (counted["status"], counted["reason"], counted["assurance"]) == ("accepted", "fine", "session")
+    assert (counted["unsigned"], bool(counted["key_id"])) == (False, True)
+    assert [record.subject for record in records if record.kind == "attempt"] == ["bo", "approver"]
+    assert facts(records, "request")[0]["digest"] == facts(records, "execution")[0]["digest"]
+    assert not [record for record in records if PASSWORD in record.model_dump_json()]
+
+
+async def test_an_attempt_after_the_end_is_recorded(gateway: GatewayDesk) -> None:
+    """The turn is over and sees nothing any more; the gateway does."""
+    approval = await gateway.asked("pay")
+    await gateway.decide(approval, **{"verdict": "denied", "reason": "no", "as": "approver"})
+    late = await gateway.decide(approval, **{"verdict": "approved", "as": "approver"})
+    assert late.json()["code"] == "already_decided"
+    async with asyncio.timeout(30):
+        while len(attempts := facts(await of_turn(gateway, approval), "attempt")) < 2:
+            await asyncio.sleep(0.02)
+    assert {each.get("receipt", "") for each in attempts} == {"", "already_decided"}
+
+
+@pytest.mark.parametrize("raw", [b"{", b"[]", b'{"verdict":"perhaps"}', b"\xff" * 70_000])
+async def test_what_is_no_decision_is_recorded_by_its_hash(gateway: GatewayDesk, raw: bytes) -> None:
+    """Malformed bodies are kept as attempts on the request they named; nothing of them is."""
+    approval = await gateway.asked("pay")
+    answered = await gateway.http.post(
+        f"/v1/approvals/{approval}/decide", content=raw, headers={"content-type": "application/json"}
+    )
+    assert answered.status_code == 422
+    (found,) = facts(await of_turn(gateway, approval), "attempt")
+    assert (found["receipt"], len(found["body"])) == ("malformed", 64)
+    await gateway.decide(approval, **{"verdict": "denied", "as": "approver"})
