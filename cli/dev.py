@@ -26,6 +26,7 @@ from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.embedded import ServerHandle, ServerOptions, connect, ensure_search_attributes, run_server
 from signoff.listing import count_waiting
 from signoff.registry.catalog import Catalog
+from signoff.registry.inventory import inventory
 from signoff.settings import Settings
 
 DATABASE_NAME: Final = "temporal.db"
@@ -185,7 +186,7 @@ async def _greet(out: Output, place: Workplace, server: Server) -> None:
         'Try       signoff ask "book the 420 euro flight to Lisbon"',
         "",
     ]
-    out.show(found, *lines, inventory_table(place.catalog.inventory()), "", "Ctrl-C stops everything", compact=True)
+    out.show(found, *lines, inventory_table(inventory(place.catalog)), "", "Ctrl-C stops everything", compact=True)
 
 
 def model_lines(catalog: Catalog, instead: str = "") -> list[str]:

@@ -15,6 +15,7 @@ from signoff.cli.words import clean, utc_now
 from signoff.cli.workplace import Workplace, find_workplace
 from signoff.contracts.person import Delegation, Person
 from signoff.registry.catalog import Catalog
+from signoff.registry.inventory import inventory
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.people import Directory
 from signoff.registry.seats import rights
@@ -100,7 +101,7 @@ def _vain(catalog: Catalog, people: list[Person]) -> dict[str, list[str]]:
 
 def _asked(catalog: Catalog) -> Iterable[tuple[str, tuple[str, ...]]]:
     """What asks people, each with whom; those a policy works out for each call are not known before."""
-    for row in catalog.inventory():
+    for row in inventory(catalog):
         policy = catalog.policy(row.tool).policy
         later = (policy.escalate_to or ()) if policy is not None and row.approvers else ()
         yield f"tool `{row.tool}`", (*row.approvers, *later)

@@ -10,8 +10,10 @@ from signoff.cli.options import Address, AsJson, Manifest, Model
 from signoff.cli.output import Output, run
 from signoff.cli.parts import make_state_dir, running_gateway, running_worker, working_store
 from signoff.cli.stopping import stop_signals, until_stopped
+from signoff.cli.tools import inventory_table
 from signoff.cli.workplace import find_workplace
 from signoff.embedded import check_server
+from signoff.registry.inventory import inventory
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -48,6 +50,8 @@ async def _worker(out: Output, manifest: Path | None, address: str | None, model
             out.show(
                 found,
                 f"Worker    task queue {queue}, {place.catalog.registry.size} tools; Ctrl-C stops it",
+                "",
+                inventory_table(inventory(place.catalog)),
                 compact=True,
             )
             await until_stopped(stop, task)

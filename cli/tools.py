@@ -19,8 +19,9 @@ from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally
 from signoff.policy.explain import explain_json, explain_text
-from signoff.registry.catalog import Catalog, InventoryRow
+from signoff.registry.catalog import Catalog
 from signoff.registry.gates import Judgement, judge
+from signoff.registry.inventory import InventoryRow, inventory
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of
 from signoff.registry.registry import definition_hash
@@ -30,7 +31,7 @@ app = typer.Typer(
     help="List, explain and validate the tools of a manifest.", no_args_is_help=True, rich_markup_mode=None
 )
 
-_NEEDS_STYLE = {"auto": "green", "asks": "yellow"}
+_NEEDS_STYLE = {"auto": "green", "asks": "yellow", "denied": "red", "hidden": "dim"}
 
 
 @app.command("list")
@@ -38,7 +39,7 @@ def list_tools(manifest: Manifest = None, as_json: AsJson = False) -> None:
     """List every tool: whether it runs by itself, asks or may be denied, by which rule, and who decides."""
 
     async def body(out: Output) -> int:
-        rows = find_workplace(manifest).catalog.inventory()
+        rows = inventory(find_workplace(manifest).catalog)
         out.show(rows, inventory_table(rows))
         return 0
 
@@ -60,7 +61,7 @@ def explain(
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
         tool = find_tool(place.catalog, name)
-        row = next(row for row in place.catalog.inventory() if row.tool == tool.name)
+        row = next(row for row in inventory(place.catalog) if row.tool == tool.name)
         judged = None if given is None else _judged(place, tool, row, given, actor, person)
         words: list[RenderableType] = [_facts(tool, row)]
         if judged is not None:

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from signoff.contracts.errors import SignoffError
 from signoff.embedded import check_server
 from signoff.gateway.deps import GatewayDeps
+from signoff.registry.inventory import inventory
 
 
 class ServiceApi:
@@ -38,7 +39,7 @@ class ServiceApi:
 
     async def tools(self) -> dict[str, list[dict[str, Any]]]:
         """The gate inventory of this gateway's manifest."""
-        return {"tools": [dataclasses.asdict(row) for row in self._deps.catalog.inventory()]}
+        return {"tools": [dataclasses.asdict(row) for row in inventory(self._deps.catalog)]}
 
     async def _server(self) -> str:
         try:

@@ -22,6 +22,7 @@ from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.policy.answer import EngineAnswer
 from signoff.registry.gates import Judgement, judge
+from signoff.registry.inventory import inventory
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of
 from signoff.registry.tool import Tool
@@ -60,9 +61,7 @@ class ToolPages:
     async def index(self, request: Request) -> Response:
         """Every tool and what it needs."""
         visitor = await self._visitors.visitor(request)
-        rows = [
-            (row, self._tool(row.tool).description, row.needs.split(", ")) for row in self._deps.catalog.inventory()
-        ]
+        rows = [(row, self._tool(row.tool).description, row.needs.split(", ")) for row in inventory(self._deps.catalog)]
         return self._pages.page("tools.html", visitor, nav="tools", rows=rows)
 
     async def form(self, request: Request, tool: str) -> Response:

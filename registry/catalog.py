@@ -15,7 +15,7 @@ from signoff.contracts.parts import PART_TYPES
 from signoff.contracts.person import Person
 from signoff.contracts.steps import Offered
 from signoff.policy.compiled import CompiledPolicy, CompiledRules, PolicyVerdict, compile_policy, compile_rules
-from signoff.policy.model import APPROVER, ApprovalPolicy, GlobalRule
+from signoff.policy.model import APPROVER, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
@@ -26,25 +26,6 @@ from signoff.registry.tool import Tool
 from signoff.registry.visibility import Sight
 
 _SIGHTS_KEPT: Final = 200
-_NEEDS = {"never": "auto", "maybe": "maybe asks", "always": "asks"}
-
-
-@dataclass(frozen=True)
-class InventoryRow:
-    """One tool for people to read. `needs`: auto, asks or maybe asks, with `, may be denied` where a rule can.
-
-    `rules` are the policy's expressions as `field: expression`; `actors` who may use it, hide rules aside.
-    """
-
-    tool: str
-    title: str
-    scope: str
-    routing: str
-    needs: str
-    rules: tuple[str, ...]
-    approvers: tuple[str, ...]
-    actors: tuple[str, ...]
-    tags: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -123,29 +104,6 @@ class Catalog:
     def respond(self, actor: str) -> RespondForm:
         """How this actor ends a turn; it may pass on to every other one."""
         return respond_form(tuple(name for name in self.actors if name != actor), self.part_types)
-
-    def inventory(self) -> tuple[InventoryRow, ...]:
-        """One row a tool, sorted by name."""
-        return tuple(self._row(tool) for tool in self.tools())
-
-    def _row(self, tool: Tool) -> InventoryRow:
-        compiled = self.policy(tool.name)
-        needs = _NEEDS[compiled.needs_person]
-        if compiled.policy is not None and compiled.policy.deny_if:
-            needs += ", may be denied"
-        return InventoryRow(
-            tool=tool.name,
-            title=tool.title,
-            scope=tool.scope,
-            routing=tool.routing,
-            needs=needs,
-            rules=_expressions(compiled.policy),
-            approvers=() if compiled.needs_person == "never" else self.approvers(tool.name),
-            actors=tuple(
-                actor.name for actor in self.actors.values() if actor.tools is None or tool.name in actor.tools
-            ),
-            tags=tool.tags,
-        )
 
 
 def build_catalog(
@@ -247,17 +205,6 @@ def _check_somebody_decides(name: str, policy: CompiledPolicy, default: tuple[st
             field="requires_approval",
             value="",
         )
-
-
-def _expressions(policy: ApprovalPolicy | None) -> tuple[str, ...]:
-    if policy is None:
-        return ()
-    listed = (
-        ("deny_if", policy.deny_if),
-        ("require_approval_if", policy.require_approval_if),
-        ("auto_approve_if", policy.auto_approve_if),
-    )
-    return tuple(f"{field}: {expression}" for field, expression in listed if expression)
 
 
 def _offer(tool: Tool) -> Offered:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
 from signoff.policy.model import ApprovalPolicy
-from signoff.registry.catalog import Catalog, InventoryRow
+from signoff.registry.catalog import Catalog
+from signoff.registry.inventory import InventoryRow, inventory
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.people import Directory
 from signoff.registry.seats import rights
@@ -17,7 +18,7 @@ def check_deciders(catalog: Catalog, people: Directory) -> None:
     That is: it names a role that nobody has, asks nobody there is, or asks more people than are eligible.
     """
     active = [person for person in people.all() if person.active]
-    for row in catalog.inventory():
+    for row in inventory(catalog):
         for field, why in _problems(row, catalog.policy(row.tool).policy or ApprovalPolicy(), active):
             raise ConfigError(f"tool `{row.tool}` {why}", tool_name=row.tool, field=field)
 

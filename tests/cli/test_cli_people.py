@@ -116,8 +116,8 @@ async def test_check_looks_at_rules_and_at_every_tenant(people: Path) -> None:
     manifest = manifest_with(people.parent, "actors:", rule)
     _, found = await cli_of("people", "check", str(people), "--manifest", str(manifest))
     assert found == [
-        "`role:approvers` is asked by tool `hurry`, tool `pay`, rule `careful`, but nobody has that role in tenant "
-        "`other`"
+        "`role:approvers` is asked by tool `hurry`, tool `look`, tool `pay`, rule `careful`, but nobody has that role "
+        "in tenant `other`"
     ]
 
 

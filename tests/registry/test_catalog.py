@@ -10,6 +10,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.contracts.steps import TurnLimits
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import build_catalog
+from signoff.registry.inventory import inventory
 from signoff.registry.people import FixedDirectory, development_directory, principal_of
 from signoff.registry.pinned import context_fields, pinned_cel
 
@@ -33,7 +34,7 @@ def test_respond_is_given_to_everybody_and_never_listed() -> None:
     """`respond` is no tool of the registry, and an actor that lists it is refused."""
     catalog = build_catalog(tools=[a_tool()], actors=[an_actor()])
     assert catalog.registry.resolve("respond") is None
-    assert "respond" not in [row.tool for row in catalog.inventory()]
+    assert "respond" not in [row.tool for row in inventory(catalog)]
     with pytest.raises(ConfigError, match="lists `respond`"):
         build_catalog(actors=[an_actor(tools=("respond",))])
 
@@ -114,7 +115,7 @@ def test_inventory_says_who_is_asked_and_by_which_rule() -> None:
     """Each tool is listed with its need for people, its expressions and its approvers."""
     maybe = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0", deny_if="args.totalCost > 900.0", level="admin")
     tools = [a_tool("a"), a_tool("b", requires_approval=True), a_tool("c", requires_approval=maybe)]
-    rows = build_catalog(tools=tools, actors=[an_actor(tools=("a",)), an_actor("all")]).inventory()
+    rows = inventory(build_catalog(tools=tools, actors=[an_actor(tools=("a",)), an_actor("all")]))
     assert [(row.tool, row.needs, row.approvers, row.actors) for row in rows] == [
         ("a", "auto", (), ("desk", "all")),
         ("b", "asks", ("role:approvers",), ("all",)),

@@ -1,0 +1,106 @@
+"""The gate inventory: of every tool whether it runs by itself, asks, is denied or hidden, and by whom."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from signoff.policy.compiled import Effect
+from signoff.policy.expression import Expression, facts
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.registry.tool import Tool
+
+Reach = Literal["never", "maybe", "always"]
+
+_NEEDS: Final = {"never": "auto", "maybe": "maybe asks", "always": "asks"}
+_ABOUT_CTX: Final = re.compile(r"\bctx\b(?!\s*\.)|\bhas\s*\(")
+"""Expressions whose answer without a context says nothing of the one with it."""
+
+
+@dataclass(frozen=True)
+class InventoryRow:
+    """One tool for people to read.
+
+    `needs`: auto, asks, maybe asks, denied or hidden, with `, may be denied` or `, may be hidden` where a rule can.
+    `rules` are the policy's expressions as `field: expression`, then the global rules that reach the tool; `actors` who
+    may use it, hide rules aside.
+    """
+
+    tool: str
+    title: str
+    scope: str
+    routing: str
+    needs: str
+    rules: tuple[str, ...]
+    approvers: tuple[str, ...]
+    actors: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+def inventory(catalog: Catalog) -> tuple[InventoryRow, ...]:
+    """One row a tool, sorted by name."""
+    return tuple(_row(catalog, tool) for tool in catalog.tools())
+
+
+def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
+    compiled = catalog.policy(tool.name)
+    users = [actor for actor in catalog.actors.values() if actor.tools is None or tool.name in actor.tools]
+    reached = [(rule, _reach(expression, tool, users)) for rule, expression in catalog.rules.rules]
+    person = _strictest(compiled.needs_person, *(r for rule, r in reached if rule.effect == "require_approval"))
+    return InventoryRow(
+        tool=tool.name,
+        title=tool.title,
+        scope=tool.scope,
+        routing=tool.routing,
+        needs=_needs(person, compiled.policy, [(rule.effect, reach) for rule, reach in reached]),
+        rules=(
+            *_expressions(compiled.policy),
+            *(f"{rule.effect} by `{rule.name}`: {rule.rule}" for rule, reach in reached if reach != "never"),
+        ),
+        approvers=() if person == "never" else catalog.approvers(tool.name),
+        actors=tuple(actor.name for actor in users),
+        tags=tool.tags,
+    )
+
+
+def _needs(person: Reach, policy: ApprovalPolicy | None, rules: Iterable[tuple[Effect, Reach]]) -> str:
+    found = set(rules)
+    for effect, word in (("hide", "hidden"), ("deny", "denied")):
+        if (effect, "always") in found:
+            return word
+    may_deny = ("deny", "maybe") in found or (policy is not None and policy.deny_if is not None)
+    flags = (("may be denied", may_deny), ("may be hidden", ("hide", "maybe") in found))
+    return ", ".join((_NEEDS[person], *(word for word, applies in flags if applies)))
+
+
+def _reach(expression: Expression, tool: Tool, users: Iterable[Actor]) -> Reach:
+    """Whether a global rule reaches the tool in the hands of those who may use it, whatever the context is."""
+    found = {_reach_of(expression, tool, actor) for actor in users} or {"never"}
+    return found.pop() if len(found) == 1 else "maybe"
+
+
+def _reach_of(expression: Expression, tool: Tool, actor: Actor) -> Reach:
+    if _ABOUT_CTX.search(expression.text):
+        return "maybe"
+    data = {"actor": {"name": actor.name, "tags": list(actor.tags)}, "tool": tool.facts.as_cel(), "ctx": {}}
+    kinds = {answer.kind for answer in expression.ask(facts(data))}
+    if kinds == {"false"}:
+        return "never"
+    return "always" if kinds == {"true"} or "ctx" not in expression.text else "maybe"
+
+
+def _strictest(*reaches: Reach) -> Reach:
+    return max(reaches, key=("never", "maybe", "always").index)
+
+
+def _expressions(policy: ApprovalPolicy | None) -> tuple[str, ...]:
+    if policy is None:
+        return ()
+    listed = (
+        ("deny_if", policy.deny_if),
+        ("require_approval_if", policy.require_approval_if),
+        ("auto_approve_if", policy.auto_approve_if),
+    )
+    return tuple(f"{field}: {expression}" for field, expression in listed if expression)

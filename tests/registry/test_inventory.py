@@ -1,0 +1,84 @@
+"""The gate inventory: what a reader is told of each tool before any call."""
+
+import pytest
+from registry_kit import a_call, a_tool, an_actor, pinned
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.steps import Tally
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.deciders import check_deciders
+from signoff.registry.gates import judge
+from signoff.registry.inventory import InventoryRow, inventory
+from signoff.registry.people import FixedDirectory
+
+ARGS = {"flight": "TP1", "totalCost": 10}
+
+
+def catalog_with(rule: str = "", effect: str = "hide", **tool: object) -> Catalog:
+    """Two actors, of whom `boss` is tagged, one tool and one global rule."""
+    rules = [GlobalRule.model_validate({"name": "house", "rule": rule, "effect": effect})] if rule else []
+    return build_catalog(
+        tools=[a_tool(tags=("destructive",), **tool)],
+        actors=[an_actor(), an_actor("boss", tags=("trusted",))],
+        policies=rules,
+    )
+
+
+def row_of(catalog: Catalog) -> InventoryRow:
+    """The one row."""
+    (row,) = inventory(catalog)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("rule", "effect", "needs"),
+    [
+        ("'destructive' in tool.tags", "hide", "hidden"),
+        ("'destructive' in tool.tags", "deny", "denied"),
+        ("'destructive' in tool.tags", "require_approval", "asks"),
+        ("'harmless' in tool.tags", "hide", "auto"),
+        ("'harmless' in tool.tags && ctx.user.tier == 'x'", "deny", "auto"),
+        ("actor.name == 'boss'", "hide", "auto, may be hidden"),
+        ("'trusted' in actor.tags", "deny", "auto, may be denied"),
+        ("actor.name == 'boss'", "require_approval", "maybe asks"),
+        ("ctx.user.tier == 'standard'", "hide", "auto, may be hidden"),
+        ("ctx.user.tier == 'standard'", "deny", "auto, may be denied"),
+        ("'destructive' in tool.tags || ctx.user.tier == 'x'", "hide", "hidden"),
+    ],
+)
+def test_global_rules_show_in_the_inventory(rule: str, effect: str, needs: str) -> None:
+    """What holds whatever the context is said for sure, the rest as a possibility; the rule is named."""
+    row = row_of(catalog_with(rule, effect))
+    assert row.needs == needs
+    assert row.rules == (() if needs == "auto" else (f"{effect} by `house`: {rule}",))
+    assert row.approvers == (("role:approvers",) if "asks" in needs else ())
+
+
+def test_a_rule_makes_no_tool_looser() -> None:
+    """A tool that always asks is not said to ask only maybe."""
+    policy = ApprovalPolicy(deny_if="args.totalCost > 900.0", approvers=("role:finance",))
+    row = row_of(catalog_with("actor.name == 'boss'", "require_approval", requires_approval=policy))
+    assert (row.needs, row.approvers) == ("asks, may be denied", ("role:finance",))
+
+
+@pytest.mark.parametrize("rule", ["'destructive' in tool.tags", "ctx.user.tier == 'standard'", "actor.name == 'boss'"])
+@pytest.mark.parametrize("effect", ["hide", "deny", "require_approval"])
+def test_the_gates_do_nothing_that_the_inventory_does_not_say(rule: str, effect: str) -> None:
+    """Whatever becomes of a call is one of the things the row announces."""
+    catalog = catalog_with(rule, effect)
+    needs = row_of(catalog).needs
+    announced = {"not_available": "hidden", "denied": "denied", "ask": "asks", "run": "auto"}
+    for actor in ("desk", "boss"):
+        for tier in ("standard", "gold"):
+            found = judge(catalog, pinned(actor, tier), a_call(), ARGS, Tally())
+            word = announced[found.code if found.kind == "settled" else found.kind]
+            assert word in needs or (word == "auto" and needs == "maybe asks")
+
+
+def test_a_tool_that_only_a_global_rule_asks_about_needs_deciders_too() -> None:
+    """The worker does not start when nobody could answer; the message names the tool and the remedy."""
+    catalog = catalog_with("ctx.user.tier == 'standard'", "require_approval")
+    with pytest.raises(ConfigError, match=r"tool `book_flight` asks `role:approvers`.*add one to `people`"):
+        check_deciders(catalog, FixedDirectory([]))
+    check_deciders(catalog_with(), FixedDirectory([]))
