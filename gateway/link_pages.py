@@ -12,15 +12,15 @@ from signoff.contracts.decision import Assurance, Verdict
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.person import Person
-from signoff.gateway.card_view import typed_right, typed_words
+from signoff.gateway.card_view import CardPage, typed_right, typed_words
 from signoff.gateway.deciding import Answer, decide
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest, receipt_status
 from signoff.gateway.links import LINK_KEY, Link, delivery_of, read_link
+from signoff.gateway.opening import note_of, open_card
 from signoff.gateway.render import Pages
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
-from signoff.gateway.waiting_pages import note_of, open_card
 
 ASSURANCE: Final[Assurance] = "link"
 _BOTH: Final[tuple[Verdict, ...]] = ("approved", "denied")
@@ -70,7 +70,9 @@ class LinkPages:
         verdict = next((each for each in _verbs(link) if each == form.get("verdict")), None)
         if verdict is None:
             return await self._page(opened, note=text("receipt.no_verdict", language), status=422)
-        card = await open_card(self._deps, link.approval, visitor)
+        card = await self._card(opened)
+        if card.request.state == "pending" and not card.decides:
+            return await self._page(opened, note=card.why_not, status=403)
         words = typed_words(card.request, visitor)
         if verdict == "approved" and words and not typed_right(form.get("typed", ""), words):
             note = text("card.typed_wrong", language, what=words[0])
@@ -107,11 +109,19 @@ class LinkPages:
             raise BadRequest("whoever this link was sent to is not in the directory any more", status=403)
         return person
 
+    async def _card(self, opened: Opened) -> CardPage:
+        """The card, with the form only where a link may answer: what was sent, and no question of what happened."""
+        card = await open_card(self._deps, opened.link.approval, opened.visitor)
+        language = opened.visitor.reader.language
+        if card.request.kind == "in_doubt":
+            return dataclasses.replace(card, decides=False, why_not=text("link.doubt", language))
+        if card.request.revision != opened.link.revision:
+            return dataclasses.replace(card, decides=False, why_not=text("link.stale", language))
+        return card
+
     async def _page(self, opened: Opened, *, note: str = "", status: int = 200, bad: bool = True) -> Response:
         link, visitor = opened.link, opened.visitor
-        card = await open_card(self._deps, link.approval, visitor)
-        if card.request.state == "pending" and card.request.revision != link.revision:
-            card = dataclasses.replace(card, decides=False, why_not=text("link.stale", visitor.reader.language))
+        card = await self._card(opened)
         context: dict[str, Any] = {
             "card": card,
             "note": note,

@@ -33,9 +33,9 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "login.out_of_date": "You are not signed in: this page was out of date. Try once more.",
     "login.refused": "You are not signed in: {why}.",
     # Approval links.
-    "link.title": "For {who}",
     "link.for": "This was sent to {who}. Answer only if that is you.",
     "link.stale": "It was asked again since this link was sent. Sign in to read and answer what is asked now.",
+    "link.doubt": "What became of this is not answered by a link. Sign in to say what you found out.",
     "link.sign_in": "Sign in and open it there",
     # States, the same words everywhere.
     "state.pending": "Waiting",
