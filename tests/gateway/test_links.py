@@ -244,3 +244,13 @@ async def test_a_link_answers_once(gateway: GatewayDesk, locked: GatewayDesk) ->
     request = await gateway.desk.signoff.request(approval)
     assert (request.state, len(request.votes)) == ("denied", 1)
     assert await gateway.runs(approval) == 0
+
+
+async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+    """That question is for somebody who looked and signed in; the page leads there."""
+    approval = await gateway.doubted("easy")
+    url = await link_for(locked, approval, revision=(await gateway.desk.signoff.request(approval)).revision)
+    async with browser(locked) as page:
+        opened = (await page.get(url)).text
+        assert "not answered by a link" in words(opened)
+        assert 'id="decide"' not in opened
