@@ -12,6 +12,7 @@ from signoff.client import Signoff
 from signoff.contracts.errors import ConfigError
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.keeping import checkpoints_kept
 from signoff.gateway.serve import serve
 from signoff.keyfiles import FileVerifier, ensure_development_keys, read_private
 from signoff.registry.deciders import check_deciders
@@ -75,7 +76,7 @@ async def running_worker(
 
 @asynccontextmanager
 async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> AsyncIterator[asyncio.Task[None]]:
-    """The gateway, which answers when the block begins, until it ends.
+    """The gateway, which answers when the block begins, until it ends; it signs checkpoints of the record meanwhile.
 
     Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile that lacks something.
     """
@@ -89,17 +90,18 @@ async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> A
         signer=await gateway_signer(place, store),
     )
     stop, ready = asyncio.Event(), asyncio.Event()
-    task = asyncio.create_task(serve(build_app(deps), settings.host, settings.port, stop=stop, ready=ready.set))
-    waiting = asyncio.create_task(ready.wait())
-    try:
-        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
-        yield task
-    finally:
-        waiting.cancel()
-        stop.set()
-        await asyncio.gather(task, return_exceptions=True)
+    async with checkpoints_kept(store, deps.signer):
+        task = asyncio.create_task(serve(build_app(deps), settings.host, settings.port, stop=stop, ready=ready.set))
+        waiting = asyncio.create_task(ready.wait())
+        try:
+            await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+            yield task
+        finally:
+            waiting.cancel()
+            stop.set()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 async def gateway_signer(place: Workplace, store: Store) -> Signer:
