@@ -1,12 +1,13 @@
 """Rows of lists: what visibility and memo alone can tell, without asking any workflow."""
 
 from datetime import datetime
+from typing import Literal
 
 from signoff.contracts.base import Shape
 
 
 class WaitingCard(Shape):
-    """One request that waits, in short."""
+    """One request that waits, in short. `kind` as in `ApprovalRequest`; `edited_by` is the name of who changed it."""
 
     id: str
     code: str
@@ -18,6 +19,10 @@ class WaitingCard(Shape):
     approvers: tuple[str, ...] = ()
     opened_at: datetime | None = None
     expires_at: datetime | None = None
+    kind: Literal["approval", "in_doubt"] = "approval"
+    reminded: int = 0
+    escalated: bool = False
+    edited_by: str = ""
     tenant: str = ""
     session: str = ""
     turn: str = ""

@@ -11,6 +11,7 @@ from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
+from signoff.contracts.listing import WaitingCard
 from signoff.contracts.person import Person
 from signoff.registry.people import development_directory
 from signoff.store.store import Store
@@ -73,6 +74,8 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
         await desk.signoff.result(key)
     assert (edit.status, edit.votes, edit.needed) == ("counted", 1, 2)
     assert [vote.subject for vote in waiting.votes] == ["bo"]
+    listed = WaitingCard.model_validate(card)
+    assert (listed.revision, listed.kind, listed.edited_by, listed.escalated) == (2, "approval", "bo", False)
     assert (card["revision"], card["effect"], card["edited_by"]) == (2, "Pay 380 to Ana", "bo")
     assert (stale.code, last.status) == ("stale", "accepted")
     assert [row[1]["amount"] for row in ledger.rows] == [380]
