@@ -1,0 +1,130 @@
+"""Property: whatever was approved, claimed or remembered before, no tool of a frozen tenant runs."""
+
+import asyncio
+import contextlib
+import uuid
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, decision, environment, permit_for, pinned, room_of, run, task_for
+from desk_fixtures import Ledger, pay_tool
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from temporalio.exceptions import ApplicationError
+
+from signoff.activities.gate import GateActivity
+from signoff.activities.room import Room
+from signoff.approvals.grants import likeness
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Remember
+from signoff.contracts.grant import Like
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import GateTask
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.tool import Tool
+from signoff.store.freezes import Freezes
+from signoff.store.grants import Grants
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+
+POLICIES = (False, True, ApprovalPolicy(auto_approve_if="args.amount < 50.0"), ApprovalPolicy(allow_remember=True))
+
+
+async def prepared(store: Store, tool: Tool, room: Room, before: str, ctx: Any) -> Any:
+    """The task of the one call, with what `before` says lying in the store already."""
+    kind = "auto" if before == "grant" or tool.requires_approval is False else "approved"
+    permit = permit_for(tool, kind=kind, ctx=ctx)
+    key, workflow = ticket_key(permit.digest, 1), f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
+    if before == "open":
+        await store.claim(key, workflow=workflow, call="c1.1", tool=tool.name)
+    if before == "void":
+        await store.void_unclaimed(key, workflow=workflow, call="c1.1", tool=tool.name)
+    if before == "grant":
+        exact = likeness(tool.name, tool.definition, ARGS)
+        compiled = room.catalog.policy(tool.name)
+        like = Like(
+            tenant=ctx.tenant,
+            tool=tool.name,
+            definition=tool.definition,
+            exact=exact,
+            rule="requires_approval",
+            policy_hash=compiled.hash,
+        )
+        await Grants(store).write(
+            ctx.turn, "approved", like, Remember(), people=("approver",), approval_id=decision().approval_id
+        )
+        permit = permit.model_copy(update={"grant": ctx.turn})
+    return task_for(tool, permit, ticket=2 if before == "void" else 1)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(policy=ApprovalPolicy(allow_remember=True), before="grant", read_only=True, idempotent=False, attempt=1)
+@example(policy=False, before="open", read_only=False, idempotent=True, attempt=2)
+@given(
+    policy=st.sampled_from(POLICIES),
+    before=st.sampled_from(["nothing", "open", "void", "grant"]),
+    read_only=st.booleans(),
+    idempotent=st.booleans(),
+    attempt=st.integers(1, 3),
+)
+async def test_no_path_runs_a_tool_of_a_frozen_tenant(
+    store: Store, policy: Any, before: str, read_only: bool, idempotent: bool, attempt: int
+) -> None:
+    """Every kind of tool, permit and ticket: nothing is executed and nobody asked; thawed, the same call runs."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, policy, read_only=read_only, idempotent=idempotent)
+    room = room_of(store, tool)
+    ctx = pinned(turn=f"t{uuid.uuid4().hex[:12]}")
+    about = {"approval_id": f"{ctx.tenant}.{ctx.session}.{ctx.turn}.c1.1"}
+    task = await prepared(store, tool, room, before, ctx)
+    decisions = tuple(each.model_copy(update=about) for each in task.permit.decisions)
+    task = task.model_copy(update={"permit": task.permit.model_copy(update={"decisions": decisions})})
+    workflow_id = f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
+    await Freezes(store).freeze("main", reason="drill", by="ana")
+    env = environment(tool.name, workflow_id=workflow_id, attempt=attempt)
+    with contextlib.suppress(ApplicationError):
+        await run(room, tool, task, env)
+    gated = await environment("signoff.gate", is_local=True, workflow_id=workflow_id).run(
+        GateActivity(room).gate,
+        GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),)),
+    )
+    assert [ruling.verdict for ruling in gated.rulings] == ["settled"]
+    assert gated.rulings[0].outcome is not None
+    assert gated.rulings[0].outcome.code == "denied"
+    assert ledger.rows == []
+    await Freezes(store).thaw("main")
+    if before == "open" and not (read_only or idempotent):
+        with pytest.raises(ApplicationError, match="not known whether"):
+            await run(room, tool, task, env)
+        return
+    await run(room, tool, task, env)
+    # A grant answers only where the policy lets answers be remembered; elsewhere the call is judged anew.
+    assert len(ledger.rows) == (0 if before == "grant" and policy is True else 1)
+
+
+async def test_freezing_while_many_calls_start_lets_none_start_afterwards(store: Store) -> None:
+    """Calls race a freeze: after it returned no handler is entered any more."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, False)
+    room = room_of(store, tool)
+    ctxs = [pinned(turn=f"t{number}") for number in range(30)]
+    running = [
+        asyncio.create_task(
+            run(
+                room,
+                tool,
+                task_for(tool, permit_for(tool, ctx=ctx)),
+                environment(tool.name, workflow_id=f"turn/main/s/{ctx.turn}"),
+            )
+        )
+        for ctx in ctxs
+    ]
+    await asyncio.sleep(0.01)
+    await Freezes(store).freeze("main", reason="drill", by="ana")
+    keys = [ticket_key(permit_for(tool, ctx=ctx).digest, 1) for ctx in ctxs]
+    begun = {key for key in keys if await store.look(key) is not None}
+    replies = await asyncio.gather(*running)
+    assert {row[2] for row in ledger.rows} == begun
+    denied = [reply.outcome for reply in replies if reply.outcome is not None and reply.outcome.code == "denied"]
+    assert len(denied) == len(keys) - len(begun)
+    assert all(outcome.denied and outcome.denied.reason == "frozen: drill" for outcome in denied)
