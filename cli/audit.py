@@ -4,12 +4,14 @@ import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
 
 import typer
 from rich.table import Table
 
+from signoff.audit.agentack import trace
 from signoff.audit.checkpoints import Checkpoint, Checkpoints
 from signoff.audit.export import Export, each, exported, read_export, write_checkpoint
 from signoff.audit.log import AuditLog
@@ -25,8 +27,17 @@ from signoff.keyfiles import read_private, read_public
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.settings import Settings, load_settings
 from signoff.signing import Signer, Verifier
+from signoff.store.store import Store
 
 app = typer.Typer(help="The record of what happened.", no_args_is_help=True, rich_markup_mode=None)
+
+
+class Form(StrEnum):
+    """What an export is written as."""
+
+    JSONL = "jsonl"
+    AGENTACK = "agentack"
+
 
 _NO_CHECKPOINT: Final = "no checkpoint: whether records were cut off at the end of a turn cannot be told"
 
@@ -64,15 +75,24 @@ def export(
     to: Annotated[Path | None, typer.Option("--out", help="The file to write; else it is printed.")] = None,
     turn: Annotated[str, typer.Option("--turn", help="Only this turn, without checkpoints.")] = "",
     tenant: Annotated[str, typer.Option("--tenant", help="Only this tenant, without checkpoints.")] = "",
+    form: Annotated[
+        Form, typer.Option("--format", help="`agentack`: one turn as a trace for `agentack check`.")
+    ] = Form.JSONL,
 ) -> None:
     """Print or write the record as JSON lines, which `audit verify FILE` checks anywhere."""
 
     async def body(out: Output) -> int:
         count = 0
+        if form is Form.AGENTACK and (tenant or not turn):
+            raise Refused("a trace is of one turn: name it by --turn, and no tenant")
         async with working_store(load_settings()) as store:
             stream = await _stream(AuditLog(store), turn) if turn else ""
+            if form is Form.AGENTACK:
+                lines = each(await _trace(store, stream))
+            else:
+                lines = exported(store, tenant=tenant, stream=stream)
             with _created(to) if to is not None else nullcontext(sys.stdout) as file:
-                async for line in exported(store, tenant=tenant, stream=stream):
+                async for line in lines:
                     file.write(line + "\n")
                     count += 1
         if to is not None:
@@ -181,6 +201,16 @@ def _created(path: Path) -> TextIO:
         return path.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise ConfigError(f"`{path}` cannot be written: {error.strerror}", file=str(path)) from None
+
+
+async def _trace(store: Store, stream: str) -> list[str]:
+    """A turn for the checker. Raises `Refused` when its record is not as it was written."""
+    records = await AuditLog(store).stream(stream)
+    heads = {head.stream: head for head in await Checkpoints(store).heads()}
+    finding = verify_stream(records, heads.get(stream))
+    if finding is not None:
+        raise Refused(f"{finding.message}: see `signoff audit verify`")
+    return trace(records)
 
 
 async def _stream(log: AuditLog, text: str) -> str:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from agentack.parser import read_jsonl
 from cli_kit import Cli, assert_one_sentence
 
 from signoff.approvals.entries import act, begun
@@ -141,3 +142,16 @@ async def test_checkpoint_needs_something_to_state_and_a_key(cli: Cli, clean_env
     assert "signoff keys create" in assert_one_sentence(await cli("audit", "checkpoint"))
     await cli("keys", "create")
     assert "nothing is recorded yet" in assert_one_sentence(await cli("audit", "checkpoint"))
+
+
+async def test_a_turn_is_exported_for_the_published_checker(audit: Cli) -> None:
+    """One turn a trace, which `agentack` reads; all of the record is none, and a changed record no evidence."""
+    ran = await audit("audit", "export", "--format", "agentack", "--turn", "t-0001", "--out", "trace.jsonl")
+    assert (ran.code, ran.out.strip()) == (0, "1 lines written to trace.jsonl")
+    (event,) = read_jsonl("trace.jsonl")
+    assert (event.type, event.session_id) == ("session_end", TURN)
+    for words in ((), ("--tenant", "main", "--turn", "t-0001")):
+        assert "of one turn" in assert_one_sentence(await audit("audit", "export", "--format", "agentack", *words))
+    touched("UPDATE audit_records SET subject = 'bob' WHERE subject = 'eve'")
+    ran = await audit("audit", "export", "--format", "agentack", "--turn", "t-0001")
+    assert "was changed after it was written: see `signoff audit verify`" in assert_one_sentence(ran)

@@ -1,0 +1,281 @@
+"""The published checker `agentack` reads our record: it passes what people decided and finds what they did not."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentack.engine import evaluate_events
+from agentack.models import EvaluationReport
+from agentack.parser import read_jsonl
+from agentack.policy import Policy
+from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
+from gateway_desk import FLIGHT, GatewayDesk, gateway_desk
+from temporalio.client import Client
+from temporalio.testing import TimeSkipper
+
+from signoff.audit.agentack import trace
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.contracts.decision import Remember
+from signoff.contracts.errors import Refused
+from signoff.contracts.ids import TurnKey
+from signoff.registry.context import ToolContext
+from signoff.store.store import open_store
+from signoff.testing.scripted import calls, respond
+
+ALWAYS = ("pay:*", "both:*", "trip:*", "book:*")
+"""What agentack is told to need an approval: the tools that no rule lets pass."""
+Events = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+    """A worker and a store of this module's own."""
+    folder = tmp_path_factory.mktemp("agentack")
+    queue = f"agentack-{uuid.uuid4().hex[:12]}"
+    async with open_store(f"sqlite:///{folder}/signoff.db") as store, gateway_desk(client, store, queue) as found:
+        yield found
+
+
+async def checked(lines: list[str], folder: Path, needing: tuple[str, ...] = ALWAYS) -> EvaluationReport:
+    """What the checker says of a trace, read from a file by its own parser."""
+    file = folder / "trace.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    return evaluate_events(read_jsonl(file), policy=Policy(require_approval_for=needing, max_approval_age_seconds=1))
+
+
+async def ended(desk: GatewayDesk, key: TurnKey) -> list[Record]:
+    """The record of a turn that has come to its end."""
+    await asyncio.wait_for(desk.desk.signoff.result(key), 30)
+    return await AuditLog(desk.desk.store).stream(key.workflow_id)
+
+
+async def asked(desk: GatewayDesk, text: str) -> TurnKey:
+    """A turn that waits for people."""
+    key = await desk.start(text)
+    await desk.desk.waiting(key)
+    return key
+
+
+async def approved(desk: GatewayDesk) -> TurnKey:
+    """One yes."""
+    key = await asked(desk, "pay")
+    await desk.desk.signoff.decide(yes(key))
+    return key
+
+
+async def denied(desk: GatewayDesk) -> TurnKey:
+    """One no."""
+    key = await asked(desk, "pay")
+    await desk.desk.signoff.decide(no(key))
+    return key
+
+
+async def some_of_each(desk: GatewayDesk) -> TurnKey:
+    """Two questions at once, one answered yes, one no."""
+    key = await asked(desk, "pay book")
+    await desk.desk.waiting(key, 2)
+    await desk.desk.signoff.decide(no(key, "c1.1"))
+    await desk.desk.signoff.decide(yes(key, "c1.2"))
+    return key
+
+
+async def by_two(desk: GatewayDesk) -> TurnKey:
+    """Two people of a quorum."""
+    key = await asked(desk, "both")
+    for person in ("ana", "bo"):
+        await desk.desk.signoff.decide(yes(key, subject=person))
+    return key
+
+
+async def timed_out(desk: GatewayDesk) -> TurnKey:
+    """A day of silence."""
+    key = await asked(desk, "pay")
+    handle = desk.desk.client.get_workflow_handle(key.workflow_id)
+    await TimeSkipper(desk.desk.client).fast_forward(handle, timedelta(hours=25))
+    return key
+
+
+async def cancelled(desk: GatewayDesk) -> TurnKey:
+    """The turn is cancelled while people are asked."""
+    key = await asked(desk, "pay")
+    await desk.desk.signoff.cancel_turn(key)
+    return key
+
+
+async def edited(desk: GatewayDesk) -> TurnKey:
+    """Changed by one of two, then agreed to by the other."""
+    key = await asked(desk, "trip")
+    await desk.desk.signoff.decide(yes(key, subject="ana", edited_args={**FLIGHT, "cost": 380.0}))
+    await desk.desk.signoff.decide(yes(key, subject="bo", revision=2))
+    return key
+
+
+async def edited_by_both(desk: GatewayDesk) -> TurnKey:
+    """Two people change the same question at the same time; one of the changes is agreed to."""
+    key = await asked(desk, "trip")
+    edits = [yes(key, subject=who, edited_args={**FLIGHT, "seats": n}) for n, who in enumerate(("ana", "bo"), 2)]
+    receipts = await asyncio.gather(*(desk.desk.signoff.decide(edit) for edit in edits))
+    other = "bo" if receipts[0].status == "counted" else "ana"
+    await desk.desk.signoff.decide(yes(key, subject=other, revision=2))
+    return key
+
+
+async def doubted(desk: GatewayDesk, **answer: Any) -> TurnKey:
+    """An approved call whose first try is lost, in a worker of its own; and what somebody says of it."""
+    tries: list[str] = []
+
+    async def pay(args: dict[str, Any], ctx: ToolContext) -> str:
+        tries.append(ctx.idempotency_key)
+        if len(tries) == 1:
+            await asyncio.Event().wait()
+        return "paid"
+
+    client, store, queue = desk.desk.client, desk.desk.store, f"doubt-{uuid.uuid4().hex[:12]}"
+    catalog = catalog_of([pay_tool(Ledger(), handler=pay, timeout=0.1)])
+    script = [calls(("pay", {"amount": 420, "to": "Lisbon"})), respond("done")]
+    async with bench(client, store, queue, catalog, script) as slow:
+        key = await slow.start()
+        await slow.waiting(key)
+        await slow.signoff.decide(yes(key))
+        await slow.waiting(key)
+        await slow.signoff.decide(yes(key, revision=2, **answer))
+        await slow.signoff.result(key)
+    return key
+
+
+async def in_doubt(desk: GatewayDesk) -> TurnKey:
+    """Nobody knows what became of it; it did not happen, so it runs again."""
+    return await doubted(desk)
+
+
+async def happened(desk: GatewayDesk) -> TurnKey:
+    """Nobody knows what became of it; somebody says that it happened."""
+    return await doubted(desk, verdict="happened", result="paid")
+
+
+async def by_rule(desk: GatewayDesk) -> TurnKey:
+    """A rule asks nobody."""
+    return await desk.start("small")
+
+
+async def granted(desk: GatewayDesk) -> TurnKey:
+    """A remembered answer asks nobody."""
+    first = await asked(desk, "alike")
+    await desk.desk.signoff.decide(yes(first, remember=Remember(scope="tenant", seconds=600, uses=1)))
+    await ended(desk, first)
+    return await desk.start("alike")
+
+
+WAYS = (
+    approved, denied, some_of_each, by_two, timed_out, cancelled, edited, edited_by_both, in_doubt, happened, by_rule,
+    granted,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+async def test_the_checker_passes_turns_that_people_decided(
+    way: Callable[[GatewayDesk], Any], desk: GatewayDesk, tmp_path: Path
+) -> None:
+    """Each way a call can go, as the record has it: every control that the checker knows holds."""
+    lines = trace(await ended(desk, await way(desk)))
+    report = await checked(lines, tmp_path)
+    assert (report.status, report.findings) == ("PASS", ())
+    proposed = [event for event in map(json.loads, lines) if event["type"] == "action_proposed"]
+    assert proposed
+    assert not [word for word in ("Lisbon", "TP 531", "420") if word in "".join(lines)]
+
+
+async def test_what_a_remembered_answer_let_run_was_asked_about_elsewhere(desk: GatewayDesk, tmp_path: Path) -> None:
+    """The checker knows one approval an action: told that the tool always needs one, it reports a grant's use."""
+    lines = trace(await ended(desk, await granted(desk)))
+    assert (await checked(lines, tmp_path, ("alike:*",))).rule_counts == {"ACK001": 1}
+
+
+def _swap(events: Events) -> None:
+    (run,) = _of(events, "action_executed")
+    run["action"] = {**run["action"], "parameters": {"digest": "0" * 64}}
+
+
+def _deny(events: Events) -> None:
+    _of(events, "approval_decision")[0]["decision"] = "deny"
+
+
+def _repeat(events: Events) -> None:
+    events.insert(-1, dict(_of(events, "action_executed")[0]))
+
+
+def _unapproved(events: Events) -> None:
+    _of(events, "action_executed")[0].pop("approval_id")
+
+
+def _unasked(events: Events) -> None:
+    events.remove(_of(events, "approval_requested")[0])
+
+
+def _too_early(events: Events) -> None:
+    (run,) = _of(events, "action_executed")
+    events.remove(run)
+    events.insert(1, run)
+
+
+def _too_late(events: Events) -> None:
+    (run,) = _of(events, "action_executed")
+    run["timestamp"] = "2099-01-01T00:00:00Z"
+
+
+def _of(events: Events, kind: str) -> Events:
+    return [event for event in events if event["type"] == kind]
+
+
+BROKEN = {
+    "ACK001": _unapproved,
+    "ACK002": _deny,
+    "ACK003": _swap,
+    "ACK004": _repeat,
+    "ACK005": _too_late,
+    "ACK006": _too_early,
+    "ACK009": _unasked,
+}
+
+
+async def test_the_checker_finds_what_is_broken(desk: GatewayDesk, tmp_path: Path) -> None:
+    """The pass above means something: the same trace with one thing wrong fails, under the rule of that thing."""
+    lines = trace(await ended(desk, await approved(desk)))
+    for rule, breaks in BROKEN.items():
+        events = [json.loads(line) for line in lines]
+        breaks(events)
+        report = await checked([json.dumps(event) for event in events], tmp_path)
+        assert rule in report.rule_counts, rule
+        assert report.status == ("INCOMPLETE" if set(report.rule_counts) == {"ACK009"} else "FAIL")
+
+
+async def test_an_edit_that_ran_without_a_new_yes_is_routed_around(desk: GatewayDesk, tmp_path: Path) -> None:
+    """Arguments that nobody agreed to, under the answer to those before: the replaced question is a denial."""
+    events = [json.loads(line) for line in trace(await ended(desk, await edited(desk)))]
+    for event in _of(events, "action_executed"):
+        event.pop("approval_id")
+    report = await checked([json.dumps(event) for event in events], tmp_path)
+    assert {"ACK001", "ACK007"} <= set(report.rule_counts)
+
+
+async def test_a_turn_that_waits_still_is_incomplete(desk: GatewayDesk, tmp_path: Path) -> None:
+    """No answer yet is no evidence of one."""
+    key = await asked(desk, "pay")
+    report = await checked(trace(await AuditLog(desk.desk.store).stream(key.workflow_id)), tmp_path)
+    assert (report.status, set(report.rule_counts)) == ("INCOMPLETE", {"ACK009"})
+    await desk.desk.signoff.cancel_turn(key)
+
+
+async def test_a_record_that_is_not_whole_is_no_evidence(desk: GatewayDesk) -> None:
+    """What was too long to be kept, or was changed, is said, and no trace is made of it."""
+    records = await ended(desk, await approved(desk))
+    for data, words in (('{"too_long":40000,"sha256":"00"}', "too long"), ("[]", "was changed")):
+        with pytest.raises(Refused, match=words):
+            trace([records[0].model_copy(update={"data": data})])
+    assert trace([]) == []
