@@ -1,5 +1,7 @@
-"""`inbox`, `approve` and `deny`."""
+"""`inbox`, `approve`, `deny` and `happened`."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +9,7 @@ from typing import Annotated
 import typer
 
 from signoff import listing
+from signoff.cli.edits import change_lines, edited_args, read_settings
 from signoff.cli.lookups import find_approval
 from signoff.cli.options import Address, AsJson, Decider, Manifest
 from signoff.cli.output import Output, run
@@ -20,12 +23,34 @@ from signoff.contracts.ids import ApprovalKey
 from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.gateway.edited_card import as_edited
 from signoff.policy.durations import seconds
 from signoff.registry.seats import rights
 
 CHANNEL = "cli"
 
 app = typer.Typer(rich_markup_mode=None)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be changed first: arguments by path, and whatever else an editor makes of them."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    editor: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.settings) or self.editor
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer as the command line has it: `confirm` is what was typed again, `change` what is to be changed."""
+
+    answer: Decision
+    confirm: str = ""
+    change: Change = Change()
+
 
 Names = Annotated[
     list[str], typer.Argument(metavar="ID...", help="Short codes such as K7Q-2FM, or approval ids; each by itself.")
@@ -35,6 +60,10 @@ Where = Annotated[
 ]
 Lasting = Annotated[str, typer.Option("--for", help="With --remember: for how long, such as 2h or 30d.")]
 Uses = Annotated[int, typer.Option(min=1, max=MAX_REMEMBERED_USES, help="With --remember: for how many calls.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change an argument first, such as totalCost=380; repeatable."),
+]
 Everywhere = Annotated[bool, typer.Option("--everywhere", help="With --remember: not only in this session.")]
 
 
@@ -51,6 +80,8 @@ def approve(
     names: Names,
     reason: Annotated[str, typer.Option(help="Why; kept with the decision.")] = "",
     confirm: Annotated[str, typer.Option(help="For requests that ask for it: a value of the card, typed again.")] = "",
+    settings: Settings = None,
+    editor: Annotated[bool, typer.Option("--edit", help="Change the arguments first, as JSON in $EDITOR.")] = False,
     remember: Annotated[bool, typer.Option("--remember", help="Approve the next calls like this, too.")] = False,
     where: Where = "",
     lasting: Lasting = "1h",
@@ -61,10 +92,16 @@ def approve(
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Approve requests: their calls run, once each, with exactly the arguments shown."""
+    """Approve requests: their calls run, once each, with exactly the arguments shown, or as you change them.
+
+    Of a call in doubt: it did not happen, and runs again.
+    """
     wish = _wish(remember, where, lasting, uses, everywhere)
-    decision = Decision(approval_id="", verdict="approved", reason=reason, remember=wish)
-    run(lambda out: _decide(out, names, decision, confirm, person, manifest, address), as_json=as_json)
+    change = Change(read_settings(settings or ()), editor)
+    if change and len(names) > 1:
+        raise typer.BadParameter("only one request at a time can be changed", param_hint="--set/--edit")
+    said = Said(Decision(approval_id="", verdict="approved", reason=reason, remember=wish), confirm, change)
+    run(lambda out: _decide(out, names, said, person, manifest, address), as_json=as_json)
 
 
 @app.command()
@@ -81,10 +118,25 @@ def deny(
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deny requests: their calls do not run, and the agents are told why."""
+    """Deny requests: their calls do not run, and the agents are told why. Of a call in doubt: give up."""
     wish = _wish(remember, where, lasting, uses, everywhere)
-    decision = Decision(approval_id="", verdict="denied", reason=reason, remember=wish)
-    run(lambda out: _decide(out, names, decision, "", person, manifest, address), as_json=as_json)
+    said = Said(Decision(approval_id="", verdict="denied", reason=reason, remember=wish))
+    run(lambda out: _decide(out, names, said, person, manifest, address), as_json=as_json)
+
+
+@app.command()
+def happened(
+    name: Annotated[str, typer.Argument(metavar="ID", help="A short code such as K7Q-2FM, or an approval id.")],
+    result: Annotated[str, typer.Option(help="What came of it; the agent reads it as the call's result.")] = "",
+    reason: Annotated[str, typer.Option(help="How you know; kept with the decision.")] = "",
+    person: Decider = "approver",
+    manifest: Manifest = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say that a call in doubt happened; `approve` says that it did not and runs it, `deny` gives it up."""
+    said = Said(Decision(approval_id="", verdict="happened", reason=reason, result=result))
+    run(lambda out: _decide(out, [name], said, person, manifest, address), as_json=as_json)
 
 
 async def _inbox(out: Output, person_id: str, manifest: Path | None, address: str | None) -> int:
@@ -103,8 +155,7 @@ async def _inbox(out: Output, person_id: str, manifest: Path | None, address: st
 async def _decide(
     out: Output,
     names: list[str],
-    answer: Decision,
-    confirm: str,
+    said: Said,
     person_id: str,
     manifest: Path | None,
     address: str | None,
@@ -114,13 +165,13 @@ async def _decide(
     person = place.speaker(person_id)
     signoff = await place.reach(address)
     if len(names) == 1:
-        receipt, line = await _answered(signoff, place, names[0], answer, confirm, person)
+        receipt, line = await _answered(out, signoff, place, names[0], said, person)
         out.show(receipt, line)
         return 1 if receipt.status == "refused" else 0
     receipts: list[Receipt] = []
     for name in names:
         try:
-            receipt, line = await _answered(signoff, place, name, answer, confirm, person)
+            receipt, line = await _answered(out, signoff, place, name, said, person)
         except Refused as error:
             code: ReceiptCode = "unknown" if isinstance(error, NotFound) else "malformed"
             receipt = Receipt(status="refused", code=code, approval_id=clean(name), message=error.message)
@@ -132,18 +183,32 @@ async def _decide(
 
 
 async def _answered(
-    signoff: Signoff, place: Workplace, name: str, answer: Decision, confirm: str, person: Person
+    out: Output, signoff: Signoff, place: Workplace, name: str, said: Said, person: Person
 ) -> tuple[Receipt, str]:
     """The receipt of one answer, and a line that says it."""
     key = await find_approval(signoff, name, tenant=place.tenant, approvers=None)
     request = await _request(signoff, key)
-    if request is not None and answer.verdict == "approved":
-        _check_confirmed(request, confirm)
+    answer = said.answer
+    seen = request
+    if said.change:
+        if request is None:
+            raise ServerUnavailable("changed arguments cannot be checked while no worker answers; try again")
+        edited = await edited_args(out, place, request, said.change.settings, editor=said.change.editor)
+        answer = answer.model_copy(update={"edited_args": edited})
+        seen = as_edited(request, edited, place.catalog.registry.resolve(request.tool))
+    if seen is not None and answer.verdict == "approved":
+        _check_confirmed(seen, said.confirm)
     decision = signed_off(answer, key, request, person, utc_now())
     if request is None:
         decision = decision.model_copy(update={"revision": await _revision(signoff, place, key)})
     receipt = await signoff.decide(decision)
-    return receipt, receipt_line(receipt, request.card.effect if request is not None else "")
+    if request is None:
+        return receipt, receipt_line(receipt)
+    if said.change and receipt.status in ("accepted", "counted"):
+        request = await _request(signoff, key) or request
+    changed = "; ".join(change_lines(request)) if said.change and receipt.status != "refused" else ""
+    line = receipt_line(receipt, request.card.effect, doubt=request.kind == "in_doubt")
+    return receipt, f"{line} ({changed})" if changed else line
 
 
 def _wish(remember: bool, where: str, lasting: str, uses: int, everywhere: bool) -> Remember | None:

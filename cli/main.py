@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "show": ("signoff.cli.turns", "Show a request (by id or code) or a turn."),
     "approve": ("signoff.cli.decisions", "Approve a request."),
     "deny": ("signoff.cli.decisions", "Deny a request and say why."),
+    "happened": ("signoff.cli.decisions", "Say that a call in doubt happened, and what came of it."),
     "turns": ("signoff.cli.turns", "List turns, newest first."),
     "watch": ("signoff.cli.turns", "Watch a turn until it ends."),
     "grants": ("signoff.cli.grants", "List and take back answers that are remembered."),

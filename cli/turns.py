@@ -5,10 +5,11 @@ from typing import Annotated
 import typer
 
 from signoff import listing
+from signoff.cli.cards import card_lines
 from signoff.cli.lookups import find_either, find_turn
 from signoff.cli.options import Address, AsJson, Asker, Manifest
 from signoff.cli.output import Output, run
-from signoff.cli.words import card_lines, turn_lines, turn_table, utc_now
+from signoff.cli.words import turn_lines, turn_table, utc_now
 from signoff.cli.workplace import Workplace, find_workplace
 from signoff.client import Signoff
 from signoff.contracts.content import Content

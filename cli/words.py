@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from signoff.approvals.visible import one_line
-from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.ids import show_code
 from signoff.contracts.listing import TurnRow, WaitingCard
@@ -30,6 +29,11 @@ STYLES: Final = {
     "error": "red",
 }
 _STATES: Final = {"in_doubt": "in doubt: nobody knows whether it happened", "ok": "ran", "timed_out": "timed out"}
+_DOUBT_VERDICTS: Final = {
+    "approved": "it did not happen and runs again",
+    "denied": "given up",
+    "happened": "it happened",
+}
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -65,8 +69,8 @@ def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType
             clean(card.effect),
             clean(card.requester),
             ", ".join(card.approvers),
-            _ago(card.opened_at, now),
-            _until(card.expires_at, now),
+            ago(card.opened_at, now),
+            until(card.expires_at, now),
         )
     return table
 
@@ -82,41 +86,24 @@ def turn_table(rows: Sequence[TurnRow], now: datetime) -> RenderableType:
             clean(row.requester),
             clean(row.title),
             ", ".join(map(show_code, row.codes)),
-            _ago(row.started_at, now),
+            ago(row.started_at, now),
         )
     return table
 
 
-def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
-    """The card of a request: what would happen first, then every argument, who and why, the time, the others."""
-    card = request.card
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim")
-    facts.add_column(overflow="fold")
-    for row in card.rows:
-        facts.add_row(row.label or row.name, row.value + (f" ({row.length} characters)" if row.cut else ""))
-    facts.add_row("", "")
-    for name, value in _about(request, now):
-        facts.add_row(name, value)
-    code = show_code(request.code)
-    todo = f"signoff approve {code}    signoff deny {code} --reason ..." if request.state == "pending" else ""
-    return Group(
-        Text(card.effect, style="bold"), Text(""), facts, *([Text(""), Text(todo, style="dim")] if todo else [])
-    )
-
-
-def receipt_line(receipt: Receipt, effect: str = "") -> str:
-    """What became of an answer, in one sentence."""
+def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> str:
+    """What became of an answer, in one sentence; `doubt` where it was asked what became of a call."""
     who = receipt.decided_name or receipt.decided_by
     what = f": {effect}" if effect else ""
     if receipt.status == "accepted":
-        return f"{receipt.verdict or receipt.state}{what}"
+        verdict = receipt.verdict or receipt.state
+        return f"{_DOUBT_VERDICTS.get(verdict, verdict) if doubt else verdict}{what}"
     if receipt.status == "counted":
         return f"{receipt.message}{what} ({receipt.votes} of {receipt.needed} approvals)"
     if receipt.status == "pending":
         return f"{receipt.message}{what}"
     by = f" by {clean(who)}" if who else ""
-    when = f" at {_time(receipt.decided_at)}" if receipt.decided_at else ""
+    when = f" at {clock(receipt.decided_at)}" if receipt.decided_at else ""
     where = f" ({clean(receipt.channel)})" if receipt.channel else ""
     return f"{receipt.message}{by}{when}{where}"
 
@@ -157,32 +144,6 @@ def call_line(call: CallView) -> Text:
     return line + Text("" if outcome.code == "in_doubt" else f": {content_text(outcome.value)}")
 
 
-def _about(request: ApprovalRequest, now: datetime) -> list[tuple[str, RenderableType]]:
-    card = request.card
-    who = clean(request.requester.name or request.requester.user)
-    rows: list[tuple[str, RenderableType]] = [("state", state_text(request.state))]
-    if card.note:
-        rows.append(("note", card.note))
-    rows.append(("asked by", f"{request.actor} for {who}, {_ago(request.opened_at, now)}"))
-    rows.append(("because", f"{request.rule}: {clean(request.rule_text)}" if request.rule_text else request.rule))
-    if card.agent_says:
-        rows.append(("the agent says", Text(card.agent_says, style="italic")))
-    if request.state == "pending":
-        rows.append(("answer by", f"{_until(request.expires_at, now)}, otherwise denied"))
-    rows.append(("who may decide", ", ".join(request.approvers)))
-    if request.quorum > 1:
-        approvals = sum(vote.verdict == "approved" for vote in request.votes)
-        rows.append(("approvals", f"{approvals} of {request.quorum}"))
-    if request.decided_by or request.decided_at:
-        by = clean(request.decided_name or request.decided_by) or "nobody"
-        rows.append(("decided", f"by {by} at {_time(request.decided_at)} {clean(request.decided_channel)}".rstrip()))
-    if request.reason:
-        rows.append(("reason", clean(request.reason)))
-    rows.append(("code", f"{show_code(request.code)}, revision {request.revision}, mark {card.mark}"))
-    rows.append(("id", request.id))
-    return rows
-
-
 def _table(*names: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in names:
@@ -190,18 +151,20 @@ def _table(*names: str) -> Table:
     return table
 
 
-def _ago(moment: datetime | None, now: datetime) -> str:
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How long ago; "" for no moment."""
     return f"{span((now - moment).total_seconds())} ago" if moment is not None else ""
 
 
-def _until(moment: datetime | None, now: datetime) -> str:
+def until(moment: datetime | None, now: datetime) -> str:
+    """A moment to come and how long that is; "" for none."""
     if moment is None:
         return ""
     left = (moment - now).total_seconds()
-    return f"{_time(moment)} ({f'in {span(left)}' if left > 0 else 'over'})"
+    return f"{clock(moment)} ({f'in {span(left)}' if left > 0 else 'over'})"
 
 
-def _time(moment: datetime | None) -> str:
+def clock(moment: datetime | None) -> str:
     """In the person's own zone."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M %Z").rstrip()
 

@@ -90,11 +90,15 @@ def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Colle
     """A field for every argument that is given or may be given; `secrets` are dotted names whose values stay hidden."""
     form = _Form(schema, frozenset(secrets), masked_args(args, secrets))
     root = resolve(schema, schema)
-    found = list(form.fields((), "", args, root)) if _simple_object(root) else []
-    if 0 < len(found) <= FIELDS or (not found and not args):
-        return tuple(found)
-    whole = form.json((), "", args, needed=True)
-    return (replace(whole, label=""),)
+    found = tuple(form.fields((), "", args, root)) if _simple_object(root) else ()
+    few = 0 < len(found) <= FIELDS or not (found or args)
+    return found if few else (whole_field(args, secrets),)
+
+
+def whole_field(args: Mapping[str, Any], secrets: Collection[str] = ()) -> Field:
+    """All arguments as one field of JSON."""
+    form = _Form({}, frozenset(secrets), masked_args(args, secrets))
+    return form.json((), "", args, needed=True)
 
 
 @dataclass(frozen=True)

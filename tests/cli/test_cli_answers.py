@@ -1,0 +1,157 @@
+"""Answers that say more than yes or no, from a terminal."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import Cli, assert_one_sentence, waiting_request
+
+from signoff.cli.edits import set_values
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound, Refused
+from signoff.registry.schema import compile_schema
+
+PIN = "4711-very-secret"
+
+
+def editor(tmp_path: Path, *replacements: tuple[str, str]) -> str:
+    """An editor that replaces text in what it is given, once for every time it is opened."""
+    script = tmp_path / "editor.py"
+    script.write_text(
+        "import pathlib, sys\n"
+        f"log, file = pathlib.Path({str(tmp_path / 'seen.txt')!r}), pathlib.Path(sys.argv[1])\n"
+        "seen = log.read_text().split('\\f') if log.exists() else []\n"
+        f"pairs = {list(replacements)!r}\n"
+        "old, new = pairs[min(len(seen), len(pairs) - 1)]\n"
+        "log.write_text('\\f'.join([*seen, file.read_text()]))\n"
+        "file.write_text(file.read_text().replace(old, new) + ' ' * (old != new))\n"
+    )
+    return f"{shlex.quote(sys.executable)} {shlex.quote(str(script))}"
+
+
+async def shown(desk: Cli, card: dict[str, Any]) -> ApprovalRequest:
+    """The request as it stands."""
+    return ApprovalRequest.model_validate((await desk("show", card["id"], "--json")).data)
+
+
+async def test_an_argument_is_changed_before_it_is_approved(desk: Cli) -> None:
+    """`--set` gives the value the type of the schema; the output and `show` say what was changed."""
+    card = await waiting_request(desk, "pay 2000")
+    ran = await desk("approve", card["code"], "--set", "amount=1500", "--set", "to=Bo")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.strip() == "approved: Pay 1500 EUR to Bo (Amount: 2000 -> 1500; To: Ana -> Bo)"
+    watched = await desk("watch", card["turn"])
+    assert "ok paid 1500 to Bo" in watched.out
+    text = (await desk("show", card["id"])).out
+    assert "changed by Approver" in text
+    assert "Amount: 2000 -> 1500" in text
+    assert PIN not in text + ran.out
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "told"),
+    [
+        ("amount=much", 1, "`amount` must be a whole number, such as 380"),
+        ("amuont=5", 1, "there is no argument `amuont`; did you mean `amount`?"),
+        ("amount=2100", 1, "nothing was changed; approve it as it is, or change something"),
+    ],
+)
+async def test_what_does_not_fit_is_one_sentence_and_changes_nothing(
+    desk: Cli, setting: str, code: int, told: str
+) -> None:
+    """Wrong types, unknown names and no change at all: exit code 1, and the request waits."""
+    card = await waiting_request(desk, "pay 2100")
+    assert assert_one_sentence(await desk("approve", card["code"], "--set", setting), code) == told
+    assert (await shown(desk, card)).state == "pending"
+
+
+async def test_what_the_policy_denies_is_denied_to_people_too(desk: Cli) -> None:
+    """Changed arguments go through the gates: a sum that nobody may pay stays unpaid."""
+    card = await waiting_request(desk, "pay 2200")
+    ran = await desk("approve", card["code"], "--set", "amount=9000", "--json")
+    assert (ran.code, ran.data["code"]) == (1, "not_allowed")
+    assert (await shown(desk, card)).revision == 1
+
+
+async def test_bad_invocations_say_what_is_meant(desk: Cli) -> None:
+    """`--set` without a value, or for several requests: exit code 2."""
+    assert (await desk("approve", "K7Q-2FM", "--set", "amount")).code == 2
+    assert (await desk("approve", "K7Q-2FM", "K7Q-2FN", "--set", "amount=5")).code == 2
+
+
+async def test_an_editor_changes_the_arguments(desk: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The editor gets JSON without secrets and opens again until what is written fits."""
+    card = await waiting_request(desk, "pay 2300")
+    clean_env.setenv("EDITOR", editor(tmp_path, ("2300", '"x"'), ('"x"', "1300")))
+    clean_env.delenv("VISUAL", raising=False)
+    ran = await desk("approve", card["code"], "--edit")
+    assert (ran.code, ran.err) == (0, "")
+    first, again = ran.out.strip().splitlines()
+    assert first == "`amount` must be of type integer; the editor opens again, leave it as it is to give up"
+    assert again.startswith("approved: Pay 1300 EUR to Ana")
+    assert PIN not in (tmp_path / "seen.txt").read_text()
+    request = await shown(desk, card)
+    assert request.args.inline == {"amount": 1300, "to": "Ana", "pin": "hidden, 16 characters"}
+    assert "ok paid 1300 to Ana" in (await desk("watch", card["turn"])).out
+
+
+async def test_an_editor_left_alone_decides_nothing(desk: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing saved, or no editor at all: one sentence, and the request waits."""
+    card = await waiting_request(desk, "pay 2400")
+    clean_env.delenv("VISUAL", raising=False)
+    clean_env.setenv("EDITOR", "true")
+    said = assert_one_sentence(await desk("approve", card["code"], "--edit"))
+    assert said == "nothing was changed; approve it as it is, or change something"
+    clean_env.setenv("EDITOR", str(tmp_path / "there-is-none"))
+    assert "name an editor in EDITOR" in assert_one_sentence(await desk("approve", card["code"], "--edit"))
+    assert (await shown(desk, card)).state == "pending"
+
+
+async def test_only_a_doubt_can_have_happened(desk: Cli) -> None:
+    """`happened` for a call that is merely asked about is malformed."""
+    card = await waiting_request(desk, "pay 2500")
+    ran = await desk("happened", card["code"], "--result", "paid", "--json")
+    assert (ran.code, ran.data["code"]) == (1, "malformed")
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "class": {"enum": ["economy", "business"]},
+        "refundable": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "to": {"type": "object", "properties": {"no": {"type": "string"}}, "required": ["no"]},
+    },
+}
+ARGS = {"class": "economy", "refundable": False, "tags": ["a"], "to": {"no": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("setting", "changed"),
+    [
+        ({"class": "business"}, {"class": "business"}),
+        ({"refundable": "yes"}, {"refundable": True}),
+        ({"refundable": "true"}, {"refundable": True}),
+        ({"tags": '["b", "c"]'}, {"tags": ["b", "c"]}),
+        ({"tags": "b"}, {"tags": ["b"]}),
+        ({"to.no": "007"}, {"to": {"no": "007"}}),
+    ],
+)
+def test_a_value_is_read_by_the_schema(setting: dict[str, str], changed: dict[str, Any]) -> None:
+    """Choices by their words, booleans, lists, nested names; text stays text."""
+    assert set_values(ARGS, setting, compile_schema(SCHEMA), ()) == {**ARGS, **changed}
+
+
+@pytest.mark.parametrize("setting", [{"class": "first"}, {"refundable": "1"}, {"tags": "["}])
+def test_a_value_that_cannot_be_read_is_refused(setting: dict[str, str]) -> None:
+    """What is no choice, no boolean, no list changes nothing."""
+    with pytest.raises(Refused, match=next(iter(setting))):
+        set_values(ARGS, setting, compile_schema(SCHEMA), ())
+
+
+def test_a_name_that_is_not_there_offers_the_nearest() -> None:
+    """A typo in a path is told with what is near."""
+    with pytest.raises(NotFound, match=r"did you mean `to.no`"):
+        set_values(ARGS, {"to.nr": "x"}, compile_schema(SCHEMA), ())
