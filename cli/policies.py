@@ -1,5 +1,7 @@
-"""`policy check`, `policy test` and `policy explain`."""
+"""`policy check`, `policy test`, `policy explain` and `policy simulate`."""
 
+from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,18 +9,27 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from signoff.audit.log import AuditLog
+from signoff.audit.past import past_calls
+from signoff.audit.record import moment_text
 from signoff.cli.inputs import read_object
-from signoff.cli.options import AsJson, Asker, Manifest
+from signoff.cli.options import Address, AsJson, Asker, Manifest
 from signoff.cli.output import Output, run
+from signoff.cli.parts import working_store
+from signoff.cli.simulation import Tried, simulate
 from signoff.cli.tools import find_tool, findings, pinned
-from signoff.cli.workplace import find_workplace
+from signoff.cli.words import utc_now
+from signoff.cli.workplace import find_workplace, reach_server, read_running
 from signoff.contracts.errors import ConfigError, Refused
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.policy.cases import CaseResult, run_cases
+from signoff.policy.durations import seconds
 from signoff.policy.explain import explain_json, explain_text
 from signoff.registry.manifest import load_manifest
 from signoff.registry.pinned import pinned_cel
 from signoff.registry.tool import Tool
 from signoff.registry.yamlfile import read_yaml
+from signoff.settings import load_settings
 
 app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -87,6 +98,61 @@ def explain(
         return 0
 
     run(body, as_json=as_json)
+
+
+@app.command("simulate")
+def simulate_file(
+    file: File,
+    since: Annotated[str, typer.Option(help="How far back: 30d, 12h.")] = "30d",
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the recorded calls of the past by the policies of a manifest: what would run that people were asked for?"""
+    begin = utc_now() - timedelta(seconds=_duration(since))
+
+    async def body(out: Output) -> int:
+        catalog = load_manifest(file)
+        settings = load_settings()
+        client = await reach_server(read_running(settings), address)
+        async with working_store(settings) as store:
+            past = await past_calls(AuditLog(store), moment_text(begin), tenant=DEFAULT_TENANT)
+            tried = await simulate(client, store, catalog, past)
+        out.show([_tried_json(each) for each in tried], *_tried_words(tried))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+def _duration(text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise ConfigError(f"--since: {error}", field="since", value=text) from None
+
+
+def _tried_json(tried: Tried) -> dict[str, Any]:
+    return tried.past.model_dump() | {"would": tried.would, "why": tried.why}
+
+
+def _tried_words(tried: list[Tried]) -> list[RenderableType]:
+    known = [each for each in tried if each.would != "unknown"]
+    freed = [each for each in known if each.would == "run" and each.past.became != "auto"]
+    against = [each for each in freed if each.past.became == "denied"]
+    asked = [each for each in known if each.would == "ask" and each.past.became == "auto"]
+    denied = [each for each in known if each.would == "deny"]
+    words: list[RenderableType] = [
+        f"{len(tried)} calls are recorded, {len(known)} of them can be judged again",
+        f"{len(freed)} that people were asked for would run without asking, of which they had denied {len(against)}",
+        f"{len(asked)} that ran by rule would be asked, {len(denied)} calls would be denied",
+    ]
+    words += [
+        Text(
+            f"denied by {each.past.by}, would run by {each.why}: {each.past.tool} {each.past.call}, {each.past.stream}"
+        )
+        for each in against
+    ]
+    lost = Counter(each.why for each in tried if each.would == "unknown")
+    return [*words, *(f"{count} cannot be judged: {why}" for why, count in lost.items())]
 
 
 def _read_cases(path: Path) -> list[dict[str, Any]]:

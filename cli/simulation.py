@@ -1,0 +1,114 @@
+"""A policy tried on the calls of the past: the record says which there were, the turns' histories what they said."""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.approvals.digest import call_digest
+from signoff.audit.past import PastCall
+from signoff.contracts import names
+from signoff.contracts.call import Pinned
+from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.errors import ServerUnavailable, StoreUnavailable
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import ModelReply, Tally
+from signoff.contracts.turn import TurnInput
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates import judge
+from signoff.store.content import load
+from signoff.store.store import Store
+
+Would = Literal["run", "ask", "deny", "unknown"]
+
+
+class Tried(NamedTuple):
+    """One past call under the policies of now. `why` is the rule, or why it cannot be known."""
+
+    past: PastCall
+    would: Would
+    why: str
+
+
+class _Turn(NamedTuple):
+    ctx: Pinned
+    calls: dict[str, CallPart]
+
+
+async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterable[PastCall]) -> list[Tried]:
+    """Judge each call anew, with the context and the arguments that its turn's history holds.
+
+    They count only if they have the digest that was recorded. Where a history is gone, by the server's retention, or
+    people had changed the arguments, the verdict is `unknown`. Raises `ServerUnavailable`.
+    """
+    turns: dict[str, _Turn | None] = {}
+    tried = []
+    for call in past:
+        if call.stream not in turns:
+            turns[call.stream] = await _turn(client, call.stream)
+        tried.append(await _tried(store, catalog, call, turns[call.stream]))
+    return tried
+
+
+async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | None) -> Tried:
+    call = None if turn is None else turn.calls.get(past.call)
+    if turn is None or call is None:
+        return Tried(past, "unknown", "its history is gone")
+    try:
+        args = await load(store, call.args)
+        digest = call_digest(
+            tenant=turn.ctx.tenant,
+            turn=turn.ctx.turn,
+            call=past.call,
+            tool=past.tool,
+            definition=past.definition,
+            args=args,
+        )
+    except (StoreUnavailable, NotCanonical, TypeError, ValueError):
+        return Tried(past, "unknown", "its arguments cannot be read")
+    if digest != past.digest:
+        return Tried(past, "unknown", "its arguments are not those that were recorded: people had changed them")
+    found = judge(catalog, turn.ctx, call, args, Tally())
+    if found.kind == "settled" or found.verdict is None:
+        return Tried(past, "deny", found.message)
+    return Tried(past, "run" if found.kind == "run" else "ask", found.verdict.rule)
+
+
+async def _turn(client: Client, workflow_id: str) -> _Turn | None:
+    """What the history of a turn says was proposed; None when there is none."""
+    started: TurnInput | None = None
+    calls: dict[str, CallPart] = {}
+    models: set[int] = set()
+    try:
+        async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
+            if event.HasField("workflow_execution_started_event_attributes"):
+                given = event.workflow_execution_started_event_attributes.input.payloads
+                (started,) = await client.data_converter.decode(given, [TurnInput])
+            elif event.HasField("activity_task_scheduled_event_attributes"):
+                if event.activity_task_scheduled_event_attributes.activity_type.name == names.MODEL:
+                    models.add(event.event_id)
+            elif event.HasField("activity_task_completed_event_attributes"):
+                done = event.activity_task_completed_event_attributes
+                if done.scheduled_event_id in models:
+                    (reply,) = await client.data_converter.decode(done.result.payloads, [ModelReply])
+                    calls |= {part.call: part for part in reply.message.parts if isinstance(part, CallPart)}
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise ServerUnavailable(f"the Temporal server did not answer: {error.message.partition(chr(10))[0]}") from None
+    return None if started is None else _Turn(_pinned(started), calls)
+
+
+def _pinned(turn: TurnInput) -> Pinned:
+    return Pinned(
+        actor=turn.actor,
+        session=turn.session_id,
+        turn=turn.turn_id,
+        tenant=turn.tenant_id,
+        channel=turn.channel,
+        route=turn.route,
+        step=turn.step,
+        user=turn.principal,
+        extra=turn.context,
+    )

@@ -1,0 +1,57 @@
+"""A policy tried on the recorded past."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence, waiting_request
+
+from signoff.audit.log import AuditLog
+from signoff.store.store import open_store
+
+
+def looser(folder: Path, limit: int) -> str:
+    """The desk's manifest, letting more pass by rule."""
+    path = folder / f"upto-{limit}.yaml"
+    path.write_text(MANIFEST.read_text().replace("args.amount < 10", f"args.amount < {limit}"))
+    return str(path)
+
+
+async def ended(kind: str, at_least: int) -> None:
+    """Return when the record of this folder has so many records of one kind."""
+    async with open_store("sqlite:///.signoff/signoff.db") as store:
+        while len([1 async for _ in AuditLog(store).records(kinds=[kind])]) < at_least:
+            await asyncio.sleep(0.02)
+
+
+def became(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """What would become of the calls, by what became of them."""
+    return {row["became"]: row["would"] for row in rows}
+
+
+async def test_simulate_says_what_people_denied_that_a_policy_would_let_run(
+    desk: Cli, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """One denied, one approved, one by rule: under another limit two run, and the denied one is named."""
+    monkeypatch.syspath_prepend(str(DESK))
+    denied = await waiting_request(desk, "pay 70")
+    await desk("deny", denied["id"], "--reason", "no", "--as", "ana")
+    approved = await waiting_request(desk, "pay 80")
+    await desk("approve", approved["id"], "--as", "ana")
+    await desk("ask", "pay 5")
+    await ended("ending", 2)
+    ran = await desk("policy", "simulate", looser(tmp_path, 100), "--json")
+    assert ran.code == 0, ran.err
+    assert became(ran.data) == {"denied": "run", "approved": "run", "auto": "run"}
+    words = (await desk("policy", "simulate", looser(tmp_path, 75))).out
+    assert "1 that people were asked for would run without asking, of which they had denied 1" in words
+    assert "denied by ana, would run by auto_approve_if" in words
+    tighter = await desk("policy", "simulate", looser(tmp_path, 1), "--json")
+    assert became(tighter.data) == {"denied": "ask", "approved": "ask", "auto": "ask"}
+    assert "70" not in str([row["why"] for row in ran.data])
+
+
+async def test_simulate_needs_a_duration(desk: Cli) -> None:
+    """One sentence about what to write instead."""
+    ran = await desk("policy", "simulate", str(MANIFEST), "--since", "ages")
+    assert "is not a duration" in assert_one_sentence(ran)
