@@ -13,7 +13,7 @@ demo: $(READY)
 	@.venv/bin/signoff demo
 
 test: $(READY)
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --dist loadfile
 
 lint: $(READY)
 	.venv/bin/ruff check .

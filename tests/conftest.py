@@ -6,6 +6,7 @@ import uuid
 from collections.abc import AsyncIterator
 from glob import glob
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.client import Client
@@ -26,19 +27,36 @@ def missing_programs() -> frozenset[str]:
     return frozenset(name for name, found in there.items() if not found)
 
 
+def needed(item: pytest.Item) -> list[str]:
+    """The missing programs that a test needs."""
+    return sorted(name for name in missing_programs() if item.get_closest_marker(name))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests whose program is missing, or ends the run where none may be left out."""
-    missing = missing_programs()
-    out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
-    if not out:
+    """Leaves out the tests whose program is missing, unless none may be left out."""
+    out = [item for item in items if needed(item)]
+    if not out or os.environ.get(REQUIRE_ALL) == "1":
         return
-    names = ", ".join(sorted(name for name in missing if any(item.get_closest_marker(name) for item in out)))
-    if os.environ.get(REQUIRE_ALL) == "1":
-        pytest.exit(f"{len(out)} tests need programs that are not installed: {names} ({REQUIRE_ALL}=1)", returncode=1)
+    names = ", ".join(sorted({name for item in out for name in needed(item)}))
     items[:] = [item for item in items if item not in out]
     config.hook.pytest_deselected(items=out)
     config.stash[LEFT_OUT] = f"left out {len(out)} tests that need programs not installed here: {names}"
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = config.stash[LEFT_OUT]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fails a test whose program is missing where all are required."""
+    if names := needed(item):
+        pytest.fail(f"needs programs that are not installed: {', '.join(names)} ({REQUIRE_ALL}=1)", pytrace=False)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes over what one of several test processes left out; all of them leave out the same."""
+    if left_out := getattr(node, "workeroutput", {}).get("left_out"):
+        node.config.stash[LEFT_OUT] = left_out
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
