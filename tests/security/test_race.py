@@ -1,0 +1,137 @@
+"""Fifty people decide one request at once, over every door there is."""
+
+import asyncio
+import contextlib
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from desk_fixtures import yes
+from gateway_desk import PEOPLE, SIGNER, GatewayDesk, gateway_desk
+from gateway_login import bearer, locked_desk, token_of
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from signoff.audit.checkpoints import Checkpoints
+from signoff.audit.log import AuditLog
+from signoff.audit.verify import verify
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.registry.people import FixedDirectory
+from signoff.store.store import open_store
+
+CROWD = tuple(Person(id=f"p{number}", name=f"P{number}", roles=("approvers",)) for number in range(50))
+EVERYBODY = (*PEOPLE, *CROWD)
+
+
+@pytest.fixture
+async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+    """A worker of the production profile and a gateway where everybody has a token."""
+    folder = tmp_path_factory.mktemp("race")
+    people, queue = FixedDirectory(EVERYBODY), f"race-{uuid.uuid4().hex[:12]}"
+    async with (
+        open_store(f"sqlite:///{folder}/signoff.db") as store,
+        gateway_desk(client, store, queue, profile="production", people=people) as found,
+    ):
+        yield locked_desk(found, people=EVERYBODY)
+
+
+class Race:
+    """One request, and the doors to it. Each way of deciding gives the receipt that its person has in the end."""
+
+    def __init__(self, desk: GatewayDesk, request: ApprovalRequest, tokens: dict[str, str]) -> None:
+        self._desk = desk
+        self._request = request
+        self._tokens = tokens
+        key = parse_approval_id(request.id)
+        assert key is not None
+        self.turn = key.turn
+        self._handle = desk.desk.client.get_workflow_handle(key.turn.workflow_id)
+
+    async def run(self, number: int) -> tuple[str, Receipt]:
+        """One person's answer, by the door of their number; every third says no."""
+        door = (self.by_client, self.by_http, self.by_signal)[number % 3]
+        receipt = await door(f"p{number}", "denied" if number % 9 == 0 else "approved")
+        if receipt.status == "pending":
+            receipt = await self.asked_later()
+        return door.__name__, receipt
+
+    async def by_client(self, person: str, verdict: str) -> Receipt:
+        """An Update, signed by the gateway's key."""
+        return await self._desk.desk.signoff.decide(self._signed(person, verdict))
+
+    async def by_http(self, person: str, verdict: str) -> Receipt:
+        """The API, with a token."""
+        url, headers = f"/v1/approvals/{self._request.id}/decide", bearer(self._tokens[person])
+        answer = await self._desk.http.post(url, json={"verdict": verdict, "revision": 1}, headers=headers)
+        receipt = Receipt.model_validate(answer.json())
+        assert (answer.status_code < 300) == (receipt.status != "refused"), answer.text
+        return receipt
+
+    async def by_signal(self, person: str, verdict: str) -> Receipt:
+        """A raw Signal, which nobody answers; its sender asks afterwards."""
+        with contextlib.suppress(RPCError):
+            body = self._signed(person, verdict).model_dump(mode="json", exclude_none=True)
+            await self._handle.signal(names.APPROVAL_RESPONSE, body)
+        return await self.asked_later()
+
+    async def asked_later(self) -> Receipt:
+        """What the turn says to somebody who asks when it is over."""
+        await self._desk.desk.signoff.result(self.turn)
+        receipt: Receipt = await self._handle.query(names.RECEIPT, self._request.id, result_type=Receipt)
+        return receipt
+
+    def _signed(self, person: str, verdict: Any) -> Decision:
+        received = {"received_at": datetime.now(UTC), "digest": self._request.digest}
+        return SIGNER.sign_decision(yes(self.turn, subject=person, verdict=verdict, **received))
+
+
+async def begun(desk: GatewayDesk) -> Race:
+    """A request of guest's that waits, and a token for each of the crowd that goes by HTTP."""
+    headers = bearer(await token_of(desk, "guest"))
+    answer = await desk.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
+    started = answer.json()
+    view = await desk.desk.waiting(TurnKey(started["tenant"], started["session"], started["turn"]))
+    tokens = {f"p{number}": await token_of(desk, f"p{number}") for number in range(1, 50, 3)}
+    request = view.calls[0].approval
+    assert request is not None
+    return Race(desk, request, tokens)
+
+
+@pytest.mark.row("E58")
+async def test_fifty_deciders_over_every_door_have_one_winner_and_49_receipts_naming_them(desk: GatewayDesk) -> None:
+    """The turn is free to end with the first; whoever comes later by whichever door is told who that was."""
+    race = await begun(desk)
+    told = await asyncio.gather(*(race.run(number) for number in range(50)))
+    result = await desk.desk.signoff.result(race.turn)
+    records = await AuditLog(desk.deps.store).stream(race.turn.workflow_id)
+    (ending,) = [record for record in records if record.kind == "ending"]
+    winner = ending.subject
+    assert winner in {person.id for person in CROWD}
+    assert Counter(receipt.decided_by for _, receipt in told) == {winner: 50}
+
+    # One was first; a winner by Signal has no receipt of their own, and asks like all the others.
+    by_signal = int(winner.removeprefix("p")) % 3 == 2
+    assert Counter(receipt.status for _, receipt in told) == (
+        {"refused": 50} if by_signal else {"accepted": 1, "refused": 49}
+    )
+    assert {receipt.code for _, receipt in told if receipt.status == "refused"} == {"already_decided"}
+    assert {door for door, _ in told} == {"by_client", "by_http", "by_signal"}
+
+    approved = ending.facts["state"] == "approved"
+    assert [outcome.code for outcome in result.calls] == ["ok" if approved else "denied"]
+    assert len(desk.ledger.rows) == approved
+    attempts = Counter(record.facts["status"] for record in records if record.kind == "attempt")
+    assert attempts["accepted"] == 1
+    points = Checkpoints(desk.deps.store)
+    report = await verify(
+        AuditLog(desk.deps.store).records(), points.all(), SIGNER.verifier(), heads=await points.heads()
+    )
+    assert report.finding is None
