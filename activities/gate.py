@@ -203,7 +203,8 @@ def _told(task: GateTask, rulings: Sequence[Ruling]) -> list[AuditEntry]:
     told, at = [], now()
     for call, ruling in zip(task.calls, rulings, strict=True):
         if ruling.request is not None:
-            told.append(entries.asked(ruling.request, at))
+            edit = {"edited_by": task.edited_by, "before": task.before}
+            told.append(entries.asked(ruling.request.model_copy(update=edit), at))
         elif ruling.outcome is not None:
             told.append(entries.settled(task.ctx, call.tool, ruling, ruling.outcome, at))
     return told

@@ -226,3 +226,16 @@ def test_the_arguments_of_these_tests_could_be_seen() -> None:
     """The search for arguments in records would find them."""
     assert "Lisbon" in str(SECRET)
     assert set(ARGS) == set(SECRET)
+
+
+async def test_an_edit_is_recorded_with_who_made_it_and_the_names_of_what_changed(store: Store) -> None:
+    """The next revision says whose words these are and which arguments differ, without either value."""
+    room = room_of(store, pay_tool(Ledger(), ApprovalPolicy()))
+    asked = (await gated(room, call_of())).rulings[0].request
+    assert asked is not None
+    other = call_of(args=SECRET | {"to": "Bo Berg of Lisbon"})
+    await gated(room, other, revision=2, edited_by="ana", edited_name="Ana", before=asked.card.rows)
+    first, edit = await written(store)
+    assert (first.kind, first.subject, first.facts.get("changed")) == ("request", "guest", None)
+    assert (edit.kind, edit.subject, edit.facts["revision"]) == ("revision", "ana", 2)
+    assert (edit.facts["edited_by"], edit.facts["changed"]) == ("ana", ["to"])
