@@ -258,10 +258,10 @@ def reached(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
     )
 
 
-def opened(approval_id: str, subject: str, channel: str, at: datetime, **facts: Any) -> AuditEntry:
-    """Somebody looked at a request by a link that was sent to them."""
-    key = f"opened/{approval_id}/{subject}/{at.isoformat()}"
-    return _of_approval(approval_id, "delivery", key, at, subject, event="opened", channel=channel, **facts)
+def opened(approval_id: str, subject: str, channel: str, at: datetime, *, link: str) -> AuditEntry:
+    """A link that was sent to somebody was opened, by whom, or what, ever; told once for each link."""
+    key = f"opened/{approval_id}/{link}"
+    return _of_approval(approval_id, "delivery", key, at, subject, event="opened", channel=channel, link=link)
 
 
 def begun(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:

@@ -59,6 +59,8 @@ def _attempt(facts: Mapping[str, Any]) -> str:
 
 
 def _allowed(facts: Mapping[str, Any]) -> str:
+    if "act" in facts:
+        return _act(facts)
     by = f"grant {facts['grant']}" if "grant" in facts else _rule(facts)
     return f"{_call(facts)} may run without asking anybody, by {by}"
 

@@ -5,10 +5,12 @@ from typing import Annotated, Final
 
 import typer
 
+from signoff.approvals.entries import act
+from signoff.audit.log import writing
 from signoff.cli.options import Address, AsJson, Decider, Manifest
 from signoff.cli.output import Output, run
 from signoff.cli.parts import working_store
-from signoff.cli.words import clean
+from signoff.cli.words import clean, utc_now
 from signoff.cli.workplace import Workplace, find_workplace
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import NotFound, ServerUnavailable
@@ -54,7 +56,8 @@ async def _freeze(
     place = find_workplace(manifest)
     person = operator(place, person_id, tenant)
     async with working_store(place.settings) as store:
-        standing = await Freezes(store).freeze(tenant, reason=reason, by=person.id)
+        seen = writing([act(tenant, "freeze", person.id, utc_now(), reason=reason, channel="cli")])
+        standing = await Freezes(store).freeze(tenant, reason=reason, by=person.id, also=seen)
     out.say(_line(standing))
     try:
         swept = await _swept(place, tenant, person, standing, address)
@@ -75,9 +78,10 @@ async def _swept(place: Workplace, tenant: str, person: Person, standing: Freeze
 
 async def _thaw(out: Output, tenant: str, person_id: str, manifest: Path | None) -> int:
     place = find_workplace(manifest)
-    operator(place, person_id, tenant)
+    person = operator(place, person_id, tenant)
     async with working_store(place.settings) as store:
-        lifted = await Freezes(store).thaw(tenant)
+        seen = writing([act(tenant, "thaw", person.id, utc_now(), channel="cli")])
+        lifted = await Freezes(store).thaw(tenant, also=seen)
     if lifted is None:
         raise NotFound(f"the tenant `{clean(tenant)}` is not frozen")
     out.show(lifted, f"thawed: {tenant}, frozen by {lifted.by} since {lifted.at:%Y-%m-%d %H:%M} UTC")

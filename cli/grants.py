@@ -8,6 +8,8 @@ import typer
 from rich.console import RenderableType
 from rich.table import Table
 
+from signoff.approvals.entries import act
+from signoff.audit.log import writing
 from signoff.cli.freeze import operator
 from signoff.cli.options import AsJson, Decider, Manifest
 from signoff.cli.output import Output, run
@@ -58,7 +60,10 @@ def revoke(
                 raise NotFound(f"there is no grant `{clean(grant)}`; `signoff grants list` shows those there are")
             if who.id not in found.people:
                 operator(place, who.id, place.tenant)
-            gone = shown_grant(await grants.revoke(found.id, place.tenant, by=who.id))
+            seen = writing(
+                [act(place.tenant, "revoke", who.id, utc_now(), kind="grant", grant=found.id, channel="cli")]
+            )
+            gone = shown_grant(await grants.revoke(found.id, place.tenant, by=who.id, also=writing([told])))
         out.show(gone, f"taken back: {gone.id}, {_what(gone)}")
         return 0
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from signoff.approvals.entries import opened
 from signoff.contracts.decision import Assurance, Verdict
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import parse_approval_id
@@ -18,6 +19,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest, receipt_status
 from signoff.gateway.links import LINK_KEY, Link, delivery_of, read_link
 from signoff.gateway.opening import note_of, open_card
+from signoff.gateway.recording import record
 from signoff.gateway.render import Pages
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
@@ -57,7 +59,11 @@ class LinkPages:
 
     async def show(self, request: Request, written: str) -> Response:
         """The request, with the form to answer it where the link is enough for that."""
-        return await self._page(await self._opened(request, written))
+        found = await self._opened(request, written)
+        link = found.link
+        seen = opened(link.approval, link.person, link.channel, self._deps.clock(), link=delivery_of(written))
+        await record(self._deps.store, seen)
+        return await self._page(found)
 
     async def decide(self, request: Request, written: str) -> Response:
         """An answer, with the value that only the page has: not what a scanner of mail or a preview sends."""

@@ -4,7 +4,7 @@ from sqlalchemy import Connection, delete, select
 
 from signoff.contracts.grant import Freeze
 from signoff.store.schema import FREEZES
-from signoff.store.store import Store
+from signoff.store.store import Also, Store
 from signoff.store.terms import added, freeze_of, hold_tenant, read_freeze
 
 
@@ -14,25 +14,29 @@ class Freezes:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def freeze(self, tenant: str, *, reason: str, by: str) -> Freeze:
-        """Freeze a tenant; returns the freeze that stands, which is the first.
+    async def freeze(self, tenant: str, *, reason: str, by: str, also: Also | None = None) -> Freeze:
+        """Freeze a tenant; returns the freeze that stands, which is the first. `also` is written with a new one.
 
         No ticket of the tenant is claimed after this returns, until it is thawed.
         """
 
         def write(connection: Connection) -> Freeze:
             hold_tenant(connection, tenant)
-            added(connection, FREEZES, {"tenant": tenant, "reason": reason, "frozen_by": by})
+            new = added(connection, FREEZES, {"tenant": tenant, "reason": reason, "frozen_by": by})
+            if new and also is not None:
+                also(connection)
             return read_freeze(connection.execute(select(FREEZES).where(FREEZES.c.tenant == tenant)).one())
 
         return await self._store.run(write)
 
-    async def thaw(self, tenant: str) -> Freeze | None:
-        """Lift a freeze; returns what was lifted, None when the tenant was not frozen."""
+    async def thaw(self, tenant: str, *, also: Also | None = None) -> Freeze | None:
+        """Lift a freeze; returns what was lifted, None when the tenant was not frozen. `also` is written with it."""
         gone = delete(FREEZES).where(FREEZES.c.tenant == tenant).returning(FREEZES)
 
         def lift(connection: Connection) -> Freeze | None:
             row = connection.execute(gone).first()
+            if row is not None and also is not None:
+                also(connection)
             return None if row is None else read_freeze(row)
 
         return await self._store.run(lift)

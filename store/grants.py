@@ -9,7 +9,7 @@ from signoff.contracts.decision import Remember
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, Like
 from signoff.store.schema import GRANTS, StoreClock
-from signoff.store.store import Store
+from signoff.store.store import Also, Store
 from signoff.store.terms import added, moment, spend
 
 CANDIDATES: Final = 200
@@ -88,13 +88,18 @@ class Grants:
         query = query if every else query.where(*_USABLE)
         return await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
 
-    async def revoke(self, grant_id: str, tenant: str, *, by: str) -> Grant:
-        """Take a remembered answer back; doing it again changes nothing. Raises `NotFound`."""
+    async def revoke(self, grant_id: str, tenant: str, *, by: str, also: Also | None = None) -> Grant:
+        """Take a remembered answer back; doing it again changes nothing. `also` is written with it.
+
+        Raises `NotFound`.
+        """
         named = (GRANTS.c.id == grant_id) & (GRANTS.c.tenant == tenant)
 
         def mark(connection: Connection) -> Row[Any] | None:
             taken = update(GRANTS).where(named, GRANTS.c.revoked_at.is_(None))
-            connection.execute(taken.values(revoked_at=StoreClock(), revoked_by=by))
+            done = connection.execute(taken.values(revoked_at=StoreClock(), revoked_by=by))
+            if done.rowcount and also is not None:
+                also(connection)
             return connection.execute(select(GRANTS).where(named)).first()
 
         row = await self._store.run(mark)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from agentack.parser import read_jsonl
-from cli_kit import Cli, assert_one_sentence
+from cli_kit import MANIFEST, Cli, assert_one_sentence
 
 from signoff.approvals.entries import act, begun
 from signoff.audit.log import AuditLog
@@ -155,3 +155,16 @@ async def test_a_turn_is_exported_for_the_published_checker(audit: Cli) -> None:
     touched("UPDATE audit_records SET subject = 'bob' WHERE subject = 'eve'")
     ran = await audit("audit", "export", "--format", "agentack", "--turn", "t-0001")
     assert "was changed after it was written: see `signoff audit verify`" in assert_one_sentence(ran)
+
+
+async def test_what_operators_do_is_recorded_with_it(audit: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """A freeze and its thaw are in the tenant's own stream, once each, by whom and why."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    for _ in range(2):
+        await audit("freeze", "main", "--reason", "a second leak", "--as", "ana")
+    assert (await audit("thaw", "main", "--as", "ana")).code == 0
+    assert (await audit("thaw", "main", "--as", "ana")).code == 1
+    ran = await audit("audit", "show", "admin/main", "--json")
+    acts = [(record["subject"], json.loads(record["data"])["act"]) for record in ran.data["records"]]
+    assert acts == [("ana", "freeze"), ("ana", "freeze"), ("ana", "thaw")]
