@@ -11,10 +11,13 @@ from starlette.staticfiles import StaticFiles
 import signoff
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.approvals_api import ApprovalsApi
+from signoff.gateway.batch_pages import BatchPages
 from signoff.gateway.caller import Door, SignInNeeded
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.edit_pages import EditPages
 from signoff.gateway.faults import Ambiguous, BadRequest, Fault, fault_of, sentence, status_of
 from signoff.gateway.grants_api import GrantsApi
+from signoff.gateway.grants_pages import GrantsPages
 from signoff.gateway.guard import Guard
 from signoff.gateway.link_pages import LinkPages
 from signoff.gateway.live import Live
@@ -64,6 +67,9 @@ def build_app(desk: GatewayDeps) -> FastAPI:
         GrantsApi(desk),
         ServiceApi(desk),
         WaitingPages(desk, visitors, pages, live),
+        EditPages(desk, visitors, pages),
+        BatchPages(desk, visitors, pages),
+        GrantsPages(desk, visitors, pages),
         TalkPages(desk, visitors, pages, live),
         ToolPages(desk, visitors, pages),
         SitePages(desk, visitors, pages),

@@ -65,12 +65,7 @@ class GrantsApi:
         """Whose answer it is may take it back, and who has the role `admin`."""
         tenant = own_tenant(caller_of(request), tenant)
         person = self._acting(request, as_person, tenant)
-        found = await self._grants.look(grant)
-        if found is None or found.like.tenant != tenant:
-            raise NotFound(f"there is no grant {shown(grant)}")
-        if person.id not in found.people:
-            self._check(person)
-        return shown_grant(await self._grants.revoke(found.id, tenant, by=person.id))
+        return await take_back(self._deps, grant, person, tenant)
 
     async def freezes(self, request: Request, tenant: str | None = None) -> dict[str, list[Freeze]]:
         """The freeze of the tenant, if there is one."""
@@ -110,5 +105,20 @@ class GrantsApi:
         return acting(self._deps, caller_of(request), named, default=DEFAULT_DECIDER, tenant=tenant)
 
     def _check(self, person: Person) -> None:
-        development = self._deps.settings.profile == "development"
-        check_operator(person, self._deps.catalog.default_approvers, development=development)
+        _check_operator(self._deps, person)
+
+
+async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) -> Grant:
+    """Revoke a grant as `person`: one of those whose answer it is, or an operator. Raises `NotFound`, `Refused`."""
+    grants = Grants(deps.store)
+    found = await grants.look(grant)
+    if found is None or found.like.tenant != tenant:
+        raise NotFound(f"there is no grant {shown(grant)}")
+    if person.id not in found.people:
+        _check_operator(deps, person)
+    return shown_grant(await grants.revoke(found.id, tenant, by=person.id))
+
+
+def _check_operator(deps: GatewayDeps, person: Person) -> None:
+    development = deps.settings.profile == "development"
+    check_operator(person, deps.catalog.default_approvers, development=development)

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from signoff.contracts.decision import at_least
 from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.listing import WaitingCard
@@ -36,22 +37,24 @@ LOOK_SECONDS: Final = 2.0
 
 @dataclass(frozen=True)
 class WaitingRow:
-    """One request of the list."""
+    """One request of the list. `together`: it may be decided with others."""
 
     card: WaitingCard
     requester: str
     due: Moment | None
     due_in: str
     soon: bool
+    together: bool
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The filters in force; an empty one lets everything through."""
+    """The filters in force; an empty one lets everything through. `several`: more than one is being chosen."""
 
     actor: str = ""
     tool: str = ""
     team: str = ""
+    several: bool = False
 
     @property
     def any(self) -> bool:
@@ -216,9 +219,16 @@ class WaitingPages:
                 due=reader.moment(card.expires_at) if card.expires_at else None,
                 due_in=reader.until(card.expires_at) if card.expires_at else "",
                 soon=reader.soon(card.expires_at) if card.expires_at else False,
+                together=self._together(card.tool),
             )
             for card in found
         ]
+
+    def _together(self, tool: str) -> bool:
+        """Whether calls of a tool may be decided with others, by its policy; the batch's page asks the request."""
+        found = self._deps.catalog.policies.get(tool)
+        policy = found.policy if found is not None else None
+        return policy is None or (policy.confirm == "" and not at_least(policy.min_assurance, "mfa"))
 
     def _list(self, rows: list[WaitingRow], visitor: Visitor, choice: Choice, selected: str) -> dict[str, Any]:
         shown = [row for row in rows if _passes(row.card, choice)]
@@ -226,6 +236,7 @@ class WaitingPages:
             "rows": shown,
             "count": len(rows),
             "limit": LISTED,
+            "several": sum(row.together for row in shown) > 1,
             "choice": choice,
             "selected": selected,
             "version": _version([row.card for row in rows]),
@@ -237,7 +248,7 @@ class WaitingPages:
 
 def _choice(request: Request) -> Choice:
     given = request.query_params
-    return Choice(given.get("actor", ""), given.get("tool", ""), given.get("team", ""))
+    return Choice(given.get("actor", ""), given.get("tool", ""), given.get("team", ""), "choose" in given)
 
 
 def _passes(card: WaitingCard, choice: Choice) -> bool:

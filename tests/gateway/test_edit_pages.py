@@ -1,0 +1,183 @@
+"""The page to change a call's arguments before approving it."""
+
+import html
+import re
+from typing import Any
+
+import httpx
+import pytest
+from gateway_desk import FLIGHT, PASSWORD, GatewayDesk
+from gateway_login import browser, hidden, words
+
+from signoff.contracts.ids import parse_approval_id
+
+_HIDDEN = re.compile(r'type="hidden" name="([^"]+)" value="([^"]*)"')
+
+
+async def as_person(page: httpx.AsyncClient, person: str) -> None:
+    """Become somebody else, as the development profile lets one."""
+    form = hidden((await page.get("/")).text, "/person")
+    await page.post("/person", data={**form, "person": person})
+
+
+def fields(page: str, action: str) -> dict[str, str]:
+    """The hidden fields of a form, as a browser reads them."""
+    return {name: html.unescape(value) for name, value in _HIDDEN.findall(hidden_part(page, action))}
+
+
+def hidden_part(page: str, action: str) -> str:
+    """The form with this action."""
+    form = page[page.index(f'action="{action}"') :]
+    return form[: form.index("</form>")]
+
+
+async def edited(page: httpx.AsyncClient, approval: str, *, step: str = "review", **changed: str) -> httpx.Response:
+    """Open the form, change fields and send it to a step; `__` in a name stands for `/`."""
+    path = f"/approvals/{approval}/edit"
+    answer = await page.get(path)
+    assert answer.status_code == 200, answer.text
+    form = fields(answer.text, path)
+    form |= {f"args/{name.replace('__', '/')}": value for name, value in changed.items()}
+    return await page.post(path, data={**form, "step": step})
+
+
+async def confirmed(page: httpx.AsyncClient, approval: str, review: httpx.Response, **more: str) -> httpx.Response:
+    """Approve on the page that shows old and new."""
+    path = f"/approvals/{approval}/edit"
+    form = fields(review.text, path)
+    return await page.post(path, data={**form, "step": "approve", **more}, follow_redirects=True)
+
+
+async def ended(gateway: GatewayDesk, approval: str) -> Any:
+    """The outcome of the call behind a request."""
+    key = parse_approval_id(approval)
+    assert key is not None
+    return (await gateway.desk.signoff.result(key.turn)).calls[0]
+
+
+async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayDesk) -> None:
+    """Write, review, approve: the number stays a number, the secret stays unseen, the card says who changed what."""
+    approval = await gateway.asked("book")
+    async with browser(gateway) as page:
+        card = (await page.get(f"/approvals/{approval}")).text
+        assert f'href="/approvals/{approval}/edit"' in card
+        review = await edited(page, approval, cost="380.50", traveller__name="Bo", extras="")
+        assert review.status_code == 200
+        told = words(review.text)
+        assert "Book TP 531 in business, 380.5 EUR" in told
+        assert "Cost 420.00 EUR 380.50 EUR" in told
+        assert "Traveller / Name Ana Sousa Bo" in told
+        assert PASSWORD not in review.text
+        assert (await gateway.desk.signoff.request(approval)).state == "pending"
+        done = await confirmed(page, approval, review)
+    assert done.status_code == 200
+    told = words(done.text)
+    assert "Approved by Approver (you)" in told
+    assert "Changed by Approver (you)" in told
+    assert "420.00 EUR 380.50 EUR" in told
+    outcome = await ended(gateway, approval)
+    assert (outcome.code, outcome.edited_by) == ("ok", "approver")
+    ran = [args for name, args, _ in gateway.ledger.rows if name == "book"][-1]
+    assert ran == {**FLIGHT, "cost": 380.5, "traveller": {"name": "Bo"}, "extras": []}
+
+
+async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayDesk) -> None:
+    """Selects for closed sets, marks, bounds and descriptions; a secret is an empty field that keeps its value."""
+    approval = await gateway.asked("book")
+    async with browser(gateway) as page:
+        form = (await page.get(f"/approvals/{approval}/edit")).text
+    told = words(form)
+    assert "Cost required" in told
+    assert "Refundable may be left out" in told
+    assert "Number · at least 0 · at most 1000" in told
+    assert "As on the ticket" in told
+    assert '<option value="&#34;business&#34;" selected>business</option>' in form
+    assert PASSWORD not in form
+    assert f"Leave empty to keep it: hidden, {len(PASSWORD)} characters" in told
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"cost": "much"}, "Must be a number, such as 380 or 12.5."),
+        ({"cost": "2000"}, "Must be at most 1000."),
+        ({"seats": "1.5"}, "Must be a whole number, such as 380."),
+        ({"traveller__name": "Bo", "extras": "a\nb\nc\nd"}, "Must have at most 3 items."),
+        ({"meta": "{"}, "Is not JSON"),
+        ({}, "Nothing was changed. Change something"),
+    ],
+)
+async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
+    gateway: GatewayDesk, changed: dict[str, str], told: str
+) -> None:
+    """422 with the form as it was written; also where the review is skipped."""
+    approval = await gateway.asked("book")
+    async with browser(gateway) as page:
+        for step in ("review", "approve"):
+            answer = await edited(page, approval, step=step, **changed)
+            assert answer.status_code == 422
+            assert told in words(answer.text)
+            assert all(value.split("\n")[0] in answer.text for value in changed.values())
+    assert (await gateway.desk.signoff.request(approval)).votes == ()
+
+
+async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayDesk) -> None:
+    """The card's value, another request's, none at all or a revision that is gone: nothing."""
+    approval, other = await gateway.asked("book"), await gateway.asked("book")
+    path = f"/approvals/{approval}/edit"
+    async with browser(gateway) as page:
+        form = hidden((await page.get(path)).text, path) | {"args/cost": "1", "step": "approve"}
+        card = hidden((await page.get(f"/approvals/{approval}")).text, f"/approvals/{approval}/decide")
+        foreign = hidden((await page.get(f"/approvals/{other}/edit")).text, f"/approvals/{other}/edit")
+        for token in ("", "0" * 64, card["token"], foreign["token"]):
+            assert (await page.post(path, data={**form, "token": token})).status_code == 403
+        for stale in ({"revision": "2"}, {"mark": "00000000"}):
+            assert (await page.post(path, data={**form, **stale})).status_code == 409
+        await page.get(path, params=form)
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_who_may_not_decide_may_not_change(gateway: GatewayDesk) -> None:
+    """No link on the card, no form behind it, and nothing is taken from who had one."""
+    approval = await gateway.asked("book")
+    path = f"/approvals/{approval}/edit"
+    async with browser(gateway) as page:
+        await as_person(page, "bo")
+        assert path not in (await page.get(f"/approvals/{approval}")).text
+        refused = await page.get(path)
+        assert (refused.status_code, "you cannot decide it" in words(refused.text)) == (409, True)
+        await gateway.decide(approval, verdict="denied")
+        assert (await page.get(path)).status_code == 409
+
+
+async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gateway: GatewayDesk) -> None:
+    """The editor's answer counts once, the next person sees who changed what, and their yes runs it."""
+    approval = await gateway.asked("trip")
+    async with browser(gateway) as page:
+        await as_person(page, "ana")
+        review = await edited(page, approval, cost="300")
+        assert "Others are asked about your version" in words(review.text)
+        counted = words((await confirmed(page, approval, review)).text)
+        assert "1 of 2 approvals" in counted
+        assert "Your answer is counted" in counted
+        await as_person(page, "bo")
+        card = (await page.get(f"/approvals/{approval}")).text
+        told = words(card)
+        assert "Changed by Ana" in told
+        assert "May still answer: Bo (finance)" in told
+        form = hidden(card, f"/approvals/{approval}/decide")
+        done = await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
+        assert done.status_code == 303
+    assert (await ended(gateway, approval)).code == "ok"
+
+
+async def test_what_has_to_be_typed_is_the_new_amount(gateway: GatewayDesk) -> None:
+    """A request that wants its amount typed wants the one that would run, not the one that was asked."""
+    approval = await gateway.asked("typed")
+    async with browser(gateway) as page:
+        review = await edited(page, approval, amount="99")
+        assert "To approve, type 99.00" in words(review.text)
+        wrong = await confirmed(page, approval, review, typed="420")
+        assert wrong.status_code == 422
+        assert (await gateway.desk.signoff.request(approval)).state == "pending"
+        assert "Approved by Approver" in words((await confirmed(page, approval, wrong, typed="99")).text)
