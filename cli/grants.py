@@ -60,9 +60,7 @@ def revoke(
                 raise NotFound(f"there is no grant `{clean(grant)}`; `signoff grants list` shows those there are")
             if who.id not in found.people:
                 operator(place, who.id, place.tenant)
-            seen = writing(
-                [act(place.tenant, "revoke", who.id, utc_now(), kind="grant", grant=found.id, channel="cli")]
-            )
+            told = act(place.tenant, "revoke", who.id, utc_now(), kind="grant", grant=found.id, channel="cli")
             gone = shown_grant(await grants.revoke(found.id, place.tenant, by=who.id, also=writing([told])))
         out.show(gone, f"taken back: {gone.id}, {_what(gone)}")
         return 0
