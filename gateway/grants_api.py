@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
+from signoff.approvals.entries import act
+from signoff.audit.log import writing
 from signoff.contracts.base import Shape
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Freeze, Grant
@@ -80,7 +82,8 @@ class GrantsApi:
         tenant = own_tenant(caller_of(request), body.tenant)
         person = self._acting(request, body.as_person, tenant)
         self._check(person)
-        freeze = await self._freezes.freeze(tenant, reason=body.reason, by=person.id)
+        told = act(tenant, "freeze", person.id, self._deps.clock(), reason=body.reason, channel="api")
+        freeze = await self._freezes.freeze(tenant, reason=body.reason, by=person.id, also=writing([told]))
         signer = self._deps.signer
         swept = await sweep(
             self._deps.desk,
@@ -95,8 +98,10 @@ class GrantsApi:
     async def thaw(self, tenant: str, request: Request, as_person: As = None) -> Freeze:
         """New calls are judged as before; what was denied meanwhile stays denied."""
         tenant = own_tenant(caller_of(request), tenant)
-        self._check(self._acting(request, as_person, tenant))
-        lifted = await self._freezes.thaw(tenant)
+        person = self._acting(request, as_person, tenant)
+        self._check(person)
+        told = act(tenant, "thaw", person.id, self._deps.clock(), channel="api")
+        lifted = await self._freezes.thaw(tenant, also=writing([told]))
         if lifted is None:
             raise NotFound(f"the tenant {shown(tenant)} is not frozen")
         return lifted
@@ -116,7 +121,8 @@ async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) 
         raise NotFound(f"there is no grant {shown(grant)}")
     if person.id not in found.people:
         _check_operator(deps, person)
-    return shown_grant(await grants.revoke(found.id, tenant, by=person.id))
+    told = act(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=found.id, channel="gateway")
+    return shown_grant(await grants.revoke(found.id, tenant, by=person.id, also=writing([told])))
 
 
 def _check_operator(deps: GatewayDeps, person: Person) -> None:
