@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.approvals.card import effect_sentence
+from signoff.approvals.grants import GRANT_RULE
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
@@ -79,8 +80,10 @@ def _became(view: CallView, catalog: Catalog, people: Directory, language: str) 
         return _settled(view.outcome, view, catalog, language)
     request = view.approval
     if request is not None and request.state == "pending":
-        return "waiting", text("call.waiting", language, who=_whom(request.approvers, people, request.tenant)), ""
-    if request is not None and request.state in _ENDED:
+        doubt = request.kind == "in_doubt"
+        who = _whom(request.approvers, people, request.tenant)
+        return "waiting", text("call.doubt_waiting" if doubt else "call.waiting", language, who=who), ""
+    if request is not None and request.kind == "approval" and request.state in _ENDED:
         who = request.decided_name or request.decided_by
         told, detail = _denied_words(_ENDED[request.state], who, request.reason, language)
         return "denied", told, detail
@@ -100,6 +103,9 @@ def _settled(outcome: CallOutcome, view: CallView, catalog: Catalog, language: s
         who = (view.approval.decided_name if view.approval is not None else "") or denied.decided_by
         told, detail = _denied_words(denied.source, who, denied.reason, language)
         return "denied", told, detail
+    if outcome.code == "in_doubt" and outcome.decided_by and view.approval is not None:
+        who = view.approval.decided_name or outcome.decided_by
+        return outcome.code, text("call.doubt_gave_up", language, who=who), view.approval.reason
     note = text("call.in_doubt_note", language) if outcome.code == "in_doubt" else _words(outcome.value)
     return outcome.code, text(f"call.{outcome.code}", language), note
 
@@ -107,10 +113,18 @@ def _settled(outcome: CallOutcome, view: CallView, catalog: Catalog, language: s
 def _ran(outcome: CallOutcome, view: CallView, catalog: Catalog, language: str) -> tuple[str, str]:
     if outcome.gate == "dry_run":
         return text("call.dry_run", language), ""
-    if view.approval is not None:
-        who = view.approval.decided_name or view.approval.decided_by or outcome.decided_by
+    request = view.approval
+    if request is not None:
+        who = request.decided_name or request.decided_by or outcome.decided_by
+        if request.state == "happened":
+            return text("call.ok_happened", language, who=who), request.reason
+        if outcome.edited_by:
+            editor = request.edited_name or outcome.edited_by
+            return text("call.ok_edited", language, who=who, editor=editor), ""
         return text("call.ok_by", language, who=who), ""
     rule = outcome.rule or view.rule
+    if rule.startswith(GRANT_RULE):
+        return text("call.ok_granted", language), ""
     if rule in ("", "requires_approval"):
         return text("call.ok_never", language), ""
     return text("call.ok_rule", language), _expression(view.tool, rule, catalog) or rule

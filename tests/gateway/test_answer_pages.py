@@ -1,0 +1,216 @@
+"""Pages where an answer says more than yes or no: doubts, remembered answers, several at once, frozen tenants."""
+
+import uuid
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from gateway_desk import GatewayDesk, gateway_desk
+from gateway_login import browser, hidden, words
+from temporalio.client import Client
+
+from signoff.contracts.ids import parse_approval_id
+from signoff.store.freezes import Freezes
+from signoff.store.store import Store
+
+
+@pytest.fixture
+async def own(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+    """A gateway of the test's own, for what concerns a whole tenant."""
+    async with gateway_desk(client, store, f"pages-{uuid.uuid4().hex[:12]}") as found:
+        yield found
+
+
+async def as_person(page: httpx.AsyncClient, person: str) -> None:
+    """Become somebody else, as the development profile lets one."""
+    form = hidden((await page.get("/")).text, "/person")
+    await page.post("/person", data={**form, "person": person})
+
+
+async def answered(page: httpx.AsyncClient, approval: str, **fields: str) -> httpx.Response:
+    """Open a card and send its form."""
+    path = f"/approvals/{approval}/decide"
+    form = hidden((await page.get(f"/approvals/{approval}")).text, path)
+    return await page.post(path, data={**form, **fields}, follow_redirects=True)
+
+
+async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayDesk) -> None:
+    """It says what is not known, offers all three, and what came of it reaches the agent."""
+    approval = await gateway.doubted()
+    async with browser(gateway) as page:
+        card = words((await page.get(f"/approvals/{approval}")).text)
+        for part in ("In doubt", "Did this happen?", "Nobody knows", "It happened", "It did not, run it", "Give up"):
+            assert part in card
+        assert "otherwise given up" in card
+        assert "Change something first" not in card
+        done = words((await answered(page, approval, verdict="happened", result="receipt no 7")).text)
+        talk = words((await page.get(f"/turns/{approval.rsplit('.', 2)[0]}")).text)
+    assert "Approver (you) says that it happened" in done
+    assert "What came of it: receipt no 7" in done
+    assert "Happened, says Approver" in talk
+    assert await gateway.runs(approval) == 0
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        ("approved", "Approver (you) says that it did not happen: it may run again"),
+        ("denied", "Given up by Approver (you)"),
+    ],
+)
+async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayDesk, verdict: str, told: str) -> None:
+    """The receipt says which; only the first runs anything, once, under the next ticket."""
+    approval = await gateway.doubted()
+    key = parse_approval_id(approval)
+    assert key is not None
+    first = len(gateway.ledger.rows)
+    async with browser(gateway) as page:
+        done = words((await answered(page, approval, verdict=verdict)).text)
+    await gateway.desk.signoff.result(key.turn)
+    assert told in done
+    ran = [row for row in gateway.ledger.rows[first:] if row[2].endswith("/2")]
+    assert len(ran) == (1 if verdict == "approved" else 0)
+
+
+async def test_a_plain_request_cannot_have_happened(gateway: GatewayDesk) -> None:
+    """The third answer is for doubts alone."""
+    approval = await gateway.asked("pay")
+    async with browser(gateway) as page:
+        assert (await answered(page, approval, verdict="happened")).status_code == 422
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_time_is_told_in_words(gateway: GatewayDesk) -> None:
+    """Reminder, escalation and what silence means are on the card before they come."""
+    approval = await gateway.asked("urgent")
+    async with browser(gateway) as page:
+        card = words((await page.get(f"/approvals/{approval}")).text)
+    assert "A reminder follows at" in card
+    assert "If nobody has answered, Ana, Bo (finance) may answer too from" in card
+    assert "then Ana, Bo (finance) may answer too, until" in card
+
+
+async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayDesk) -> None:
+    """The next call like it runs unasked; taken back on its page, the one after asks again."""
+    approval = await own.asked("alike")
+    async with browser(own) as page:
+        card = (await page.get(f"/approvals/{approval}")).text
+        assert "such as args.amount <= 420" in words(card)
+        wish = {"remember": "on", "which": "where", "where": "args.amount <= 500.0", "scope": "tenant", "uses": "3"}
+        done = await answered(page, approval, verdict="approved", span="8h", **wish)
+        assert "Approved by Approver (you)" in words(done.text)
+        key = await own.start("alike")
+        assert (await own.desk.signoff.result(key)).calls[0].code == "ok"
+        listed = (await page.get("/grants")).text
+        told = words(listed)
+        assert "Runs without asking" in told
+        assert "args.amount <= 500.0" in told
+        assert "2 of 3" in told
+        assert "Every conversation" in told
+        action = listed.split('action="/grants/')[1].split('"')[0]
+        bad = await page.post(f"/grants/{action}", data={"token": "0" * 64})
+        assert (bad.status_code, "out of date" in words(bad.text)) == (403, True)
+        gone = await page.post(f"/grants/{action}", data=hidden(listed, f"/grants/{action}"), follow_redirects=True)
+        assert "Taken back" in words(gone.text)
+        assert "Nothing is remembered" in words(gone.text)
+    assert (await own.desk.signoff.request(await own.asked("alike"))).state == "pending"
+
+
+async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: GatewayDesk) -> None:
+    """Somebody else is told why not, and it stays."""
+    approval = await own.asked("alike")
+    async with browser(own) as page:
+        await answered(page, approval, verdict="approved", remember="on", which="exact", uses="1")
+        await own.desk.signoff.result(parse_approval_id(approval).turn)  # type: ignore[union-attr]
+        await as_person(page, "bo")
+        listed = (await page.get("/grants")).text
+        action = "/grants/" + listed.split('action="/grants/')[1].split('"')[0]
+        refused = await page.post(action, data=hidden(listed, action))
+        assert refused.status_code == 403
+        assert "Nothing was changed: this takes the role `admin`" in words(refused.text)
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ({"uses": "0"}, "a whole number from 1 to 1000"),
+        ({"uses": "many"}, "a whole number from 1 to 1000"),
+        ({"uses": "1", "which": "where", "where": " "}, "write down for which calls"),
+        ({"uses": "1", "which": "where", "where": "args.amount < 10.0"}, "not true of the arguments of this very call"),
+        ({"uses": "1", "which": "where", "where": "args.amuont < 10.0"}, "amuont"),
+    ],
+)
+async def test_what_cannot_be_remembered_decides_nothing(gateway: GatewayDesk, wish: dict[str, str], told: str) -> None:
+    """422 with the card and why; the request waits, as nobody meant to decide it without."""
+    approval = await gateway.asked("alike")
+    async with browser(gateway) as page:
+        answer = await answered(page, approval, verdict="approved", remember="on", **wish)
+    assert answer.status_code == 422
+    assert told in words(answer.text)
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_several_are_read_before_they_are_decided_together(gateway: GatewayDesk) -> None:
+    """Each is shown whole; only what is ticked is answered, each with its own receipt."""
+    first, second, third = [await gateway.asked(word) for word in ("pay", "login", "pay")]
+    typed, doubt = await gateway.asked("typed"), await gateway.doubted()
+    picked = [first, second, third, typed, doubt]
+    async with browser(gateway) as page:
+        chooser = (await page.get("/?choose=1")).text
+        assert f'name="pick" value="{first}"' in chooser
+        assert f'name="pick" value="{typed}"' not in chooser
+        shown = await page.get("/batch", params={"pick": picked})
+        told = words(shown.text)
+        assert told.count("Pay 420 EUR to Ana") >= 3
+        assert "Log in to https://example.com" in told
+        assert "To be decided alone: something has to be typed to approve it" in told
+        assert "To be decided alone: it asks what became of a call" in told
+        assert shown.text.count('name="pick"') == 3
+        await gateway.decide(second, verdict="denied", **{"as": "ana"})
+        form = {**hidden(shown.text, "/batch"), "verdict": "approved"}
+        done = await page.post("/batch", data={**form, "shown": picked, "pick": [first, second, typed, doubt]})
+        assert done.status_code == 200
+        told = words(done.text)
+    assert "Somebody was first" in told
+    assert "Ana" in told
+    assert told.count("Refused") == 3
+    states = [(await gateway.desk.signoff.request(each)).state for each in picked]
+    assert states == ["approved", "denied", "pending", "pending", "pending"]
+
+
+async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayDesk) -> None:
+    """Without the page's value, with other requests, without a verdict or a tick: nothing; nor by reading."""
+    first, second = [await gateway.asked("pay") for _ in range(2)]
+    async with browser(gateway) as page:
+        form = hidden((await page.get("/batch", params={"pick": [first]})).text, "/batch")
+        form = {"verdict": "approved", "revision-0": "1", **form}
+        tries: list[tuple[int, dict[str, object]]] = [
+            (403, {**form, "token": "0" * 64, "shown": [first], "pick": [first]}),
+            (403, {**form, "shown": [second], "pick": [second]}),
+            (403, {**form, "shown": [first, second], "pick": [second]}),
+            (422, {**form, "verdict": "", "shown": [first], "pick": [first]}),
+            (422, {**form, "shown": [first], "pick": []}),
+            (422, {**form, "shown": [first], "pick": [second]}),
+        ]
+        for status, data in tries:
+            assert (await page.post("/batch", data=data)).status_code == status
+        await page.get("/batch", params={**form, "pick": [first]})
+        assert (await page.get("/batch", params={"pick": ["main.a.b"]})).status_code == 404
+        assert "Nothing is chosen" in words((await page.get("/batch")).text)
+    for approval in (first, second):
+        assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_a_frozen_tenant_is_named_on_every_page(own: GatewayDesk) -> None:
+    """Who froze it and why, wherever one looks, until it is thawed."""
+    approval = await own.asked("pay")
+    pages = ["/", "/?choose=1", f"/approvals/{approval}", f"/approvals/{approval}/edit", "/batch", "/grants", "/turns"]
+    pages += ["/tools", "/new", f"/turns/{approval.rsplit('.', 2)[0]}", "/nothing-here"]
+    await Freezes(own.deps.store).freeze("main", reason="strange payments", by="ana")
+    async with browser(own) as page:
+        for path in pages:
+            told = words((await page.get(path)).text)
+            assert "Frozen by Ana: nothing runs in main" in told, path
+            assert "strange payments" in told, path
+        await Freezes(own.deps.store).thaw("main")
+        assert "Frozen by" not in (await page.get("/")).text
