@@ -1,0 +1,176 @@
+"""A worker or a gateway of the production profile as its own process, for tests that kill it.
+
+`killable_stack.py worker|gateway ADDRESS FOLDER QUEUE PORT`. FOLDER holds the store, both files of keys, the
+ledger and what the tools wait for. Prints one line when it is ready.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import temporalio.activity
+import temporalio.client
+import temporalio.worker
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Worker
+
+from signoff.activities.tool import tool_activities
+from signoff.client import Signoff
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.person import Person
+from signoff.converter import DATA_CONVERTER
+from signoff.gateway.app import build_app
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.serve import serve
+from signoff.keyfiles import FileVerifier, create_key, read_private
+from signoff.registry.catalog import Catalog
+from signoff.registry.context import ToolContext
+from signoff.settings import Settings
+from signoff.signing import Signer
+from signoff.store.store import open_store
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+
+TOOLS = ("before", "during", "undispatched", "inside", "after")
+"""One for each moment at which something may be killed; all write a line to the ledger."""
+PEOPLE = (Person(id="guest", name="Guest"), Person(id="ana", name="Ana", roles=("approvers",)))
+_GLANCE_SECONDS = 0.05
+
+
+def store_url(folder: Path) -> str:
+    """The store that worker and gateway share."""
+    return f"sqlite:///{folder}/signoff.db"
+
+
+def make_keys(folder: Path) -> None:
+    """The gateway's private file and the worker's public one."""
+    create_key(folder / "private.json", folder / "public.json", datetime.now(UTC))
+
+
+def lines(folder: Path) -> list[str]:
+    """What had an effect, one tool a line, in order."""
+    ledger = folder / "ledger"
+    return ledger.read_text().splitlines() if ledger.exists() else []
+
+
+async def seen(file: Path) -> None:
+    """Wait until a file is there."""
+    while not os.access(file, os.F_OK):
+        await asyncio.sleep(_GLANCE_SECONDS)
+
+
+def desk(folder: Path, queue: str) -> Catalog:
+    """The tools; `undispatched` runs on a queue of its own that nobody looks at before the file `go` is there."""
+
+    async def run(name: str, ctx: ToolContext) -> str:
+        with (folder / "ledger").open("a") as ledger:
+            ledger.write(f"{name}\n")
+        if name == "inside":
+            (folder / "inside").touch()
+            await seen(folder / "go")
+        return "done"
+
+    def tool(name: str) -> Any:
+        async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
+            return await run(name, ctx)
+
+        late = {"task_queue": f"{queue}-late"} if name == "undispatched" else {}
+        return pay_tool(Ledger(), name=name, handler=handler, **late)
+
+    return catalog_of([tool(name) for name in TOOLS], people=PEOPLE)
+
+
+def react(request: CompletionRequest) -> Completion:
+    """Calls the tool that the words name."""
+    return respond("done") if results(request) else calls((last_user_text(request), {"amount": 1}))
+
+
+class _Held(ActivityInboundInterceptor):
+    """The worker of a tool whose outcome is recorded and not told yet."""
+
+    def __init__(self, after: ActivityInboundInterceptor, folder: Path) -> None:
+        super().__init__(after)
+        self._folder = folder
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        reply = await super().execute_activity(input)
+        if temporalio.activity.info().activity_type == "after":
+            (self._folder / "after").touch()
+            await seen(self._folder / "go")
+        return reply
+
+
+class _Hold(temporalio.client.Interceptor, temporalio.worker.Interceptor):
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Held(next, self._folder)
+
+
+async def work(address: str, folder: Path, queue: str) -> None:
+    """A worker until killed."""
+    hold = _Hold(folder)
+    client = await temporalio.client.Client.connect(address, data_converter=DATA_CONVERTER, interceptors=[hold])
+    keys, model = FileVerifier(folder / "public.json"), ScriptedModel(react)
+    catalog = desk(folder, queue)
+    async with (
+        open_store(store_url(folder)) as store,
+        bench(client, store, queue, catalog, model, profile="production", verifier=keys) as found,
+    ):
+        print("ready", flush=True)
+        await seen(folder / "go")
+        async with Worker(client, task_queue=f"{queue}-late", activities=tool_activities(found.room)):
+            await asyncio.Event().wait()
+
+
+async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
+    """A gateway until killed."""
+    client = await temporalio.client.Client.connect(address, data_converter=DATA_CONVERTER)
+    catalog = desk(folder, queue)
+    async with open_store(store_url(folder)) as store:
+        deps = GatewayDeps(
+            desk=Signoff(client, task_queue=queue),
+            catalog=catalog,
+            people=catalog.people,
+            store=store,
+            settings=Settings(profile="production", port=port),
+            signer=Signer(read_private(folder / "private.json")),
+        )
+        await serve(build_app(deps), "127.0.0.1", port, ready=lambda: print("ready", flush=True))
+
+
+@contextlib.asynccontextmanager
+async def killable(
+    role: str, address: str, folder: Path, queue: str, port: int
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """One of them, ready; killed at the end if it still runs."""
+    given = (str(Path(__file__)), role, address, str(folder), queue, str(port))
+    with (folder / f"{role}.log").open("a") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *given, stdout=asyncio.subprocess.PIPE, stderr=log
+        )
+    assert process.stdout is not None
+    try:
+        assert await process.stdout.readline() == b"ready\n", (folder / f"{role}.log").read_text()[-2_000:]
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def main(role: str, address: str, folder: Path, queue: str, port: int) -> None:
+    """Run until killed."""
+    if role == "gateway":
+        await look_after(address, folder, queue, port)
+    else:
+        await work(address, folder, queue)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4], int(sys.argv[5])))

@@ -1,0 +1,215 @@
+"""kill -9 of the worker, the gateway and the server, at every step of a call; nothing acknowledged is lost.
+
+Each of the three is killed once, in an installation of its own, while five turns stand at five different steps: before
+the decision, while it is on its way, between its receipt and the tool's start, in the tool after its effect, and after
+the tool's outcome was recorded but before the turn was told.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import pytest
+from killable_stack import TOOLS, killable, lines, make_keys, seen, store_url
+
+from signoff.audit.checkpoints import Checkpoints
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.audit.verify import Report, verify
+from signoff.client import Signoff
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.turn import TurnResult
+from signoff.embedded import ServerHandle, ServerOptions, connect, free_port, start_server
+from signoff.keyfiles import FileVerifier
+from signoff.store.store import Store, open_store
+from signoff.store.tokens import SCOPES, Tokens
+
+Victim = Literal["worker", "gateway", "server"]
+VICTIMS: tuple[Victim, ...] = ("worker", "gateway", "server")
+_PAUSE = 0.1
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass
+class Story:
+    """What became of one installation: by tool, the results, receipts, and the record."""
+
+    results: dict[str, TurnResult] = field(default_factory=dict)
+    receipts: dict[str, str] = field(default_factory=dict)
+    records: dict[str, list[Record]] = field(default_factory=dict)
+    effects: Counter[str] = field(default_factory=Counter)
+    report: Report | None = None
+
+
+@dataclass
+class Stack:
+    """Server, worker and gateway as three processes over one folder."""
+
+    folder: Path
+    queue: str
+    port: int
+    options: ServerOptions
+    store: Store
+    tokens: dict[str, str]
+    running: contextlib.AsyncExitStack
+    processes: dict[str, asyncio.subprocess.Process | ServerHandle] = field(default_factory=dict)
+
+    async def begin(self, role: str) -> None:
+        """Start one of the three."""
+        if role == "server":
+            server = await start_server(self.options)
+            self.running.push_async_callback(server.stop)
+            self.processes[role] = server
+        else:
+            process = killable(role, self.options.address, self.folder, self.queue, self.port)
+            self.processes[role] = await self.running.enter_async_context(process)
+
+    async def kill(self, role: str) -> None:
+        """kill -9."""
+        process = self.processes.pop(role)
+        if isinstance(process, ServerHandle):
+            await process.kill()
+        else:
+            process.kill()
+            await process.wait()
+
+    async def send(self, person: str, url: str, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
+        """One request to the gateway, with a person's token. Raises what httpx does when nobody is there."""
+        given = {"authorization": f"Bearer {self.tokens[person]}", **(headers or {})}
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=20) as http:
+            return await http.post(url, json=body, headers=given)
+
+    async def start(self, tool: str) -> TurnKey:
+        """Guest asks for a turn that calls `tool`."""
+        answer = await self.send("guest", "/v1/turns", text=tool, actor="desk")
+        assert answer.status_code == 201, answer.text
+        return TurnKey(*(answer.json()[part] for part in ("tenant", "session", "turn")))
+
+    async def answer(self, key: TurnKey, delivery: str, **body: Any) -> str:
+        """Ana's answer to the turn's call; the status of its receipt, or what kept it from having one."""
+        url = f"/v1/approvals/{ApprovalKey(key, 'c1.1').id}/decide"
+        sent = {"verdict": "approved", "revision": 1, **body}
+        try:
+            answer = await self.send("ana", url, {"idempotency-key": delivery}, **sent)
+        except httpx.TransportError as error:
+            return type(error).__name__
+        return str(answer.json().get("status", answer.status_code))
+
+    async def insist(self, key: TurnKey, delivery: str, **body: Any) -> str:
+        """The same answer until somebody takes it."""
+        while (status := await self.answer(key, delivery, **body)) not in ("accepted", "pending"):
+            await asyncio.sleep(_PAUSE)
+        return status
+
+
+async def asks(signoff: Signoff, key: TurnKey, kind: str = "approval") -> ApprovalRequest:
+    """The turn's request once it waits."""
+    while True:
+        with contextlib.suppress(ServerUnavailable, NotFound):
+            view = await signoff.view(key)
+            for call in view.calls:
+                if call.approval is not None and (call.approval.kind, call.approval.state) == (kind, "pending"):
+                    return call.approval
+            assert view.result is None, view.result
+        await asyncio.sleep(_PAUSE)
+
+
+async def kill_in_the_middle(stack: Stack, victim: Victim) -> Story:
+    """Five turns at five steps, one kill, and everything that is needed to go on."""
+    story = Story()
+    await stack.begin("server")
+    await asyncio.gather(stack.begin("worker"), stack.begin("gateway"))
+    signoff = Signoff(await connect(stack.options.address), task_queue=stack.queue)
+    turns = dict(zip(TOOLS, await asyncio.gather(*(stack.start(tool) for tool in TOOLS)), strict=True))
+    await asyncio.gather(*(asks(signoff, key) for key in turns.values()))
+    for tool in ("undispatched", "inside", "after"):
+        story.receipts[tool] = await stack.answer(turns[tool], tool)
+    await seen(stack.folder / "inside")
+    await seen(stack.folder / "after")
+
+    on_its_way = asyncio.create_task(stack.answer(turns["during"], "during"))
+    await asyncio.sleep(0.02)
+    await stack.kill(victim)
+    story.receipts["during"] = await on_its_way
+    (stack.folder / "go").touch()
+    await stack.begin(victim)
+
+    story.receipts["before"] = await stack.insist(turns["before"], "before")
+    if story.receipts["during"] not in ("accepted", "pending"):
+        story.receipts["during"] = await stack.insist(turns["during"], "during")
+    if victim == "worker":
+        await asks(signoff, turns["inside"], "in_doubt")
+        await stack.insist(turns["inside"], "doubt", verdict="happened", revision=2, result="done")
+    for tool, key in turns.items():
+        story.results[tool] = await signoff.result(key)
+        story.records[tool] = await AuditLog(stack.store).stream(key.workflow_id)
+    story.effects = Counter(lines(stack.folder))
+    points = Checkpoints(stack.store)
+    verifier = FileVerifier(stack.folder / "public.json")
+    story.report = await verify(AuditLog(stack.store).records(), points.all(), verifier, heads=await points.heads())
+    return story
+
+
+@contextlib.asynccontextmanager
+async def stack_in(folder: Path) -> AsyncIterator[Stack]:
+    """An installation that runs nothing yet, with keys and two people's tokens."""
+    make_keys(folder)
+    options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
+    async with open_store(store_url(folder)) as store, contextlib.AsyncExitStack() as running:
+        tokens = {}
+        for person in ("guest", "ana"):
+            hour, now = timedelta(hours=1), datetime.now(UTC)
+            tokens[person], _ = await Tokens(store).create("main", person, SCOPES, lifetime=hour, now=now)
+        queue = f"kills-{uuid.uuid4().hex[:8]}"
+        yield Stack(folder, queue, free_port(), options, store, tokens, running)
+
+
+@pytest.fixture(scope="module")
+async def stories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Story]:
+    """All three kills, at the same time: most of it is waiting for a lost worker's heartbeat."""
+
+    async def story(victim: Victim) -> Story:
+        async with stack_in(tmp_path_factory.mktemp(victim)) as stack:
+            return await kill_in_the_middle(stack, victim)
+
+    told = await asyncio.gather(*(story(victim) for victim in VICTIMS))
+    return dict(zip(VICTIMS, told, strict=True))
+
+
+@pytest.mark.parametrize("step", TOOLS)
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_kill_loses_no_answer_and_repeats_no_effect(
+    victim: Victim, step: str, stories: dict[str, Story]
+) -> None:
+    """The answer somebody was given a receipt for is honoured, its effect happened once, and the record says so."""
+    story = stories[victim]
+    assert story.receipts[step] in ("accepted", "pending")
+    assert story.effects[step] == 1
+    result = story.results[step]
+    assert (result.state, [outcome.code for outcome in result.calls]) == ("complete", ["ok"])
+    assert result.calls[0].decided_by == "ana"
+    records = story.records[step]
+    assert sum(record.kind == "execution" for record in records) == 1
+    accepted = [record for record in records if record.kind == "attempt" and record.facts["status"] == "accepted"]
+    lost = victim == "worker" and step == "inside"
+    assert [record.subject for record in accepted] == ["ana"] * (2 if lost else 1)
+    endings = [record.facts["state"] for record in records if record.kind == "ending"]
+    assert endings == ["approved", *["happened"] * lost]
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_the_record_is_whole_after_a_kill(victim: Victim, stories: dict[str, Story]) -> None:
+    """Every chain verifies, and there is one a turn."""
+    report = stories[victim].report
+    assert report is not None
+    assert report.finding is None
+    assert report.streams >= len(TOOLS)
