@@ -78,7 +78,8 @@ class FollowUp(Shape):
 class SessionInput(Shape):
     """Everything a session is, as one run hands it to the next. `engine` is stamped when it begins.
 
-    `actor` is whom it talks to. `seen` maps ids of messages and injections to a hash of their content, oldest first.
+    `actor` is whom it talks to, `owner` for whom: what others would say there, its turns would do in the owner's name.
+    `seen` maps ids of messages and injections to a hash of their content, oldest first.
     `injected` waits for turns that go on; those in `sent` were sent to theirs.
     """
 
@@ -86,6 +87,7 @@ class SessionInput(Shape):
     tenant_id: str = DEFAULT_TENANT
     session_id: str
     actor: str = ""
+    owner: str = ""
     turns: tuple[SessionTurn, ...] = ()
     mailbox: tuple[MailboxMessage, ...] = ()
     due: tuple[FollowUp, ...] = ()
@@ -120,7 +122,7 @@ class SessionReceipt(Shape):
     """
 
     status: Literal["accepted", "refused", "pending"]
-    code: Literal["", "duplicate", "malformed", "conflict", "full", "unknown"] = ""
+    code: Literal["", "duplicate", "malformed", "conflict", "full", "unknown", "not_allowed"] = ""
     turn: str = ""
     message: str = ""
 
@@ -153,6 +155,7 @@ class SessionView(Shape):
     tenant: str
     session: str
     actor: str
+    owner: str = ""
     turns: tuple[SessionTurnView, ...] = ()
     queued: tuple[QueuedView, ...] = ()
     refusals: int = 0

@@ -122,3 +122,4 @@ class TurnView(Shape):
     started_at: datetime | None = None
     refusals: int = 0
     catalog: str = ""
+    in_session: bool = False

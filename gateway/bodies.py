@@ -2,11 +2,12 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from signoff.contracts.ids import Id
 from signoff.contracts.limits import BATCH_DECISIONS, MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES, REASON_CHARS
 from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.session import MessageId
 from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.policy.bounds import out_of_bounds
 
@@ -15,6 +16,14 @@ class Body(BaseModel):
     """A JSON object of known fields only."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+def _said(words: str) -> str:
+    if not words.strip():
+        raise ValueError("`text` is empty; say something")
+    if why := out_of_bounds(words):
+        raise ValueError(f"`text` holds {why}")
+    return words
 
 
 class MessageBody(Body):
@@ -41,10 +50,8 @@ class TurnBody(Body):
     def _one_of_both(self) -> "TurnBody":
         if (self.text is None) == (not self.messages):
             raise ValueError("give either `text` or `messages`")
-        if self.text is not None and not self.text.strip():
-            raise ValueError("`text` is empty; say something")
-        if why := out_of_bounds(self.text):
-            raise ValueError(f"`text` holds {why}")
+        if self.text is not None:
+            _said(self.text)
         if self.messages and self.messages[-1].role != "user":
             raise ValueError("the last of `messages` must be the user's")
         return self
@@ -53,6 +60,35 @@ class TurnBody(Body):
     def said(self) -> tuple[MessageBody, ...]:
         """The conversation so far, newest last."""
         return tuple(self.messages) if self.text is None else (MessageBody(text=self.text),)
+
+
+class SayBody(Body):
+    """Say something in a session."""
+
+    text: str = Field(min_length=1, description="What the person says.")
+    actor: str | None = Field(default=None, description="Who is spoken to; whoever the session talks to if not given.")
+    user: str = Field(default=DEFAULT_ASKER, description="On whose behalf, by id; tier and roles: the directory.")
+    id: MessageId | None = Field(default=None, description="The message's id, for safe retries; a UUIDv7 if not given.")
+    dry_run: bool = Field(default=False, description="Judge every call, run none.")
+    context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, words: str) -> str:
+        return _said(words)
+
+
+class ResultBody(Body):
+    """A late result for one turn of a session."""
+
+    turn: Id = Field(description="The turn that waits for it, or that ended `awaiting` or `delegated`.")
+    text: str = Field(min_length=1, description="What its actor is told.")
+    id: Id | None = Field(default=None, description="The result's id, for safe retries; a UUIDv7 if not given.")
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, words: str) -> str:
+        return _said(words)
 
 
 class RememberBody(Body):
@@ -150,3 +186,24 @@ class TurnStarted(BaseModel):
     session: str
     turn: str
     links: TurnLinks
+
+
+class SessionLinks(BaseModel):
+    """Where to follow a session; `turn` is empty until it is known which turn answers."""
+
+    self: str
+    turn: str
+    page: str
+
+
+class SessionSaid(BaseModel):
+    """The answer to a message or a late result; `id` is `<tenant>.<session>`, `turn` the turn that it is for."""
+
+    id: str
+    tenant: str
+    session: str
+    turn: str
+    status: Literal["accepted", "refused", "pending"]
+    code: str = ""
+    message: str = ""
+    links: SessionLinks

@@ -34,6 +34,7 @@ _BEARER: Final = HTTPBearer(
     description="`signoff token create` makes one; scopes `read`, `decide`, `start`. Needless in development.",
 )
 _CALLER: Final = "signoff.caller"
+_STARTING: Final = (f"{API}turns", f"{API}sessions", "/turns", "/sessions")
 _DOOR: Final = "signoff.door"
 LOOK_AGAIN: Final = timedelta(seconds=10)
 """How often it is asked whether whoever follows live updates is still let in."""
@@ -140,10 +141,10 @@ class Door:
 
 
 def scope_of(method: str, path: str) -> Scope:
-    """What a request needs: looking is `read`; turns are started and stopped with `start`; all else is `decide`."""
+    """What a request needs: looking is `read`; turns and sessions begin and stop with `start`; all else is `decide`."""
     if method in READING or path.startswith("/tools/"):
         return "read"
-    return "start" if path.startswith((f"{API}turns", "/turns")) else "decide"
+    return "start" if path.startswith(_STARTING) else "decide"
 
 
 def is_session(cookie: str) -> bool:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from signoff.client import Signoff
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
@@ -41,8 +41,8 @@ class GatewayDeps:
         """The approver entries that a person answers to now, by delegation as well."""
         return rights(person, self.people.delegators(person.id, person.tenant, self.clock()))
 
-    def temporal_link(self, key: TurnKey) -> str:
-        """The same turn in Temporal's own UI."""
+    def temporal_link(self, key: TurnKey | SessionKey) -> str:
+        """The same turn or session in Temporal's own UI."""
         namespace = quote(self.desk.temporal.namespace, safe="")
         workflow = quote(key.workflow_id, safe="")
         return f"http://127.0.0.1:{self.settings.ui_port}/namespaces/{namespace}/workflows/{workflow}"
@@ -50,6 +50,15 @@ class GatewayDeps:
     def page_link(self, key: TurnKey) -> str:
         """The turn's page in the inbox."""
         return f"{self.settings.public_url}/turns/{turn_name(key)}"
+
+    def session_link(self, key: SessionKey) -> str:
+        """The session's page in the inbox."""
+        return f"{self.settings.public_url}/sessions/{session_name(key)}"
+
+
+def session_name(key: SessionKey) -> str:
+    """How addresses name a session: `<tenant>.<session>`."""
+    return ".".join(key)
 
 
 def turn_name(key: TurnKey) -> str:

@@ -1,12 +1,14 @@
 """From a request to a turn: ids, the person from the directory, long texts into the store."""
 
-from signoff.contracts.errors import NotFound
-from signoff.contracts.ids import TurnKey, is_id, parse_approval_id
+from signoff.contracts.errors import Conflict, NotFound, Refused
+from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id
+from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.names import DEFAULT_TENANT, ENGINE
 from signoff.contracts.person import Principal
+from signoff.contracts.session import Injection, MailboxMessage, SessionReceipt, turn_of
 from signoff.contracts.turn import TurnInput
-from signoff.gateway.bodies import MessageBody, TurnBody
+from signoff.gateway.bodies import MessageBody, ResultBody, SayBody, TurnBody
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest
 from signoff.gateway.identity import known_person
@@ -24,7 +26,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     """
     actor = chosen_actor(deps, body.actor)
     person = known_person(deps.people, body.user, body.tenant)
-    turn_id = body.turn or uuid7(deps.clock())
+    turn_id = body.turn or new_id(deps)
     if why := out_of_bounds(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     messages = tuple([await _message(deps, each) for each in body.said])
@@ -43,6 +45,46 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         dry_run=body.dry_run,
     )
     return await deps.desk.start_turn(turn)
+
+
+async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:
+    """Say something in a session; when this returns it is in Temporal. The receipt is never `refused`.
+
+    Raises `NotFound` (actor, person), `Conflict` (same id, other words), `Refused` (another's session), `BadRequest`,
+    `Unavailable`.
+    """
+    person = known_person(deps.people, body.user, key.tenant)
+    if why := out_of_bounds(body.context):
+        raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
+    message_id = body.id or new_id(deps)
+    known = tuple(deps.catalog.actors)
+    message = MailboxMessage(
+        engine=ENGINE,
+        id=message_id,
+        actor=chosen_actor(deps, body.actor) if body.actor is not None else "",
+        message=await _message(deps, MessageBody(text=body.text)),
+        principals=_vouched_for_all(deps, principal_of(person), key, message_id),
+        person_id=person.id,
+        channel=channel,
+        context=turn_context(person, body.context),
+        dry_run=body.dry_run,
+    )
+    return _taken(await deps.desk.say(key, message, actor=known[0] if len(known) == 1 else ""))
+
+
+async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> SessionReceipt:
+    """Hand a late result to a turn of a session. The receipt is never `refused`.
+
+    Raises `NotFound` (session, turn), `Conflict` (same id, other words), `BadRequest`, `Unavailable`.
+    """
+    message = await _message(deps, MessageBody(text=body.text))
+    injection = Injection(id=body.id or new_id(deps), turn=body.turn, message=message)
+    return _taken(await deps.desk.inject(key, injection))
+
+
+def new_id(deps: GatewayDeps) -> str:
+    """An id that nobody used."""
+    return uuid7(deps.clock())
 
 
 def chosen_actor(deps: GatewayDeps, name: str | None) -> str:
@@ -70,6 +112,37 @@ def read_turn(text: str) -> TurnKey:
     approval = parse_approval_id(text)
     hint = f"; did you mean `{'.'.join(approval.turn)}`?" if approval is not None else ""
     raise NotFound(f"there is no turn {shown(text)}{hint}")
+
+
+def read_session(text: str) -> SessionKey:
+    """The session that an address names: `<tenant>.<session>`, or the session alone. Raises `NotFound`."""
+    parts = text.split(".")
+    if all(map(is_id, parts)) and len(parts) in (1, 2):
+        return SessionKey(*parts) if len(parts) == 2 else SessionKey(DEFAULT_TENANT, text)
+    raise NotFound(f"there is no session {shown(text)}")
+
+
+def _taken(receipt: SessionReceipt) -> SessionReceipt:
+    match receipt:
+        case SessionReceipt(status="refused", code="conflict"):
+            raise Conflict(receipt.message)
+        case SessionReceipt(status="refused", code="unknown"):
+            raise NotFound(receipt.message)
+        case SessionReceipt(status="refused", code="full"):
+            raise BadRequest(receipt.message, status=429, code="full")
+        case SessionReceipt(status="refused", code="not_allowed"):
+            raise Refused(receipt.message, code="not_allowed")
+        case SessionReceipt(status="refused"):
+            raise BadRequest(receipt.message)
+    return receipt
+
+
+def _vouched_for_all(deps: GatewayDeps, asker: Principal, key: SessionKey, message_id: str) -> tuple[Principal, ...]:
+    """Who asks, signed for each of the turns that one message may lead to."""
+    if deps.signer is None:
+        return (asker,)
+    ids = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
+    return tuple(_vouched(deps, asker, TurnKey(*key, turn_id)) for turn_id in ids)
 
 
 def _vouched(deps: GatewayDeps, asker: Principal, key: TurnKey) -> Principal:

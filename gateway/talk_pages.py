@@ -1,37 +1,38 @@
-"""Pages of conversations: ask an agent, follow a turn live, find an earlier one."""
+"""Pages of turns: follow one live, find an earlier one."""
 
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Final
 
 from fastapi import APIRouter
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, SignoffError
-from signoff.contracts.ids import TurnKey, is_id
+from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.listing import TurnRow
-from signoff.gateway.bodies import TurnBody
 from signoff.gateway.caller import streamed
-from signoff.gateway.deps import GatewayDeps, turn_name
-from signoff.gateway.faults import sentence, status_of
-from signoff.gateway.identity import DEFAULT_ASKER, display_name
+from signoff.gateway.deps import GatewayDeps, session_name, turn_name
+from signoff.gateway.identity import display_name
 from signoff.gateway.live import Live, event
 from signoff.gateway.render import Pages
-from signoff.gateway.starting import read_turn, start
+from signoff.gateway.session_pages import SessionPages
+from signoff.gateway.sessions_api import SessionsApi
+from signoff.gateway.starting import read_turn
 from signoff.gateway.talk_view import talk_of
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.listing import turns
 
 LISTED: Final = 50
-STATES: Final = ("running", "suspended", "complete", "clarifying", "awaiting", "error", "cancelled")
+STATES: Final = (
+    "running", "suspended", "complete", "clarifying", "awaiting", "delegated", "passed", "error", "cancelled",
+)  # fmt: skip
 SINCE: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
 
 
 class TalkPages:
-    """Handlers of `/new`, `/turns` and `/turns/...`."""
+    """Handlers of `/turns` and `/turns/...`."""
 
     def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages, live: Live) -> None:
         self._deps = deps
@@ -42,41 +43,13 @@ class TalkPages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/new", self.new, methods=["GET", "HEAD"])
+        router.include_router(SessionPages(self._deps, self._visitors, self._pages, self._live).router())
+        router.include_router(SessionsApi(self._deps).router())
         router.add_api_route("/turns", self.index, methods=["GET", "HEAD"])
-        router.add_api_route("/turns", self.start, methods=["POST"])
         router.add_api_route("/turns/{turn}", self.talk, methods=["GET", "HEAD"])
         router.add_api_route("/turns/{turn}/cancel", self.cancel, methods=["POST"])
         router.add_api_route("/live/turns/{turn}", self.changes, methods=["GET"])
         return router
-
-    async def new(self, request: Request) -> Response:
-        """The form to say something to an actor."""
-        return self._form(await self._visitors.visitor(request))
-
-    async def start(self, request: Request) -> Response:
-        """Start a turn from the form, then show it."""
-        visitor = await self._visitors.visitor(request)
-        form = {name: str(value) for name, value in (await request.form()).items()}
-        language = visitor.reader.language
-        if not visitor.opened(form.get("token", ""), "new"):
-            return self._form(visitor, form, note=text("new.out_of_date", language), status=403)
-        words = form.get("text", "")
-        if not words.strip():
-            return self._form(visitor, form, note=text("new.empty", language), status=422)
-        try:
-            body = TurnBody(
-                text=words.replace("\r\n", "\n"),
-                actor=form.get("actor") or None,
-                user=self._user(visitor, form),
-                tenant=visitor.person.tenant,
-            )
-            key = await start(self._deps, body, channel="inbox")
-        except ValidationError as error:
-            return self._form(visitor, form, note=sentence(error.errors()), status=422)
-        except SignoffError as error:
-            return self._form(visitor, form, note=error.message, status=status_of(error))
-        return RedirectResponse(f"/turns/{turn_name(key)}", status_code=303)
 
     async def talk(self, request: Request, turn: str) -> Response:
         """One conversation as it stands."""
@@ -139,23 +112,6 @@ class TalkPages:
             limit=LISTED,
         )
 
-    def _form(
-        self, visitor: Visitor, form: dict[str, str] | None = None, *, note: str = "", status: int = 200
-    ) -> Response:
-        given = form or {}
-        return self._pages.page(
-            "new.html",
-            visitor,
-            status=status,
-            nav="new",
-            note=note,
-            token=visitor.token("new"),
-            actors=tuple(self._deps.catalog.actors.values()),
-            words=given.get("text", ""),
-            actor=given.get("actor", ""),
-            user=given.get("user", "") or self._asker(visitor),
-        )
-
     async def _talk(
         self, visitor: Visitor, key: TurnKey, *, part: bool = False, note: str = "", status: int = 200
     ) -> Response:
@@ -172,23 +128,13 @@ class TalkPages:
             title=" ".join(first.split())[:80] or text("talk.title", visitor.reader.language),
             view=view,
             turn=turn_name(key),
+            session=session_name(SessionKey(key.tenant, key.session)) if view.in_session else "",
             requester=view.requester.name or view.requester.user,
             started=started,
             temporal=self._deps.temporal_link(key),
             token=visitor.token(f"cancel {turn_name(key)}"),
             note=note,
         )
-
-    def _user(self, visitor: Visitor, form: dict[str, str]) -> str:
-        """On whose behalf: one's own once one signed in; in development anybody's."""
-        return visitor.person.id if visitor.signed_in else form.get("user") or DEFAULT_ASKER
-
-    def _asker(self, visitor: Visitor) -> str:
-        """On whose behalf a turn is offered: not the visitor's, who could not approve what it asks for."""
-        others = [each.id for each in self._deps.people.all(visitor.person.tenant) if each.active]
-        if DEFAULT_ASKER in others:
-            return DEFAULT_ASKER
-        return next((each for each in others if each != visitor.person.id), visitor.person.id)
 
     async def _versions(self, key: TurnKey) -> AsyncGenerator[str, None]:
         try:

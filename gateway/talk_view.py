@@ -1,13 +1,14 @@
 """A conversation as its page shows it: what was said, and each call as a line where it was made."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart, Message, TextPart
 from signoff.contracts.names import RESPOND
+from signoff.contracts.parts import RESPONSE
 from signoff.contracts.turn import CallView, TurnView
 from signoff.gateway.call_view import CallLine, call_line
 from signoff.gateway.deps import GatewayDeps
@@ -26,6 +27,7 @@ class Said:
     who: str
     words: str = ""
     line: CallLine | None = None
+    speaker: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,34 @@ class Talk:
 
 async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Talk:
     """The conversation of a turn; long words are fetched from the store. Raises `StoreUnavailable`."""
-    entries: list[Said] = []
-    lines = call_lines(deps, view, language)
-    for number, message in enumerate(view.messages):
-        entries += await _entries(deps, number, message, lines)
-    entries += await _answer(deps, view, entries)
+    entries = await said_in(deps, view, language)
     live = view.result is None
     error = view.result.error.message if view.result is not None and view.result.error is not None else ""
     state = view.state if not live or view.state in _LIVE else "running"
     version = hashlib.sha256(repr((entries, state, error)).encode()).hexdigest()[:16]
     return Talk(tuple(entries), state, live, error, version)
+
+
+async def said_in(deps: GatewayDeps, view: TurnView, language: str, *, after: int = 0, prefix: str = "") -> list[Said]:
+    """What was said in a turn, leaving out the first `after` messages; `prefix` makes keys differ between turns.
+
+    Raises `StoreUnavailable`.
+    """
+    entries: list[Said] = []
+    lines = call_lines(deps, view, language)
+    for number, message in list(enumerate(view.messages))[after:]:
+        entries += await _entries(deps, number, message, lines)
+    entries += await _answer(deps, view, entries)
+    asker = view.requester.name or view.requester.user
+    speakers = {"person": asker, "agent": view.actor}
+    return [replace(said, key=prefix + said.key, speaker=speakers.get(said.who, "")) for said in entries]
+
+
+async def said_words(deps: GatewayDeps, said: Message | Content) -> str:
+    """The words of a message or a content, long ones from the store. Raises `StoreUnavailable`."""
+    if isinstance(said, Content):
+        return await _words(deps, said)
+    return " ".join([await _words(deps, part.text) for part in said.parts if isinstance(part, TextPart)])
 
 
 def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, CallLine]:
@@ -88,7 +108,8 @@ async def _answer(deps: GatewayDeps, view: TurnView, before: list[Said]) -> list
     if view.result is None:
         return []
     found: list[Said] = []
-    for index, part in enumerate(view.result.parts):
+    spoken = [part for part in view.result.parts if part.type == RESPONSE]
+    for index, part in enumerate(spoken):
         words = await _words(deps, part.content)
         # A model that answered in plain text said these words already.
         if words.strip() and not (before and before[-1].who == "agent" and before[-1].words == words):

@@ -181,6 +181,11 @@ _ENGLISH: Final[Mapping[str, str]] = {
     # Conversation.
     "talk.title": "Conversation",
     "talk.with": "with {actor}, for {who}",
+    "talk.with_actor": "with {actor}",
+    "talk.queued": "Not read yet",
+    "talk.stop_all": "Stop what goes on",
+    "talk.another": "Begin another conversation",
+    "talk.session": "The whole conversation",
     "talk.temporal": "In Temporal UI",
     "talk.stop": "Stop this turn",
     "talk.more": "Say something else",

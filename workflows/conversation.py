@@ -49,6 +49,7 @@ class Conversation:
         self._session = session
         self._patience = timedelta(seconds=session.patience_seconds)
         self._actor = session.actor
+        self._owner = session.owner
         self._turns = {turn.turn: turn for turn in session.turns}
         self._mailbox = list(session.mailbox)
         self._due = list(session.due)
@@ -65,6 +66,9 @@ class Conversation:
         message = self._read(envelopes, MailboxMessage)
         if isinstance(message, SessionReceipt):
             return message
+        user = message.principals[0].user
+        if self._owner not in ("", user):
+            return self._refused("not_allowed", "this session is somebody else's; begin one of your own")
         known = self._known(message.id, message, message.id)
         if known is not None:
             return known
@@ -75,6 +79,7 @@ class Conversation:
             return self._refused("malformed", "`actor`: say whom this session talks to")
         if len(self._mailbox) >= SESSION_MAILBOX or self._open_bytes() + _size(message) > SESSION_OPEN_BYTES:
             return self._refused("full", "too much waits for an answer in this session; try again later")
+        self._owner = user
         self._remember(message.id, message)
         self._mailbox.append(message)
         return SessionReceipt(status="accepted", turn=message.id)
@@ -183,6 +188,7 @@ class Conversation:
             tenant=self.key.tenant,
             session=self.key.session,
             actor=self._actor,
+            owner=self._owner,
             turns=tuple(_view(turn) for turn in self._turns.values()),
             queued=tuple(QueuedView(message_id=item.id, message=item.message) for item in self._mailbox),
             refusals=self._refusals,
@@ -193,6 +199,7 @@ class Conversation:
         return self._session.model_copy(
             update={
                 "actor": self._actor,
+                "owner": self._owner,
                 "turns": tuple(self._turns.values()),
                 "mailbox": tuple(self._mailbox),
                 "due": tuple(self._due),

@@ -142,6 +142,7 @@ class TurnRecord:
             started_at=started_at,
             refusals=desk.refused,
             catalog=self.catalog,
+            in_session=self.turn.in_session,
         )
 
 

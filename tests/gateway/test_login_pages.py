@@ -138,8 +138,8 @@ async def test_a_page_does_what_its_token_may(gateway: GatewayDesk, locked: Gate
         refused = await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
         assert refused.status_code == 403
         assert "needs the scope `decide`" in words(refused.text)
-        new = hidden((await page.get("/new")).text, "/turns")
-        started = await page.post("/turns", data={**new, "text": "pay", "actor": "desk"})
+        new = hidden((await page.get("/new")).text, "/sessions")
+        started = await page.post("/sessions", data={**new, "text": "pay", "actor": "desk"})
         assert started.status_code == 403
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
@@ -166,12 +166,14 @@ async def test_whoever_signed_in_is_nobody_else(locked: GatewayDesk) -> None:
         assert (await page.post("/person", data={"person": "ana"})).status_code == 403
         new = (await page.get("/new")).text
         assert 'name="user"' not in new
-        form = hidden(new, "/turns")
-        sent = await page.post("/turns", data={**form, "text": "hello", "actor": "desk", "user": "ana"})
-        turn = sent.headers["location"].removeprefix("/turns/")
+        form = hidden(new, "/sessions")
+        sent = await page.post("/sessions", data={**form, "text": "hello", "actor": "desk", "user": "ana"})
+        session = sent.headers["location"].removeprefix("/sessions/")
         headers = bearer(await token_of(locked, "bo", "read"))
-        view = await locked.http.get(f"/v1/turns/{turn}", headers=headers)
-        assert view.json()["requester"]["user"] == "bo"
+        view = {"turns": []}
+        while not view["turns"]:
+            view = (await locked.http.get(f"/v1/sessions/{session}", headers=headers)).json()
+        assert [turn["requester"] for turn in view["turns"]] == ["bo"]
 
 
 async def test_pages_of_another_tenant_are_not_there(gateway: GatewayDesk, locked: GatewayDesk) -> None:
@@ -257,7 +259,7 @@ async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayDesk) -
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=locked.app), base_url=BASE) as page:
         assert (await page.get("/turns?state=error")).headers["location"] == "/login?next=%2Fturns%3Fstate%3Derror"
         assert (await page.get("/")).headers["location"] == "/login"
-        assert (await page.post("/turns", data={"text": "x"})).headers["location"] == "/login"
+        assert (await page.post("/sessions", data={"text": "x"})).headers["location"] == "/login"
 
 
 async def test_whoever_leaves_is_out_at_once(gateway: GatewayDesk, locked: GatewayDesk) -> None:

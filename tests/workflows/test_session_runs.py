@@ -13,6 +13,7 @@ from temporalio.client import Client
 
 from signoff.client import Signoff
 from signoff.contracts import names
+from signoff.contracts.person import Principal
 from signoff.embedded import ServerHandle
 from signoff.store.store import Store
 
@@ -164,12 +165,15 @@ async def test_words_that_say_too_much_or_are_none_are_refused_with_the_reason(
         stranger = await desk.signoff.say(talk(desk).key, message("hello", "d"))
         reserved = await session.say("hello", "e-2")
         await session.say("hello", "e")
+        other = await session.say("pay me", "f", principals=(Principal(user="mallory"),))
         view = await session.until(lambda view: len(view.turns) == 2)
     assert [(each.status, each.code) for each in (huge, nested, lone, stranger)] == [("refused", "malformed")] * 4
     assert "at most" in huge.message
     assert "deeper" in nested.message
     assert "`actor`" in stranger.message
     assert reserved.status == "accepted"
+    assert (other.status, other.code) == ("refused", "not_allowed")
+    assert view.owner == "guest"
     assert [turn.turn for turn in view.turns] == ["e-2", "e"]
 
 

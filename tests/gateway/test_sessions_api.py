@@ -1,0 +1,202 @@
+"""Conversations over the API and in the inbox."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from gateway_desk import BASE, GatewayDesk, fresh
+from gateway_login import bearer, locked_desk, token_of
+
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.session import turn_of
+
+
+async def _said(gateway: GatewayDesk, session: str, text: str, **fields: Any) -> httpx.Response:
+    return await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": text, **fields})
+
+
+async def _view(gateway: GatewayDesk, session: str, *states: str) -> dict[str, Any]:
+    """The session once its turns are in these states."""
+    while True:
+        view: dict[str, Any] = (await gateway.http.get(f"/v1/sessions/{session}")).json()
+        if [turn["state"] for turn in view.get("turns", ())] == list(states):
+            return view
+        await asyncio.sleep(0.05)
+
+
+async def test_a_conversation_over_the_api(gateway: GatewayDesk) -> None:
+    """Each message is answered by a turn of its own; one that waits for people holds up nobody."""
+    session = fresh()
+    first = await _said(gateway, session, "pay", actor="desk", id="a")
+    assert first.status_code == 201, first.text
+    body = first.json()
+    assert (body["status"], body["turn"], body["id"]) == ("accepted", "a", f"main.{session}")
+    assert body["links"]["turn"] == f"/v1/turns/main.{session}.a"
+    await _view(gateway, session, "waiting")
+    second = await _said(gateway, f"main.{session}", "hello", id="b")
+    assert second.status_code == 201
+    view = await _view(gateway, session, "waiting", "complete")
+    assert view["actor"] == "desk"
+    assert view["turns"][1]["parts"][0]["content"]["inline"] == "You said: hello"
+    approval = f"main.{session}.a.c1.1"
+    assert (await gateway.decide(approval, verdict="approved")).status_code == 200
+    view = await _view(gateway, session, "complete", "complete")
+    assert view["turns"][0]["parts"][0]["content"]["inline"].startswith("pay: ok")
+    assert await gateway.runs(approval) == 1
+
+
+async def test_the_same_message_twice_is_one_and_other_words_are_a_conflict(gateway: GatewayDesk) -> None:
+    """200 for the second delivery, 409 for something else under the same id."""
+    session = fresh()
+    assert (await _said(gateway, session, "hello", actor="desk", id="a")).status_code == 201
+    again = await _said(gateway, session, "hello", actor="desk", id="a")
+    assert (again.status_code, again.json()["code"], again.json()["turn"]) == (200, "duplicate", "a")
+    other = await _said(gateway, session, "good-bye", actor="desk", id="a")
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")
+    await _view(gateway, session, "complete")
+
+
+async def test_a_late_result_over_the_api(gateway: GatewayDesk) -> None:
+    """It begins the next turn of the same actor at once."""
+    session = fresh()
+    await _said(gateway, session, "hello", actor="desk", id="a")
+    await _view(gateway, session, "complete")
+    late = await gateway.http.post(f"/v1/sessions/{session}/results", json={"turn": "a", "text": "news", "id": "r"})
+    assert (late.status_code, late.json()["turn"]) == (201, "a-2")
+    view = await _view(gateway, session, "complete", "complete")
+    assert view["turns"][1]["parts"][0]["content"]["inline"] == "You said: news"
+    unknown = await gateway.http.post(f"/v1/sessions/{session}/results", json={"turn": "x", "text": "news"})
+    assert unknown.status_code == 404
+
+
+async def test_what_cannot_be_said_is_refused_with_the_field(gateway: GatewayDesk) -> None:
+    """No text, no actor where there are two, an unknown actor or person, a bad id, an unknown session."""
+    session = fresh()
+    for fields, status, word in (
+        ({"text": " "}, 422, "`text`"),
+        ({"text": "x"}, 422, "`actor`"),
+        ({"text": "x", "actor": "desc"}, 404, "did you mean `desk`"),
+        ({"text": "x", "actor": "desk", "user": "nobody"}, 404, "nobody"),
+        ({"text": "x", "actor": "desk", "id": "a.b"}, 422, "`id`"),
+        ({"text": "x", "actor": "desk", "tier": "trusted"}, 422, "`tier`"),
+        ({"text": "x", "actor": "desk", "context": {"n": 2**60}}, 422, "`context`"),
+    ):
+        answer = await gateway.http.post(f"/v1/sessions/{session}/messages", json=fields)
+        assert (answer.status_code, word in answer.json()["message"]) == (status, True), answer.text
+    assert (await gateway.http.get(f"/v1/sessions/{fresh()}")).status_code == 404
+    assert (await gateway.http.get("/v1/sessions/a.b.c")).status_code == 404
+    assert (await _said(gateway, "a.b.c", "x")).status_code == 404
+
+
+async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayDesk) -> None:
+    """Who asks is vouched for in each turn that the message leads to, and in no other."""
+    assert gateway.deps.signer is not None
+    verifier = gateway.deps.signer.verifier()
+    session = fresh()
+    await _said(gateway, session, "hello", actor="desk", id="m")
+    await _view(gateway, session, "complete")
+    await gateway.http.post(f"/v1/sessions/{session}/results", json={"turn": "m", "text": "news"})
+    await _view(gateway, session, "complete", "complete")
+    first, second = TurnKey("main", session, "m"), TurnKey("main", session, turn_of("m", 2))
+    asked = [(await gateway.deps.desk.view(key)).requester for key in (first, second)]
+    assert [each.user for each in asked] == ["guest", "guest"]
+    assert [verifier.check_principal(each, *key) for each, key in zip(asked, (first, second), strict=True)] == [
+        True,
+        True,
+    ]
+    assert not verifier.check_principal(asked[0], *second)
+
+
+async def test_a_session_is_its_owner_s(gateway: GatewayDesk) -> None:
+    """Nobody says or adds anything in another's name; another tenant finds nothing; each scope opens its own."""
+    locked = locked_desk(gateway)
+    session, hello = fresh(), {"text": "hello", "actor": "desk"}
+    messages, results = f"/v1/sessions/{session}/messages", f"/v1/sessions/{session}/results"
+    ana, bo = bearer(await token_of(locked, "ana")), bearer(await token_of(locked, "bo"))
+    assert (await locked.http.post(messages, json={**hello, "id": "a"}, headers=ana)).status_code == 201
+    await _view(gateway, session, "complete")
+    late = {"turn": "a", "text": "give it to bo"}
+    for path, body in ((messages, hello), (results, late)):
+        answer = await locked.http.post(path, json=body, headers=bo)
+        assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
+    stranger = bearer(await token_of(locked, "zoe", tenant="acme"))
+    for path in (f"/v1/sessions/{session}", f"/v1/sessions/main.{session}"):
+        assert (await locked.http.get(path, headers=stranger)).status_code == 404
+    reader = bearer(await token_of(locked, "ana", "read", "decide"))
+    assert (await locked.http.post(messages, json=hello, headers=reader)).json()["code"] == "scope"
+    assert (await locked.http.post(results, json=late, headers=ana)).status_code == 201
+    view = await _view(gateway, session, "complete", "complete")
+    assert [turn["requester"] for turn in view["turns"]] == ["ana", "ana"]
+    assert view["owner"] == "ana"
+
+
+def _fields(page: str, action: str) -> dict[str, str]:
+    found = re.search(rf'<form[^>]*action="{re.escape(action)}".*?</form>', page, re.DOTALL)
+    assert found, f"no form leads to {action}"
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', found[0]))
+
+
+@asynccontextmanager
+async def _browser(gateway: GatewayDesk) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=gateway.app)
+    async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=20) as page:
+        await page.get("/")
+        yield page
+
+
+async def _reads(page: httpx.AsyncClient, path: str, *wanted: str) -> str:
+    """The page once all of this stands on it."""
+    while True:
+        answer = await page.get(path)
+        told = " ".join(re.sub(r"<[^>]+>", " ", answer.text).split())
+        if all(each in told for each in wanted):
+            return answer.text
+        await asyncio.sleep(0.05)
+
+
+async def test_several_messages_in_one_page(gateway: GatewayDesk) -> None:
+    """Say something, say more while it waits, approve: one page shows all of it, each answer in its place."""
+    async with _browser(gateway) as page:
+        form = _fields((await page.get("/new")).text, "/sessions")
+        sent = await page.post("/sessions", data={**form, "text": "pay", "actor": "desk", "user": "guest"})
+        assert sent.status_code == 303, sent.text
+        path = sent.headers["location"]
+        twice = await page.post("/sessions", data={**form, "text": "pay", "actor": "desk", "user": "guest"})
+        assert twice.headers["location"] == path
+        shown = await _reads(page, path, "Waiting for approvers", "Open the request")
+        assert f'data-live-talk="/live{path}"' in shown
+        more = _fields(shown, path)
+        stale = await page.post(path, data={**more, "token": "x", "text": "hello"})
+        assert stale.status_code == 403
+        assert "hello</textarea>" in stale.text
+        assert (await page.post(path, data={**more, "text": " "})).status_code == 422
+        assert (await page.post(path, data={**more, "text": "hello"})).status_code == 303
+        shown = await _reads(page, path, "You said: hello")
+        turn = form["id"]
+        approval = f"{path.removeprefix('/sessions/')}.{turn}.c1.1"
+        assert f"/approvals/{approval}" in shown
+        await gateway.decide(approval, verdict="denied", reason="no", **{"as": "ana"})
+        shown = await _reads(page, path, "pay: denied")
+        assert shown.index("pay: denied") < shown.index("You said: hello")
+        alone = (await page.get(f"/turns/{path.removeprefix('/sessions/')}.{turn}")).text
+        assert f'href="{path}"' in alone
+        assert '<ol class="said"' in (await page.get(f"{path}?part=thread")).text
+
+
+async def test_a_conversation_is_followed_live_and_can_be_stopped(gateway: GatewayDesk) -> None:
+    """The page's events tell that something changed; stopping ends what goes on, and the session stays."""
+    async with _browser(gateway) as page:
+        form = _fields((await page.get("/new")).text, "/sessions")
+        path = (await page.post("/sessions", data={**form, "text": "pay", "actor": "desk"})).headers["location"]
+        shown = await _reads(page, path, "Waiting for approvers")
+        stop = _fields(shown, f"{path}/cancel")
+        assert (await page.post(f"{path}/cancel", data={"token": "x"})).status_code == 403
+        assert (await page.post(f"{path}/cancel", data=stop)).status_code == 303
+        shown = await _reads(page, path, "Cancelled")
+        assert (await page.post(path, data={**_fields(shown, path), "text": "hello"})).status_code == 303
+        await _reads(page, path, "You said: hello")
+    assert (await gateway.http.get("/sessions/acme.x")).status_code == 404
+    assert (await gateway.http.get("/live/sessions/acme.x")).status_code == 404
