@@ -1,7 +1,8 @@
-"""The scenes. Each returns what was seen, or raises `Unexpected`."""
+"""The main story: kills, denials and resets. Each scene returns what was seen, or raises `Unexpected`."""
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from signoff.cli.demo.seen import Unexpected, expect, until
@@ -25,6 +26,30 @@ class Scene:
 
     words: str
     turn: TurnKey
+
+
+async def play(stage: Stage) -> AsyncIterator[Scene]:
+    """Every scene in its order."""
+    yield (cheap := await by_itself(stage))
+    waiting, cancelling = await two_waiting(stage)
+    yield waiting
+    booking = waiting.turn
+    yield await killed_in_the_middle(stage, booking, cancelling)
+    # The server takes 20 s to notice what happened to that worker; meanwhile the rest of the story.
+    doubtful = asyncio.create_task(left_in_doubt(stage, cancelling))
+    again = asyncio.create_task(finished_with_its_key(stage, booking))
+    try:
+        yield await denied(stage)
+        yield await denied_by_policy(stage)
+        yield (signalled := await by_signal(stage))
+        yield await again
+        yield await doubtful
+    finally:
+        for task in (doubtful, again):
+            task.cancel()
+    for key, approve in ((booking, True), (cheap.turn, False), (signalled.turn, True)):
+        yield await reset(stage, key, approve=approve)
+    yield await reset(stage, cancelling, approve=True, code="in_doubt")
 
 
 async def by_itself(stage: Stage) -> Scene:
@@ -87,7 +112,7 @@ async def two_waiting(stage: Stage) -> tuple[Scene, TurnKey]:
     return Scene(words, booking), cancelling
 
 
-async def killed_in_the_middle(stage: Stage, booking: TurnKey, cancelling: TurnKey) -> str:
+async def killed_in_the_middle(stage: Stage, booking: TurnKey, cancelling: TurnKey) -> Scene:
     """Both are approved over HTTP; both tools have written when their worker is killed; another one is started."""
     receipts = await asyncio.gather(*(stage.decide(key, verdict="approved") for key in (booking, cancelling)))
     await until("the booking is written", lambda: _bookings(stage, booking), lambda rows: rows == [(1,)])
@@ -97,9 +122,8 @@ async def killed_in_the_middle(stage: Stage, booking: TurnKey, cancelling: TurnK
     await stage.kill_worker()
     await stage.start_worker()
     ways = " and ".join(sorted({receipt["status"] for receipt in receipts}))
-    return (
-        f"both approved over HTTP ({ways}); their worker was killed after the tools had written, before they answered"
-    )
+    killed = "their worker was killed after the tools had written, before they answered"
+    return Scene(f"both approved over HTTP ({ways}); {killed}", booking)
 
 
 async def finished_with_its_key(stage: Stage, key: TurnKey) -> Scene:

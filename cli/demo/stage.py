@@ -18,6 +18,7 @@ import httpx
 
 from signoff.cli.demo.seen import Unexpected, expect, until
 from signoff.client import Signoff
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
@@ -26,6 +27,8 @@ from signoff.embedded import ServerHandle, ServerOptions, find_temporal, free_po
 
 READY_SECONDS: Final = 60.0
 FIRST_CALL: Final = "c1.1"
+BOOKS: Final = "books.db"
+"""The file of an example's own database."""
 
 
 class Program:
@@ -104,20 +107,30 @@ class Stage:
         if self.worker is not None:
             await self.worker.stop()
 
-    async def ask(self, text: str, user: str = "guest") -> TurnKey:
+    async def ask(self, text: str, user: str = "guest", **more: str) -> TurnKey:
         """Start a turn over HTTP."""
-        reply = await self.http.post("/v1/turns", json={"text": text, "user": user})
+        reply = await self.http.post("/v1/turns", json={"text": text, "user": user, **more})
         expect(f"POST /v1/turns `{text}`", 201, reply.status_code)
         body = reply.json()
         return TurnKey(body["tenant"], body["session"], body["turn"])
 
     async def decide(self, key: TurnKey, **body: Any) -> dict[str, Any]:
-        """Decide the turn's first call over HTTP, as a browser or a script would; returns the receipt."""
+        """Decide the turn's first call over HTTP, as a browser or a script would; returns the receipt.
+
+        Raises `Unexpected` for a receipt that refuses.
+        """
+        receipt = await self.answer(key, "approver", **body)
+        if receipt["status"] == "refused":
+            raise Unexpected(f"deciding `{receipt['approval_id']}`: refused as {receipt['code']}, {receipt['message']}")
+        return receipt
+
+    async def answer(self, key: TurnKey, person: str, **body: Any) -> dict[str, Any]:
+        """As `decide`, by `person`, and whatever the receipt says."""
         approval = ApprovalKey(key, FIRST_CALL).id
-        reply = await self.http.post(f"/v1/approvals/{approval}/decide", json={**body, "as": "approver"})
-        if reply.status_code not in (200, 202):
-            raise Unexpected(f"deciding `{approval}`: expected a receipt, seen {reply.status_code}: {reply.text[:300]}")
+        reply = await self.http.post(f"/v1/approvals/{approval}/decide", json={**body, "as": person})
         receipt: dict[str, Any] = reply.json()
+        if "status" not in receipt:
+            raise Unexpected(f"deciding `{approval}`: expected a receipt, seen {reply.status_code}: {reply.text[:300]}")
         return receipt
 
     async def suspended(self, key: TurnKey) -> TurnView:
@@ -141,6 +154,14 @@ class Stage:
             raise Unexpected(f"turn `{key.turn}`: expected an outcome of its call, seen none")
         return outcome
 
+    async def asked(self, key: TurnKey) -> ApprovalRequest:
+        """What people are, or were, asked about the first call of a turn."""
+        view = await self.signoff.view(key)
+        request = view.calls[0].approval if view.calls else None
+        if request is None:
+            raise Unexpected(f"turn `{key.turn}`: expected a request to people, seen none")
+        return request
+
     async def temporal(self, *arguments: str) -> str:
         """Run Temporal's own command line program against the server. Raises `Unexpected` with what it said."""
         binary = find_temporal()
@@ -154,9 +175,27 @@ class Stage:
             raise Unexpected(f"`temporal {' '.join(arguments[:2])}` failed: {complaint.decode().strip()[:300]}")
         return said.decode()
 
+    async def command(self, *arguments: str) -> Any:
+        """What `signoff ARGUMENTS --json` prints. Raises `Unexpected` with its complaint when it fails."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "signoff.cli.main", *arguments, "--json"),
+            cwd=self.folder,
+            env=self.env,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+        said, complaint = await process.communicate()
+        if process.returncode:
+            words = complaint.decode().strip() or said.decode().strip()
+            raise Unexpected(f"`signoff {' '.join(arguments)}` failed: {words[:500]}")
+        return json.loads(said)
+
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """What the travel desk's database holds."""
-        with closing(sqlite3.connect(self.folder / "travel.db", timeout=30)) as database:
+        """What the example's database holds: nothing, until a tool has made it."""
+        if not (self.folder / BOOKS).exists():
+            return []
+        with closing(sqlite3.connect(self.folder / BOOKS, timeout=30)) as database:
             return database.execute(query, values).fetchall()
 
     def link(self, key: TurnKey) -> str:
@@ -190,7 +229,8 @@ def _environment(folder: Path, options: ServerOptions) -> dict[str, str]:
         **kept,
         "SIGNOFF_STATE_DIR": str(folder),
         "SIGNOFF_UI_PORT": str(options.ui_port),
-        "TRAVEL_DESK_DB": str(folder / "travel.db"),
+        "TRAVEL_DESK_DB": str(folder / BOOKS),
+        "PAYMENTS_DB": str(folder / BOOKS),
     }
 
 

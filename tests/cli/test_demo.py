@@ -1,15 +1,20 @@
 """The demo believes nothing it has not seen."""
 
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from signoff.cli.demo import scenes
-from signoff.cli.demo.command import demo_manifest
+from signoff.cli.demo.command import Story, story_manifest
 from signoff.cli.demo.seen import Unexpected, expect, until
 from signoff.cli.demo.stage import event_ids, open_stage
 from signoff.contracts.errors import ServerUnavailable
+from signoff.registry.manifest import load_manifest
 
 
 def test_an_expectation_that_fails_says_both_sides() -> None:
@@ -42,7 +47,7 @@ def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
 
 async def test_the_quick_scenes_play(tmp_path: Path) -> None:
     """Processes of their own, the policy's yes and the policy's no; `make demo` plays the rest."""
-    async with open_stage(tmp_path, demo_manifest()) as stage:
+    async with open_stage(tmp_path, story_manifest(Story.MAIN, tmp_path)) as stage:
         booked = await scenes.by_itself(stage)
         assert "nobody was asked" in booked.words
         await scenes.denied_by_policy(stage)
@@ -50,3 +55,33 @@ async def test_the_quick_scenes_play(tmp_path: Path) -> None:
         assert again.words.startswith("book_flight, `temporal workflow reset`")
         with pytest.raises(Unexpected, match="bookings"):
             await scenes.by_itself(stage)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("story", "told"),
+    [
+        ("two-people", ["1 of 2", "Dee stands in for Bo", "reminded", "escalated", "none changed or missing"]),
+        ("edit", ["malformed", "revision 2", "7,400 EUR are paid, once", "none changed or missing"]),
+        ("grant", ["1 use left", "people were asked", "Ana takes it back", "none changed or missing"]),
+    ],
+)
+async def test_a_story_plays_by_one_command(story: str, told: list[str]) -> None:
+    """Exit code 0, and every thing it says it saw; in databases, over HTTP and in the verified record."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "signoff.cli.main", "demo", story, "--json"), stdout=PIPE, stderr=PIPE
+    )
+    said, complaint = await process.communicate()
+    assert process.returncode == 0, complaint.decode()
+    seen = " ".join(each["seen"] for each in json.loads(said))
+    assert [words for words in told if words not in seen] == []
+
+
+def test_hours_are_seconds_where_two_people_wait(tmp_path: Path) -> None:
+    """The story plays on a copy of the example that differs in its clock alone; the others on the example itself."""
+    quick = load_manifest(story_manifest(Story.TWO_PEOPLE, tmp_path)).policy("release_payment").policy
+    slow = load_manifest(story_manifest(Story.EDIT, tmp_path)).policy("release_payment").policy
+    assert quick is not None
+    assert slow is not None
+    assert (quick.remind_after, quick.timeout) == (6, 12)
+    assert slow == quick.model_copy(update={"remind_after": 6 * 3_600, "timeout": 12 * 3_600})

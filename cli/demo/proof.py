@@ -1,0 +1,36 @@
+"""The record of a story, checked as an auditor would: by the commands that anybody can type."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.cli.demo.seen import expect
+from signoff.cli.demo.stage import Stage
+from signoff.contracts.ids import TurnKey
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the record of some turns holds, by turn, and a sentence that says how it was checked."""
+
+    words: str
+    records: Mapping[TurnKey, list[dict[str, Any]]]
+
+    def of(self, key: TurnKey, kind: str) -> list[tuple[str, dict[str, Any]]]:
+        """Who and what, of each record of one kind in a turn, in its order."""
+        return [(each["subject"], json.loads(each["data"])) for each in self.records[key] if each["kind"] == kind]
+
+
+async def recorded(stage: Stage, *keys: TurnKey) -> Recorded:
+    """Checkpoint, verify and read the record. Raises `Unexpected` when any of it is not as it was written."""
+    await stage.command("audit", "checkpoint")
+    report, *turns = await asyncio.gather(
+        stage.command("audit", "verify"), *(stage.command("audit", "show", key.workflow_id) for key in keys)
+    )
+    expect("that the record is whole", (True, None), (report["whole"], report["finding"]))
+    expect("records that no checkpoint vouches for", 0, report["uncovered"])
+    expect("turns whose record is not as it was written", [], [turn["finding"] for turn in turns if turn["finding"]])
+    words = f"`signoff audit verify`: {report['records']} records, none changed or missing, under a signed checkpoint"
+    return Recorded(words, {key: turn["records"] for key, turn in zip(keys, turns, strict=True)})

@@ -1,0 +1,1 @@
+"""Accounts payable: an agent that prepares payments, and people who release them."""

@@ -1,0 +1,104 @@
+"""The payments example: what its script proposes and tells, its policies, and its tools on a real file."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff.contracts.call import Pinned
+from signoff.contracts.completion import CompletionRequest
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart, Message, ResultPart, user_message
+from signoff.contracts.person import Principal
+from signoff.contracts.steps import Tally
+from signoff.registry.context import ToolContext
+from signoff.registry.gates import judge
+from signoff.registry.manifest import load_manifest
+
+CATALOG = load_manifest(Path(__file__).parents[2] / "examples" / "payments" / "signoff.yaml")
+from payments.script import react  # noqa: E402  (the manifest puts its folder on the path)
+
+PAYMENT = {"invoice": "INV-4711", "payee": "Nordwind", "amount": 12000.0}
+CLERK = Principal(user="clerk")
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ledger of the test's own."""
+    path = tmp_path / "deep" / "payments.db"
+    monkeypatch.setenv("PAYMENTS_DB", str(path))
+    return path
+
+
+def said(*messages: Message) -> Any:
+    """The script's one call or answer."""
+    return react(CompletionRequest("", "", messages, (None,) * len(messages), ())).calls[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "tool", "args"),
+    [
+        ("pay 12000 euro to Nordwind for INV-4711", "release_payment", PAYMENT),
+        ("top up petty cash in Lisbon by 80 euro", "top_up", {"office": "Lisbon", "amount": 80.0}),
+    ],
+)
+def test_words_become_a_call(words: str, tool: str, args: dict[str, Any]) -> None:
+    """Each sentence of the stories proposes the call it means."""
+    call = said(user_message(words))
+    assert (call.tool, call.args) == (tool, args)
+
+
+def test_what_it_does_not_understand_is_asked_back() -> None:
+    """A payment without an amount is no payment."""
+    call = said(user_message("pay Nordwind"))
+    assert (call.tool, call.args["state"]) == ("respond", "clarifying")
+
+
+@pytest.mark.parametrize(
+    ("tool", "code", "value", "note", "told"),
+    [
+        ("release_payment", "ok", json.dumps(PAYMENT), "", "Paid 12000 EUR to Nordwind for INV-4711."),
+        ("release_payment", "ok", json.dumps(PAYMENT), "Changed.", "Changed. Paid 12000 EUR to Nordwind for INV-4711."),
+        ("top_up", "ok", json.dumps({"office": "Lisbon", "amount": 80}), "", "Paid 80 EUR to the office in Lisbon."),
+        ("top_up", "ok", "[dry-run] top_up would be called", "", "That came to: [dry-run] top_up would be called"),
+        ("top_up", "denied", {"reason": "too much"}, "", "I could not do that: it was denied (too much)."),
+    ],
+)
+def test_a_result_is_told_in_words(tool: str, code: str, value: Any, note: str, told: str) -> None:
+    """People read a sentence, also of what was changed."""
+    part = ResultPart(call="c1.1", tool=tool, code=code, value=Content(inline=value), note=note)
+    assert said(user_message("go"), Message(role="tool", parts=(part,))).args["text"] == told
+
+
+@pytest.mark.parametrize(("amount", "kind"), [(12000.0, "ask"), (50000.0, "ask"), (50000.5, "settled")])
+def test_payments_ask_two_of_finance_and_have_a_limit(amount: float, kind: str) -> None:
+    """No amount is paid by rule; above 50,000 nobody is even asked."""
+    ctx = Pinned(user=CLERK, actor="payables", session="s", turn="t", tenant="main")
+    call = CallPart(call="c1.1", tool="release_payment", args=Content(inline=PAYMENT | {"amount": amount}))
+    found = judge(CATALOG, ctx, call, PAYMENT | {"amount": amount}, Tally(), dry_run=False)
+    policy = CATALOG.policy("release_payment").policy
+    assert policy is not None
+    assert (found.kind, policy.quorum, policy.approvers) == (kind, 2, ("role:finance",))
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "table"),
+    [("release_payment", PAYMENT, "payments"), ("top_up", {"office": "Lisbon", "amount": 80.0}, "top_ups")],
+)
+async def test_a_second_run_with_the_same_key_pays_nothing(
+    database: Path, tool: str, args: dict[str, Any], table: str
+) -> None:
+    """Both tools are idempotent: one row a key, another key another row."""
+    found = CATALOG.registry.resolve(tool)
+    assert found is not None
+    for key in ("k1", "k1", "k2"):
+        ctx = ToolContext(
+            actor_name="payables", session_id="s", turn_id="t", call_id="c1.1", tenant_id="main", user_id="clerk",
+            user=CLERK, idempotency_key=key,
+        )  # fmt: skip
+        result = await found.handler(args, ctx)
+        assert result["amount"] == args["amount"]
+    with sqlite3.connect(database) as books:
+        assert books.execute(f"SELECT count(*) FROM {table}").fetchall() == [(2,)]
