@@ -48,7 +48,7 @@ ENGLISH: Final[Mapping[str, str]] = {
     "edit.back": "Back to the request",
     "edit.again": "Change more",
     "edit.approve": "Approve with these changes",
-    "edit.check": "Is this what shall run?",
+    "edit.check": "Is this what should run?",
     "edit.same": "Nothing was changed. Change something, or approve it as it is.",
     "edit.wrong": "Nothing was decided: {n} to mend.",
     "edit.wrong_one": "Nothing was decided: something is to be mended.",

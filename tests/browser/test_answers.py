@@ -1,0 +1,213 @@
+"""Answers that say more than yes or no, in a browser: with and without scripts, wide and narrow, and by axe-core."""
+
+import re
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from browser_window import PHONE, WIDE, Open, Served
+from gateway_desk import FLIGHT
+from playwright.async_api import Page, expect
+
+from signoff.store.freezes import Freezes
+
+pytestmark = pytest.mark.chromium
+
+LOOKS = ["color-contrast", "target-size", "scrollable-region-focusable"]
+"""The rules whose answer depends on size and colours."""
+SIZES = pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "plain"])
+
+
+async def become(page: Page, served: Served, person: str) -> None:
+    """Act as somebody else."""
+    await page.goto(served.base)
+    await page.get_by_label("You are").select_option(person)
+    await page.get_by_role("button", name="Switch").click()
+
+
+async def reaches(page: Page, words: str, *, scripts: bool) -> None:
+    """Wait for words on the page; without scripts a person reloads."""
+    if scripts:
+        await expect(page.locator("main")).to_contain_text(words)
+        return
+    for _ in range(60):
+        if words in await page.locator("main").inner_text():
+            return
+        await page.wait_for_timeout(100)
+        await page.reload()
+    raise AssertionError(f"`{words}` did not appear")
+
+
+@SIZES
+@SCRIPTS
+async def test_change_review_and_approve(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
+    """A mistake is told at its field and kept, old and new stand side by side, and what was written is what runs."""
+    approval = await served.desk.asked("book")
+    page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
+    await page.get_by_role("link", name="Change something first").click()
+    await page.get_by_label("Cost").fill("3 hundred")
+    await page.get_by_label("Class").select_option("economy")
+    await page.get_by_role("button", name="Review the changes").click()
+    await expect(page.get_by_role("alert")).to_contain_text("Nothing was decided")
+    cost = page.get_by_label("Cost")
+    await expect(cost).to_have_value("3 hundred")
+    await expect(cost).to_have_attribute("aria-invalid", "true")
+    await expect(cost).to_have_accessible_description(re.compile("Must be a number"))
+    await cost.fill("300")
+    await page.get_by_role("button", name="Review the changes").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Book TP 531 in economy, 300 EUR")
+    await expect(page.locator(".diff tbody tr")).to_have_text(
+        [re.compile(r"Cost\s*420.00 EUR\s*300.00 EUR"), re.compile(r"Class\s*business\s*economy")]
+    )
+    await page.get_by_role("button", name="Change more").click()
+    await expect(page.get_by_label("Cost")).to_have_value("300")
+    await page.get_by_role("button", name="Review the changes").click()
+    await page.get_by_role("button", name="Approve with these changes").click()
+    await reaches(page, "Ran as changed by Approver, approved by Approver", scripts=scripts)
+    ran = [args for name, args, _ in served.desk.ledger.rows if name == "book"][-1]
+    assert ran == {**FLIGHT, "cost": 300, "class": "economy"}
+
+
+@SIZES
+@SCRIPTS
+async def test_say_what_became_of_a_doubt(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
+    """Three answers of one size; the one that it happened carries its result to the agent."""
+    approval = await served.desk.doubted()
+    page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
+    names = ("It happened", "It did not, run it", "Give up")
+    boxes = [await page.get_by_role("button", name=name).bounding_box() for name in names]
+    sizes = {(round(box["width"]), round(box["height"])) for box in boxes if box is not None}
+    assert len(sizes) == 1
+    assert sizes.pop()[1] >= 48
+    await page.get_by_label(re.compile("What came of it")).fill("receipt no 7")
+    await page.get_by_role("button", name="It happened").click()
+    await reaches(page, "Approver (you) says that it happened", scripts=scripts)
+    await reaches(page, "Happened, says Approver", scripts=scripts)
+    await page.get_by_text("Result", exact=True).click()
+    await expect(page.locator(".receipt pre")).to_have_text("receipt no 7")
+
+
+@SCRIPTS
+async def test_remember_an_answer_and_take_it_back(window: Open, served: Served, scripts: bool) -> None:
+    """Asked for beside the decision, found on a page of its own, gone with one button."""
+    approval = await served.desk.asked("alike")
+    page = await window(f"/approvals/{approval}", scripts=scripts)
+    await page.get_by_text("Remember this answer").click()
+    await page.get_by_label("Give the same answer next time").check()
+    await page.get_by_label("How often at most").fill("3")
+    await page.get_by_role("button", name="Approve").click()
+    await reaches(page, "Ran, approved by Approver", scripts=scripts)
+    await page.get_by_role("link", name="Remembered").click()
+    await expect(page.locator(".grants")).to_contain_text("Exactly the arguments that were asked about")
+    await expect(page.locator(".grants")).to_contain_text("3 of 3")
+    await page.get_by_role("button", name="Take back").click()
+    await expect(page.get_by_role("status").first).to_contain_text("Taken back")
+    await expect(page.locator("main")).to_contain_text("Nothing is remembered")
+
+
+@SIZES
+@SCRIPTS
+async def test_choose_read_and_decide_several(
+    window: Open, served: Served, size: tuple[int, int], scripts: bool
+) -> None:
+    """Tick in the list, read each, leave one out, and see what became of every answer."""
+    asked = [await served.desk.asked("small refund login") for _ in range(2)]
+    page = await window("/?tool=login", size=size, scripts=scripts)
+    await page.goto(f"{served.base}/?choose=1")
+    for approval in asked:
+        await page.locator(f'input[value="{approval}"]').check()
+    await page.get_by_role("button", name="Read those chosen").click()
+    await expect(page.get_by_role("heading", name="Log in to https://example.com")).to_have_count(2)
+    await page.get_by_label("Decide this one with the others").nth(1).uncheck()
+    await page.get_by_label(re.compile("Reason")).fill("not today")
+    await page.get_by_role("button", name="Deny all ticked").click()
+    await expect(page.locator(".grants > li")).to_have_count(1)
+    await expect(page.locator(".grants > li")).to_contain_text("Accepted")
+    states = [(await served.desk.desk.signoff.request(each)).state for each in asked]
+    assert states == ["denied", "pending"]
+    await served.desk.decide(asked[1], verdict="denied")
+
+
+async def test_what_one_ticks_survives_another_s_vote(window: Open, served: Served) -> None:
+    """A vote that arrives meanwhile keeps what was ticked, chosen and opened."""
+    approval = await served.desk.asked("trip")
+    page = await window("/")
+    await become(page, served, "bo")
+    await page.goto(f"{served.base}/approvals/{approval}")
+    await page.get_by_text("Remember this answer").click()
+    await page.get_by_label("Give the same answer next time").check()
+    await page.get_by_label("For how long").select_option("7d")
+    await page.get_by_label("Where this is true:").first.check()
+    await served.desk.decide(approval, verdict="approved", **{"as": "ana"})
+    await expect(page.locator(".card")).to_contain_text("1 of 2 approvals")
+    await expect(page.get_by_label("Give the same answer next time")).to_be_checked()
+    await expect(page.get_by_label("Where this is true:").first).to_be_checked()
+    await expect(page.get_by_label("For how long")).to_have_value("7d")
+    await served.desk.decide(approval, verdict="denied", **{"as": "bo"})
+
+
+@pytest.fixture
+async def states(served: Served) -> AsyncIterator[list[str]]:
+    """The addresses of every page and state this file is about; the tenant is frozen meanwhile."""
+    desk = served.desk
+    doubt, over, again, given_up = [await desk.doubted() for _ in range(4)]
+    for approval, verdict in ((over, "happened"), (again, "approved"), (given_up, "denied")):
+        await desk.decide(approval, verdict=verdict, revision=2)
+    urgent, trip, book, typed, alike, kept = [
+        await desk.asked(word) for word in ("urgent", "trip", "book", "typed", "alike", "alike")
+    ]
+    shown = (await desk.http.get(f"/v1/approvals/{trip}")).json()["args"]["inline"]
+    await desk.decide(trip, verdict="approved", edited_args={**shown, "cost": 300}, **{"as": "ana"})
+    await desk.decide(kept, verdict="approved", remember={"where": "args.amount <= 500.0", "uses": 5})
+    paths = [f"/approvals/{each}" for each in (doubt, over, again, given_up, urgent, trip, book, alike, kept)]
+    batch = "&".join(f"pick={each}" for each in (alike, book, typed, doubt))
+    paths += [f"/approvals/{book}/edit", f"/approvals/{typed}/edit", "/grants", "/?choose=1", f"/batch?{batch}"]
+    paths += ["/batch", f"/turns/{over.rsplit('.', 2)[0]}", f"/approvals/{over}/edit"]
+    freezes = Freezes(desk.deps.store)
+    await freezes.freeze("main", reason=f"strange payments {uuid.uuid4().hex}", by="ana")
+    yield paths
+    await freezes.thaw("main")
+    for approval in (doubt, urgent, trip, book, typed, alike):
+        await desk.http.post(f"/v1/approvals/{approval}/withdraw", json={"as": "guest"})
+
+
+async def test_every_state_fits_and_axe_finds_nothing(window: Open, served: Served, states: list[str]) -> None:
+    """No sideways scroll at 320 px, no finding in any state, light and dark."""
+    page = await window("/", size=(320, 640))
+    findings: dict[str, list[str]] = {}
+    wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    for path in states:
+        await page.goto(served.base + path)
+        await _look(page, findings, path)
+        assert await page.evaluate(wider) == 0, path
+    edit = next(path for path in states if path.endswith("/edit"))
+    await page.goto(served.base + edit)
+    await page.get_by_label("Cost").fill("x")
+    await page.get_by_role("button", name="Review the changes").click()
+    await _look(page, findings, "mistake")
+    await page.get_by_label("Cost").fill("1")
+    await page.get_by_role("button", name="Review the changes").click()
+    await _look(page, findings, "review")
+    assert await page.evaluate(wider) == 0
+    assert {path: found for path, found in findings.items() if found} == {}
+
+
+async def _look(page: Page, findings: dict[str, list[str]], name: str) -> None:
+    await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    looks: dict[str, Any] = {"runOnly": {"type": "rule", "values": LOOKS}}
+    found = await _found(page, Axe(), {})
+    await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+    await page.emulate_media(color_scheme="dark")
+    # The script is in the page already.
+    found += await _found(page, Axe(axe_script="0"), looks)
+    await page.set_viewport_size({"width": 320, "height": 640})
+    await page.emulate_media(color_scheme="light")
+    findings[name] = found
+
+
+async def _found(page: Page, axe: Axe, options: dict[str, Any]) -> list[str]:
+    results = await axe.run(page, options={"resultTypes": ["violations"], **options})
+    return [f"{each['id']}: {each['nodes'][0]['target']}" for each in results.response["violations"]]
