@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
+from session_desk import Talk, react, talk
 from temporalio.client import Client
 
 from signoff.contracts import names
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.converter import DATA_CONVERTER
@@ -30,7 +31,7 @@ from signoff.registry.people import Directory, development_directory
 from signoff.registry.tool import Tool
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted import ScriptedModel, calls, respond
 
 FOLDER = Path(__file__).parent / str(names.ENGINE)
 PAY = ("pay", {"amount": 20, "to": "Ana"})
@@ -40,7 +41,7 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 UNKEPT = ("stackTrace", "binaryChecksum")
 """Fields that name places on the recording machine and that no replay reads."""
 
-Scenario = Callable[[Client, Store], Awaitable[TurnKey]]
+Scenario = Callable[[Client, Store], Awaitable[TurnKey | SessionKey]]
 
 
 async def _turn(
@@ -235,11 +236,41 @@ async def parallel(client: Client, store: Store) -> TurnKey:
     return key
 
 
+async def _talked(client: Client, store: Store) -> Talk:
+    """A conversation in which a turn waits while others are answered, and is told something late."""
+    tool = pay_tool(Ledger())
+    async with bench(client, store, "recording", catalog_of([tool]), ScriptedModel(react)) as desk:
+        session = talk(desk)
+        await session.say("pay", "a")
+        await session.turn("a", "waiting")
+        await session.say("hello", "b")
+        await session.say("hello", "b")
+        await session.add("a", "late")
+        await session.answer("b")
+        await session.add("b", "later still")
+        await session.answer("b-2")
+        await desk.signoff.decide(yes(session.turn_key("a")))
+        await session.answer("a")
+        await desk.signoff.result(session.turn_key("a"))
+    return session
+
+
+async def session(client: Client, store: Store) -> SessionKey:
+    """A session's own history."""
+    return (await _talked(client, store)).key
+
+
+async def turn_in_session(client: Client, store: Store) -> TurnKey:
+    """A turn that tells its session that it waits, and how it ended."""
+    return (await _talked(client, store)).turn_key("a")
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
         in_doubt, parallel, happened, ran_again, edited, escalated, repeated,
+        session, turn_in_session,
     )
 }  # fmt: skip
 
