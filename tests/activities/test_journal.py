@@ -57,6 +57,7 @@ async def break_record(store: Store) -> None:
     await store.run(lambda connection: connection.execute(text("DROP TABLE audit_records")).close())
 
 
+@pytest.mark.row("N26")
 async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store: Store) -> None:
     """Who was not asked and why, that it began, and how it ended; a repetition adds nothing."""
     ledger = Ledger()
@@ -87,6 +88,7 @@ async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
     assert ended.facts["code"] == "ok"
 
 
+@pytest.mark.row("F20")
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_a_call_does_not_run_without_its_record(store: Store, read_only: bool) -> None:
     """With `audit: required` a record that cannot be written is an activity that is tried again, with no effect."""

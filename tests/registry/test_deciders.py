@@ -77,6 +77,8 @@ def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, An
     assert (caught.value.context["tool_name"], caught.value.context["field"]) == ("pay", field)
 
 
+@pytest.mark.row("E62")
+@pytest.mark.row("V18")
 def test_without_any_people_nobody_can_decide() -> None:
     """An empty directory is told apart from nothing: the tool that asks is named."""
     with pytest.raises(ConfigError, match="no active person is one of them"):

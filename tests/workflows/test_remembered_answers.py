@@ -36,6 +36,7 @@ async def ended(found: Bench, key: TurnKey) -> TurnResult:
     return await found.signoff.result(key)
 
 
+@pytest.mark.row("E55")
 async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(
     client: Client, store: Store, task_queue: str
 ) -> None:
