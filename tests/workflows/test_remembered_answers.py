@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
