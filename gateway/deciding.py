@@ -89,7 +89,10 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
 
 async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt:
     """Who plainly may not decide is refused here: every answer that reaches a turn makes its history longer."""
-    request = await _known(deps, approval_id)
+    try:
+        request = await _known(deps, approval_id)
+    except NotFound:
+        return refused("unknown", approval_id, "there is no such request")
     if request is not None:
         seat = seat_at(request, answer.person, deps.people, deps.clock())
         if seat.code:
@@ -100,6 +103,10 @@ async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receip
             return edited
         answer = dataclasses.replace(answer, edited_args=edited)
     wished = _decision(deps, approval_id, request, answer)
+    if request is not None and not wished.digest:
+        # It names another revision and nothing else, so there is nothing that could be signed.
+        told = f"this was asked again; open it once more and answer revision {request.revision}"
+        return refusal(request, "stale", told)
     if request is not None and wished.remember is not None and request.allow_remember and request.state == "pending":
         why = await _unremembered(deps, request, wished)
         if why:
@@ -178,10 +185,10 @@ def read_key(header: str | None, approval_id: str) -> str | Receipt:
 
 
 async def _known(deps: GatewayDeps, approval_id: str) -> ApprovalRequest | None:
-    """The request as the turn has it; None when there is none, or no worker that could tell."""
+    """The request as the turn has it; None when there is no worker that could tell. Raises `NotFound`."""
     try:
         return await deps.desk.request(approval_id)
-    except (NotFound, ServerUnavailable):
+    except ServerUnavailable:
         return None
 
 

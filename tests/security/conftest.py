@@ -1,0 +1,24 @@
+"""An installation of the production profile: its worker holds public keys alone, its gateway lets nobody in unnamed."""
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from gateway_desk import PEOPLE, GatewayDesk, gateway_desk
+from gateway_login import STRANGER, locked_desk
+from temporalio.client import Client
+
+from signoff.registry.people import FixedDirectory
+from signoff.store.store import open_store
+
+
+@pytest.fixture(scope="session")
+async def locked(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+    """A worker and a gateway over one store; each test starts turns of its own."""
+    folder, people = tmp_path_factory.mktemp("locked"), FixedDirectory((*PEOPLE, STRANGER))
+    queue = f"locked-{uuid.uuid4().hex[:12]}"
+    async with (
+        open_store(f"sqlite:///{folder}/signoff.db") as store,
+        gateway_desk(client, store, queue, profile="production", people=people) as found,
+    ):
+        yield locked_desk(found)

@@ -1,0 +1,275 @@
+"""What is no good answer changes nothing, is told so, and is written down: through the API, as Update and as Signal."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from desk_fixtures import yes
+from gateway_desk import SIGNER, GatewayDesk
+from gateway_login import STRANGER, bearer, token_of
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.receipt import Receipt
+from signoff.signing import PrivateKeys, Signer, new_key
+
+FOREIGN = Signer(PrivateKeys(keys=(new_key(datetime(2026, 1, 1, tzinfo=UTC)),)))
+Facts = dict[str, Any]
+
+
+async def asked(locked: GatewayDesk, text: str = "both", by: str = "guest") -> ApprovalRequest:
+    """A request of `by` that waits; `both` needs two of the role finance."""
+    headers = bearer(await token_of(locked, by))
+    answer = await locked.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
+    body = answer.json()
+    view = await locked.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
+    return next(call.approval for call in view.calls if call.approval is not None)
+
+
+def key_of(request: ApprovalRequest) -> TurnKey:
+    """The turn of a request."""
+    return TurnKey(request.tenant, request.session, request.turn)
+
+
+def handle_of(locked: GatewayDesk, request: ApprovalRequest) -> WorkflowHandle[Any, Any]:
+    """The turn as Temporal's client has it: past the gateway."""
+    return locked.desk.client.get_workflow_handle(key_of(request).workflow_id)
+
+
+def answer(request: ApprovalRequest, **fields: Any) -> Decision:
+    """Ana's yes, as the gateway would write it, and not signed yet."""
+    given = {"subject": "ana", "digest": request.digest, "received_at": datetime.now(UTC)}
+    return yes(key_of(request), **given | fields)
+
+
+def signed(request: ApprovalRequest, **fields: Any) -> Decision:
+    """The same with the gateway's signature."""
+    return SIGNER.sign_decision(answer(request, **fields))
+
+
+async def attempts(locked: GatewayDesk, request: ApprovalRequest) -> list[Record]:
+    """What the turn's record has of attempts."""
+    records = await AuditLog(locked.deps.store).stream(key_of(request).workflow_id)
+    return [record for record in records if record.kind == "attempt"]
+
+
+async def agreed(locked: GatewayDesk, request: ApprovalRequest) -> None:
+    """Ana and Bo agree, whatever others tried, and the call runs once."""
+    for person in ("ana", "bo"):
+        receipt = await locked.desk.signoff.decide(signed(request, subject=person))
+        assert receipt.status != "refused", receipt
+    await asyncio.wait_for(locked.desk.signoff.result(key_of(request)), 30)
+    assert await locked.runs(request.id) == 1
+
+
+def _later(request: ApprovalRequest) -> datetime:
+    assert request.expires_at is not None
+    return request.expires_at + timedelta(seconds=1)
+
+
+ATTEMPTS: dict[str, tuple[str, Callable[[ApprovalRequest], Decision]]] = {
+    "forged: unsigned": ("assurance", answer),
+    "forged: by another key": ("assurance", lambda r: FOREIGN.sign_decision(answer(r))),
+    "forged: another author": ("assurance", lambda r: signed(r).model_copy(update={"subject": "bo"})),
+    "forged: a no made a yes": (
+        "assurance", lambda r: signed(r, verdict="denied").model_copy(update={"verdict": "approved"})
+    ),
+    "replayed: another request's, renamed": (
+        "assurance", lambda r: signed(r, approval_id="main.x.y.c1.1").model_copy(update={"approval_id": r.id})
+    ),
+    "replayed: another request's, as it was": ("unknown", lambda r: signed(r, approval_id="main.x.y.c1.1")),
+    "late": ("expired", lambda r: signed(r, received_at=_later(r))),
+    "wrong digest": ("stale", lambda r: signed(r, digest="0" * 64)),
+    "wrong revision": ("stale", lambda r: signed(r, revision=2)),
+    "cross-tenant": ("not_allowed", lambda r: signed(r, subject=STRANGER.id)),
+    "a stranger": ("not_allowed", lambda r: signed(r, subject="nobody")),
+    "somebody who left": ("not_allowed", lambda r: signed(r, subject="gone")),
+    "no approver of this": ("not_allowed", lambda r: signed(r, subject="approver")),
+    "who asked": ("not_allowed", lambda r: signed(r, subject="guest")),
+    "an edit of a stranger": ("not_allowed", lambda r: signed(r, subject="nobody", edited_args={"amount": 1})),
+    "an answer of another kind": ("malformed", lambda r: signed(r, verdict="happened")),
+}  # fmt: skip
+
+
+async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_both_doors(
+    locked: GatewayDesk,
+) -> None:
+    """As an Update it gets its receipt, as a Signal it is counted; the record has each with its code, no argument."""
+    request = await asked(locked)
+    handle, sent = handle_of(locked, request), {}
+    for what, (code, make) in ATTEMPTS.items():
+        for door in ("update", "signal"):
+            decision = make(request)
+            delivery = decision.delivery_id
+            sent[delivery] = (what, code)
+            body = decision.model_dump(mode="json", exclude_none=True)
+            if door == "signal":
+                await handle.signal(names.APPROVAL_RESPONSE, body)
+                continue
+            receipt: Receipt = await handle.execute_update(names.DECIDE, body, result_type=Receipt)
+            assert (receipt.status, receipt.code) == ("refused", code), what
+    await locked.desk.until(key_of(request), lambda view: view.refusals >= len(sent))
+    assert await locked.desk.signoff.request(request.id) == request
+    await agreed(locked, request)
+    records = await attempts(locked, request)
+    told = {record.key.split("/")[1]: record.facts["receipt"] for record in records if "receipt" in record.facts}
+    assert told == {delivery: code for delivery, (_, code) in sent.items()}
+    assert not [record for record in records if '"to"' in record.data]
+
+
+async def test_an_answer_given_twice_counts_once_and_is_recorded(locked: GatewayDesk) -> None:
+    """The same delivery again gets the first receipt; another delivery of the same person counts for nothing more."""
+    request = await asked(locked)
+    first, handle = signed(request), handle_of(locked, request)
+    body = first.model_dump(mode="json", exclude_none=True)
+    receipts = [await locked.desk.signoff.decide(first) for _ in range(3)]
+    for _ in range(3):
+        await handle.signal(names.APPROVAL_RESPONSE, body)
+    other = await locked.desk.signoff.decide(signed(request))
+    assert [(receipt.status, receipt.votes) for receipt in (*receipts, other)] == [("counted", 1)] * 4
+    assert other.code == "duplicate"
+    await agreed(locked, request)
+    records = await attempts(locked, request)
+    repeated = [record.facts for record in records if first.delivery_id in record.key]
+    assert [(each["status"], each.get("receipt", "")) for each in repeated] == [
+        ("counted", ""),
+        ("counted", "duplicate"),
+    ]
+
+
+ENVELOPES: dict[str, Any] = {
+    "nothing in it": {},
+    "no verdict": {"approval_id": "main.a.b.c1.1"},
+    "an unknown verdict": {"approval_id": "main.a.b.c1.1", "verdict": "yes"},
+    "a null verdict": {"approval_id": "main.a.b.c1.1", "verdict": None},
+    "a number for a text": {"approval_id": 7, "verdict": "approved"},
+    "a list for a number": {"approval_id": "main.a.b.c1.1", "verdict": "approved", "revision": [1]},
+    "a time without a zone": {"approval_id": "x", "verdict": "approved", "received_at": "2026-01-01T00:00:00"},
+    "an endless reason": {"approval_id": "x", "verdict": "denied", "reason": "é" * 3_000},
+}
+NO_OBJECTS: dict[str, Any] = {"null": None, "a text": "approved", "a list": [{"verdict": "approved"}]}
+
+
+async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(locked: GatewayDesk) -> None:
+    """Objects that are no decision, as Update and as Signal: `malformed`, and a record with the hash of what came."""
+    request = await asked(locked)
+    handle = handle_of(locked, request)
+    for what, body in ENVELOPES.items():
+        receipt: Receipt = await handle.execute_update(names.DECIDE, body, result_type=Receipt)
+        assert (receipt.status, receipt.code) == ("refused", "malformed"), what
+        assert receipt.message.startswith("`"), what
+        await handle.signal(names.APPROVAL_RESPONSE, {**body, "other": "by signal"})
+    for what, body in NO_OBJECTS.items():
+        with pytest.raises(WorkflowUpdateFailedError) as caught:
+            await handle.execute_update(names.DECIDE, body)
+        assert "one JSON object" in str(caught.value.cause), what
+        await handle.signal(names.APPROVAL_RESPONSE, body)
+    signals = len(ENVELOPES) + len(NO_OBJECTS)
+    await locked.desk.until(key_of(request), lambda view: view.refusals >= len(ENVELOPES) + signals)
+    assert await locked.desk.signoff.request(request.id) == request
+    await agreed(locked, request)
+    records = [each for each in await attempts(locked, request) if each.facts.get("receipt") == "malformed"]
+    assert len({record.facts["body"] for record in records}) == len(records) == len(ENVELOPES) + signals
+    assert {record.stream for record in records} == {key_of(request).workflow_id}
+
+
+BODIES: dict[str, bytes] = {
+    "no JSON": b"{",
+    "a list": b"[]",
+    "an unknown verdict": b'{"verdict": "perhaps"}',
+    "an empty verdict": b'{"verdict": ""}',
+    "a null verdict": b'{"verdict": null}',
+    "no verdict": b"{}",
+    "a wrong type": b'{"verdict": "approved", "revision": "one"}',
+    "a field nobody knows": b'{"verdict": "approved", "subject": "ana", "assurance": "mfa"}',
+    "an endless body": json.dumps({"verdict": "denied", "reason": "a" * 70_000}).encode(),
+    "nested without end": b'{"verdict": "approved", "edited_args": ' + b"[" * 3_000 + b"]" * 3_000 + b"}",
+}
+
+
+async def test_each_malformed_body_is_422_with_the_field_and_recorded(locked: GatewayDesk) -> None:
+    """Through the API: a receipt `malformed`, nothing changed; the record has the sender and the hash, not the body."""
+    request = await asked(locked)
+    headers = {**bearer(await token_of(locked, "ana")), "content-type": "application/json"}
+    for what, body in BODIES.items():
+        sent = await locked.http.post(f"/v1/approvals/{request.id}/decide", content=body, headers=headers)
+        assert (sent.status_code, sent.json()["code"]) == (422, "malformed"), (what, sent.text)
+    assert await locked.desk.signoff.request(request.id) == request
+    records = await attempts(locked, request)
+    assert [record.subject for record in records] == ["ana"] * len(BODIES)
+    assert len({record.facts["body"] for record in records}) == len(BODIES)
+    assert "perhaps" not in "".join(record.model_dump_json() for record in records)
+    await agreed(locked, request)
+
+
+WRONG: dict[str, tuple[str, Facts, int, str]] = {
+    "a stranger": ("approver", {}, 403, "not_allowed"),
+    "who asked": ("guest", {}, 403, "not_allowed"),
+    "somebody else's name": ("approver", {"as": "ana"}, 403, "not_allowed"),
+    "wrong digest": ("ana", {"digest": "0" * 64}, 409, "stale"),
+    "wrong mark": ("ana", {"digest": "00000000"}, 409, "stale"),
+    "wrong revision": ("ana", {"revision": 7}, 409, "stale"),
+}
+
+
+async def test_each_refusal_of_the_api_is_recorded_under_who_tried(locked: GatewayDesk) -> None:
+    """With a good token and a wrong wish: the receipt says why, and the record has it under the token's person."""
+    request = await asked(locked)
+    for what, (person, body, status, code) in WRONG.items():
+        headers = bearer(await token_of(locked, person))
+        url = f"/v1/approvals/{request.id}/decide"
+        sent = await locked.http.post(url, json={"verdict": "approved", **body}, headers=headers)
+        assert (sent.status_code, sent.json()["code"]) == (status, code), (what, sent.text)
+    assert (await locked.desk.signoff.request(request.id)).votes == ()
+    await agreed(locked, request)
+    tried = {(record.subject, record.facts.get("receipt")) for record in await attempts(locked, request)}
+    assert {(person, code) for person, _, _, code in WRONG.values()} <= tried
+
+
+async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded(locked: GatewayDesk) -> None:
+    """Ana is an approver of what she asks for; by either way it is refused as her own."""
+    request = await asked(locked, "pay", "ana")
+    headers = bearer(await token_of(locked, "ana"))
+    sent = await locked.http.post(f"/v1/approvals/{request.id}/decide", json={"verdict": "approved"}, headers=headers)
+    assert (sent.status_code, sent.json()["code"]) == (403, "self_approval")
+    assert (await locked.desk.signoff.decide(signed(request))).code == "self_approval"
+    assert (await locked.desk.signoff.decide(signed(request, subject="approver"))).status == "accepted"
+    await asyncio.wait_for(locked.desk.signoff.result(key_of(request)), 30)
+    told = [(record.subject, record.facts.get("receipt", "")) for record in await attempts(locked, request)]
+    assert told == [("ana", "self_approval"), ("ana", "self_approval"), ("approver", "")]
+
+
+async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked: GatewayDesk) -> None:
+    """Neither by the request's id nor by its code; the attempt is in the record."""
+    request = await asked(locked)
+    headers = bearer(await token_of(locked, STRANGER.id, tenant=STRANGER.tenant))
+    for name in (request.id, request.code):
+        sent = await locked.http.post(f"/v1/approvals/{name}/decide", json={"verdict": "approved"}, headers=headers)
+        assert sent.status_code in (403, 404), sent.text
+    assert (await locked.desk.signoff.request(request.id)).votes == ()
+    await agreed(locked, request)
+    tried = [record for record in await attempts(locked, request) if record.subject == STRANGER.id]
+    assert [record.facts["status"] for record in tried] == ["refused"]
+
+
+async def test_an_answer_to_what_was_never_asked_is_recorded_too(locked: GatewayDesk) -> None:
+    """A request, a code and words that name nothing: 404 each, in the record of whatever they named."""
+    log, headers = AuditLog(locked.deps.store), bearer(await token_of(locked, "ana"))
+    before = len(await log.stream("admin/main"))
+    for name in (f"main.{uuid.uuid4().hex[:12]}.t.c1.1", "ZZZ-ZZZ", "nothing"):
+        sent = await locked.http.post(f"/v1/approvals/{name}/decide", json={"verdict": "approved"}, headers=headers)
+        assert (sent.status_code, sent.json()["code"]) == (404, "unknown"), sent.text
+        named = parse_approval_id(name)
+        if named is not None:
+            (record,) = await log.stream(named.turn.workflow_id)
+            assert (record.subject, record.facts["receipt"]) == ("ana", "unknown")
+    assert len(await log.stream("admin/main")) == before + 2
