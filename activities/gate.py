@@ -1,10 +1,12 @@
 """Local activity `signoff.gate`: a whole batch through the gates, once; its result is what history keeps."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import activity
 
+from signoff.activities.hearing import heard
 from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import doubted
 from signoff.activities.remembered import Remembered, frozen
@@ -22,7 +24,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, short_code
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.signed import unsigned_principal
-from signoff.contracts.steps import GateReply, GateTask, Ruling, RunOptions
+from signoff.contracts.steps import GateReply, GateTask, Ruling, RunOptions, Tally
 from signoff.policy.compiled import PolicyVerdict
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.gates import Judgement, judge, next_tally
@@ -34,6 +36,13 @@ from signoff.store.freezes import Freezes
 _DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never answered."
 _START_SLACK = 15.0
 """Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
+
+
+class _Judged(NamedTuple):
+    call: CallPart
+    args: Any
+    found: Judgement
+    action: str
 
 
 class GateActivity:
@@ -48,18 +57,19 @@ class GateActivity:
     async def gate(self, task: GateTask) -> GateReply:
         """One ruling a call, in input order. Never fails for what a model wrote."""
         rulings: list[Ruling] = []
-        tally = task.tally
         sure = self._room.believes(task.ctx)
         forged = self._room.witness.requester_problem(task.ctx)
         freeze = await self._freezes.look(task.ctx.tenant)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
-        for call in task.calls:
-            args = await load(self._room.store, call.args)
-            found = judge(self._room.catalog, task.ctx, call, args, tally, dry_run=task.dry_run)
-            tally = next_tally(tally, call, args, found)
-            if forged:
-                rulings.append(_refused(call, forged))
-                continue
+        batch, tally = await self._judged(task)
+        if forged:
+            rulings = [_refused(each.call, forged) for each in batch]
+            batch = []
+        # At once: a local activity has no time for the handlers of a whole batch one after the other.
+        answered = await asyncio.gather(
+            *(heard(self._room.catalog, task.ctx, each.call, each.args, each.found) for each in batch)
+        )
+        for (call, args, _, action), found in zip(batch, answered, strict=True):
             found = found if sure else doubted(found)
             if task.doubt:
                 rulings.append(self._doubt(task, call, args, found))
@@ -68,9 +78,19 @@ class GateActivity:
             ruling = self._ruling(task, call, args, found, budget)
             if task.edited_by:
                 ruling = await self._kept(ruling, args)
-            rulings.append(ruling.model_copy(update={"action": tally.last_action}))
+            rulings.append(ruling.model_copy(update={"action": action}))
         await hand_over(self._room, _told(task, rulings))
         return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
+
+    async def _judged(self, task: GateTask) -> tuple[list[_Judged], Tally]:
+        """What the rules say of each call, and the tally after them."""
+        batch, tally = [], task.tally
+        for call in task.calls:
+            args = await load(self._room.store, call.args)
+            found = judge(self._room.catalog, task.ctx, call, args, tally, dry_run=task.dry_run)
+            tally = next_tally(tally, call, args, found)
+            batch.append(_Judged(call, args, found, tally.last_action))
+        return batch, tally
 
     async def _settled_before(
         self, task: GateTask, call: CallPart, args: Any, found: Judgement, freeze: Freeze | None
@@ -173,7 +193,7 @@ class GateActivity:
             confirm=policy.confirm,
             min_assurance=policy.min_assurance,
             accept_unsigned=policy.accept_unsigned,
-            level=policy.level,
+            level=verdict.level if verdict and verdict.level == "admin" else policy.level,
             requester=unsigned_principal(task.ctx.user),
             timeout=policy.timeout,
             grant_ttl=policy.grant_ttl,

@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, redacted
+from signoff.activities.hearing import heard
 from signoff.activities.journal import Journal, hand_over
 from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
 from signoff.activities.pulse import pulse
@@ -82,6 +83,7 @@ class ToolActivity:
             return await self._refused(task, problem)
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         found = judge(self._room.catalog, permit.ctx, call, args, Tally())
+        found = await heard(self._room.catalog, permit.ctx, call, args, found)
         if found.kind == "settled":
             return ToolReply(outcome=settled_outcome(found, call))
         if not self._room.believes(permit.ctx):

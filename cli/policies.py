@@ -1,6 +1,7 @@
 """`policy check`, `policy test`, `policy explain` and `policy simulate`."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from signoff.activities.hearing import verdict_of
 from signoff.audit.log import AuditLog
 from signoff.audit.past import past_calls
 from signoff.audit.record import moment_text
@@ -25,6 +27,7 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.policy.cases import CaseResult, run_cases
 from signoff.policy.durations import seconds
 from signoff.policy.explain import explain_json, explain_text
+from signoff.registry.catalog import Catalog
 from signoff.registry.manifest import load_manifest
 from signoff.registry.pinned import pinned_cel
 from signoff.registry.tool import Tool
@@ -61,7 +64,8 @@ def run_file(
 
     async def body(out: Output) -> int:
         catalog = load_manifest(file)
-        results = run_cases(_read_cases(cases), catalog.policies)
+        judged = run_cases(_read_cases(cases), catalog.policies)
+        results = [await _heard(catalog, result) for result in judged]
         failed = [result for result in results if not result.passed]
         words: list[RenderableType] = [_failure(result) for result in failed]
         words.append(f"{len(results) - len(failed)} of {len(results)} cases are as expected")
@@ -89,7 +93,8 @@ def explain(
         _check_arguments(tool, given)
         actor = next(iter(place.catalog.actors), "")
         judged_by = _merged(pinned_cel(pinned(place, actor, person), place.catalog.fields), differing)
-        verdict = place.catalog.policy(tool.name).judge(given, judged_by)
+        by_rules = place.catalog.policy(tool.name).judge(given, judged_by)
+        verdict = await verdict_of(place.catalog, tool, given, judged_by, by_rules)
         hidden = dict.fromkeys(tool.masked_arguments, "hidden")
         inputs = {"args": {key: hidden.get(key, value) for key, value in given.items()}, "ctx": judged_by}
         out.show(
@@ -181,6 +186,12 @@ def _merged(base: dict[str, Any], differing: dict[str, Any]) -> dict[str, Any]:
         inner = merged.get(key)
         merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
     return merged
+
+
+async def _heard(catalog: Catalog, result: CaseResult) -> CaseResult:
+    case = result.case
+    verdict = await verdict_of(catalog, find_tool(catalog, case.tool), case.args, case.ctx, result.verdict)
+    return replace(result, verdict=verdict)
 
 
 def _failure(result: CaseResult) -> Text:

@@ -40,7 +40,7 @@ async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterabl
     """Judge each call anew, with the context and the arguments that its turn's history holds.
 
     They count only if they have the digest that was recorded. Where a history is gone, by the server's retention, or
-    people had changed the arguments, the verdict is `unknown`. Raises `ServerUnavailable`.
+    people had changed the arguments, or a handler would answer, the verdict is `unknown`. Raises `ServerUnavailable`.
     """
     turns: dict[str, _Turn | None] = {}
     tried = []
@@ -70,6 +70,8 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
     if digest != past.digest:
         return Tried(past, "unknown", "its arguments are not those that were recorded: people had changed them")
     found = judge(catalog, turn.ctx, call, args, Tally())
+    if found.unheard is not None:
+        return Tried(past, "unknown", "its policy has a handler, which is asked about what is proposed now only")
     if found.kind == "settled" or found.verdict is None:
         return Tried(past, "deny", found.message)
     return Tried(past, "run" if found.kind == "run" else "ask", found.verdict.rule)

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.activities.drivers import build_drivers
+from signoff.activities.hearing import heard
 from signoff.approvals.arguments import plural
 from signoff.cli.inputs import read_object
 from signoff.cli.options import AsJson, Asker, Manifest
@@ -62,7 +63,7 @@ def explain(
         place = find_workplace(manifest)
         tool = find_tool(place.catalog, name)
         row = next(row for row in inventory(place.catalog) if row.tool == tool.name)
-        judged = None if given is None else _judged(place, tool, row, given, actor, person)
+        judged = None if given is None else await _judged(place, tool, row, given, actor, person)
         words: list[RenderableType] = [_facts(tool, row)]
         if judged is not None:
             words.append(Text(f"\nthis call: {_judgement_text(judged)}"))
@@ -140,7 +141,7 @@ def pinned(place: Workplace, actor: str, person_id: str) -> Pinned:
     return Pinned(actor=actor, session="explained", turn="explained", tenant=place.tenant, channel="cli", user=user)
 
 
-def _judged(
+async def _judged(
     place: Workplace, tool: Tool, row: InventoryRow, args: dict[str, Any], actor: str, person: str
 ) -> Judgement:
     if actor and actor not in place.catalog.actors:
@@ -148,7 +149,8 @@ def _judged(
     if not actor and not row.actors:
         raise ConfigError(f"no actor has the tool `{tool.name}`: add it to the `tools` of one")
     call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
-    return judge(place.catalog, pinned(place, actor or row.actors[0], person), call, args, Tally())
+    ctx = pinned(place, actor or row.actors[0], person)
+    return await heard(place.catalog, ctx, call, args, judge(place.catalog, ctx, call, args, Tally()))
 
 
 def _judgement_text(found: Judgement) -> str:

@@ -29,7 +29,8 @@ class PolicyVerdict:
     """What a policy says of one call, and why.
 
     `rule` is the field that decided (`requires_approval` when no expression did), `rule_text` its expression, `why`
-    one sentence. `approvers` are `role:`/`user:` names; () leaves them to the tenant's default.
+    one sentence. `approvers` are `role:`/`user:` names; () leaves them to the tenant's default. `level` is `admin`
+    where the policy's handler says so.
     """
 
     verdict: Literal["auto", "ask", "deny"]
@@ -40,6 +41,7 @@ class PolicyVerdict:
     evaluators: str
     engines: tuple[EngineAnswer, ...] = ()
     approvers: tuple[str, ...] = ()
+    level: Literal["user", "admin"] = "user"
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,17 @@ class CompiledPolicy:
                 return self._ask(why, expression, engines, data)
             return self._verdict(verdict, why, expression, engines)
         return self._ask("the policy has no rule that lets it pass without a person", None, engines, data)
+
+    @property
+    def handler_alone(self) -> bool:
+        """Whether the policy's handler is its only rule, so that it decides rather than only tightens."""
+        return _handler_alone(self.policy, self.expressions)
+
+    def route(
+        self, args: Mapping[str, Any], ctx: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:
+        """Who is asked about a call, what to add to the reason, and what the engines said. Never raises."""
+        return self._route(self._facts(args, ctx)[0])
 
     def _facts(self, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> tuple[Facts | None, str]:
         try:
@@ -218,7 +231,7 @@ def compile_policy(
         needs_person="never"
         if requires_approval is False
         else "maybe"
-        if "auto_approve_if" in expressions
+        if "auto_approve_if" in expressions or _handler_alone(policy, expressions)
         else "always",
         hash=sha256_hex({"requires_approval": _normal_form(requires_approval, expressions)}),
         evaluators=EVALUATORS,
@@ -270,6 +283,12 @@ def _normal_form(requires_approval: RequiresApproval, expressions: Mapping[str, 
         return requires_approval
     said = requires_approval.model_dump(mode="json", exclude_defaults=True)
     return {**said, **{rule: expression.text for rule, expression in expressions.items()}}
+
+
+def _handler_alone(policy: ApprovalPolicy | None, expressions: Mapping[str, Expression]) -> bool:
+    if policy is None or policy.handler is None:
+        return False
+    return not any(rule in expressions for rule, *_ in _ORDER)
 
 
 def _check_show(policy: ApprovalPolicy, tool_name: str, args: Shape) -> None:

@@ -29,6 +29,7 @@ def explain_json(verdict: PolicyVerdict) -> dict[str, Any]:
         "policy_hash": verdict.policy_hash,
         "evaluators": verdict.evaluators,
         "approvers": list(verdict.approvers),
+        "level": verdict.level,
         "engines": [
             {"rule": each.rule, "engine": each.engine, "kind": each.kind, "note": each.note} for each in verdict.engines
         ],

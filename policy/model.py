@@ -27,14 +27,24 @@ APPROVER: Final = re.compile(r"(?:role|user):[A-Za-z0-9_-]{1,48}\Z")
 """How one approver is written: `role:finance` or `user:ana`."""
 
 
+_REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+
+
 def _approver(text: str) -> str:
     if APPROVER.match(text) is None:
         raise ValueError(f"`{text}` is not an approver; write `role:<role>` or `user:<id>`")
     return text
 
 
+def _reference(text: str) -> str:
+    if _REFERENCE.match(text) is None:
+        raise ValueError(f"`{text}` is not `module:function`; name the function that answers `auto`, `ask` or `deny`")
+    return text
+
+
 Cel = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
 Approver = Annotated[str, AfterValidator(_approver)]
+Reference = Annotated[str, AfterValidator(_reference)]
 Name = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -59,8 +69,6 @@ def _never(name: str, value: Any) -> str:
     """Why a field cannot have this value, where more is to be said than which values it can have."""
     if name == "on_timeout" and value == "approve":
         return "`on_timeout: approve` is never allowed; silence is not consent, leave `on_timeout` out"
-    if name == "handler" and value is not None:
-        return "`handler` is not supported by this version yet; remove it"
     return ""
 
 
@@ -111,7 +119,7 @@ class ApprovalPolicy(_PolicyData):
     Expressions are CEL over `args`, `ctx` and `tool`. Times are seconds; `remind_after`, `escalate_after` and `timeout`
     run from when people are asked. `escalate_to` may decide from the escalation on, beside those asked first.
     With `on_timeout` `escalate` that is at the deadline, which is then put off once by `timeout`. With `audit`
-    `required` a call does not run without its record.
+    `required` a call does not run without its record. `handler` is the `module:function` that answers after the rules.
     Building one raises `ConfigError` with `field` and `value`.
     """
 
@@ -131,7 +139,7 @@ class ApprovalPolicy(_PolicyData):
     accept_unsigned: StrictBool = False
     confirm: Literal["", "type"] = ""
     show: Show = Show()
-    handler: None = None
+    handler: Reference | None = None
     remind_after: Seconds | None = None
     escalate_after: Seconds | None = None
     escalate_to: tuple[Approver, ...] = ()

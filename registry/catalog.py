@@ -15,11 +15,13 @@ from signoff.contracts.parts import PART_TYPES
 from signoff.contracts.person import Person
 from signoff.contracts.steps import Offered
 from signoff.policy.compiled import CompiledPolicy, CompiledRules, PolicyVerdict, compile_policy, compile_rules
+from signoff.policy.handler import PolicyHandler
 from signoff.policy.model import APPROVER, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
 from signoff.registry.pinned import ContextFields, context_fields, pinned_cel
+from signoff.registry.policy_handler import policy_handler
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond import RespondForm, declared_part_types, respond_form
 from signoff.registry.tool import Tool
@@ -32,7 +34,8 @@ _SIGHTS_KEPT: Final = 200
 class Catalog:
     """What one worker knows. Made by `build_catalog` only; `hash` is the same in every process.
 
-    `policies` has one compiled policy a tool; `fields` the context fields that the manifest adds.
+    `policies` has one compiled policy a tool, `handlers` the function of each policy that names one; `fields` the
+    context fields that the manifest adds.
     """
 
     registry: ToolRegistry
@@ -44,6 +47,7 @@ class Catalog:
     fields: ContextFields
     hash: str
     part_types: tuple[str, ...] = PART_TYPES
+    handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
     _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
@@ -144,7 +148,14 @@ def build_catalog(
         fields=fields,
         hash=_hash(registry, known, compiled, rules, approvers, fields, types),
         part_types=types,
+        handlers=MappingProxyType(_handlers(registry)),
     )
+
+
+def _handlers(registry: ToolRegistry) -> dict[str, PolicyHandler]:
+    tools = (registry.resolve(name) for name in registry.list())
+    found = {tool.name: policy_handler(tool) for tool in tools if tool is not None}
+    return {name: handler for name, handler in found.items() if handler is not None}
 
 
 def _actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]:

@@ -14,6 +14,7 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally
 from signoff.policy.bounds import out_of_bounds
 from signoff.policy.compiled import PolicyVerdict
+from signoff.policy.handler import handler_rule
 from signoff.registry.catalog import Catalog
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.schema import Problem
@@ -36,7 +37,8 @@ class Judgement:
 
     `run`: nobody need be asked. `ask`: people must be asked, `verdict` says why. `settled`: `code` and `message`
     are its outcome, decided by `gate`. `message` is for the model; `denied_reason` why a policy denied, `denied` who
-    did if no policy. `grant` is the id of the remembered answer by which it runs.
+    did if no policy. `grant` is the id of the remembered answer by which it runs. `unheard` is what the rules say
+    where the policy's handler is yet to be asked: whoever does not ask it asks people.
     """
 
     call: str
@@ -49,6 +51,7 @@ class Judgement:
     denied_reason: str = ""
     denied: ToolDenied | None = None
     grant: str = ""
+    unheard: PolicyVerdict | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
     if ruling.effect != "deny":
         return None
     reason = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
-    return dataclasses.replace(_denied(proposal, tool, reason), gate="tag_policy")
+    return dataclasses.replace(_denied(proposal.call, tool, reason), gate="tag_policy")
 
 
 def allowlist(proposal: _Proposal, tool: Tool) -> Judgement | None:
@@ -168,16 +171,28 @@ def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 def approval(proposal: _Proposal, tool: Tool) -> Judgement:
     """Gate 14: the tool's policy, tightened by global rules that require approval."""
-    verdict = proposal.catalog.policy(tool.name).judge(proposal.args, dict(proposal.sight.ctx))
+    policy = proposal.catalog.policy(tool.name)
+    verdict = policy.judge(proposal.args, dict(proposal.sight.ctx))
+    found = by_verdict(proposal.sight, proposal.call, tool, verdict)
+    handler = handler_rule(policy)
+    if not handler or found.kind == "settled":
+        return found
+    why = f"{verdict.why}; `handler` has not been asked"
+    asks = dataclasses.replace(verdict, verdict="ask", rule=handler, rule_text="", why=why)
+    return dataclasses.replace(found, kind="ask", verdict=asks, unheard=verdict)
+
+
+def by_verdict(sight: Sight, call: CallPart, tool: Tool, verdict: PolicyVerdict) -> Judgement:
+    """What the verdict of the tool's policy makes of a call: global rules may still ask."""
     if verdict.verdict == "deny":
-        return dataclasses.replace(_denied(proposal, tool, verdict.why), verdict=verdict)
-    ruling = proposal.sight.ruling(tool)
+        return dataclasses.replace(_denied(call, tool, verdict.why), verdict=verdict)
+    ruling = sight.ruling(tool)
     if ruling.effect == "require_approval" and verdict.verdict == "auto":
         name, text = (ruling.rule.name, ruling.rule.rule) if ruling.rule is not None else ("policies", "")
         why = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
         verdict = dataclasses.replace(verdict, verdict="ask", rule=name, rule_text=text, why=why)
     kind: Literal["run", "ask"] = "run" if verdict.verdict == "auto" else "ask"
-    return Judgement(proposal.call.call, kind, "approval", tool=tool, verdict=verdict)
+    return Judgement(call.call, kind, "approval", tool=tool, verdict=verdict)
 
 
 _EARLY: Final[tuple[_Early, ...]] = (shape, caps, resolve)
@@ -208,9 +223,9 @@ def _not_there(proposal: _Proposal, gate: GateName) -> Judgement:
     return proposal.settled(gate, "not_available", message)
 
 
-def _denied(proposal: _Proposal, tool: Tool, reason: str) -> Judgement:
+def _denied(call: CallPart, tool: Tool, reason: str) -> Judgement:
     message = f"denied by policy: {reason}. Do not try it again; tell the user or find another way"
-    return dataclasses.replace(proposal.settled("approval", "denied", message, tool), denied_reason=reason)
+    return Judgement(call.call, "settled", "approval", "denied", message, tool, denied_reason=reason)
 
 
 def _own_check(tool: Tool, args: dict[str, Any]) -> list[Problem]:

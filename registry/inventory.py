@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from signoff.policy.compiled import Effect
+from signoff.policy.compiled import CompiledPolicy, Effect
 from signoff.policy.expression import Expression, facts
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.actor import Actor
@@ -15,6 +15,7 @@ from signoff.registry.tool import Tool
 Reach = Literal["never", "maybe", "always"]
 
 _NEEDS: Final = {"never": "auto", "maybe": "maybe asks", "always": "asks"}
+_HANDLER: Final = "handler decides"
 _ABOUT_CTX: Final = re.compile(r"\bctx\b(?!\s*\.)|\bhas\s*\(")
 """Expressions whose answer without a context says nothing of the one with it."""
 
@@ -23,9 +24,9 @@ _ABOUT_CTX: Final = re.compile(r"\bctx\b(?!\s*\.)|\bhas\s*\(")
 class InventoryRow:
     """One tool for people to read.
 
-    `needs`: auto, asks, maybe asks, denied or hidden, with `, may be denied` or `, may be hidden` where a rule can.
-    `rules` are the policy's expressions as `field: expression`, then the global rules that reach the tool; `actors` who
-    may use it, hide rules aside.
+    `needs`: auto, asks, maybe asks, handler decides, denied or hidden, with `, may be denied` or `, may be hidden`
+    where a rule can. `rules` are the policy's expressions and handler as `field: what it says`, then the global rules
+    that reach the tool; `actors` who may use it, hide rules aside.
     """
 
     tool: str
@@ -54,7 +55,7 @@ def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
         title=tool.title,
         scope=tool.scope,
         routing=tool.routing,
-        needs=_needs(person, compiled.policy, [(rule.effect, reach) for rule, reach in reached]),
+        needs=_needs(person, compiled, [(rule.effect, reach) for rule, reach in reached]),
         rules=(
             *_expressions(compiled.policy),
             *(f"{rule.effect} by `{rule.name}`: {rule.rule}" for rule, reach in reached if reach != "never"),
@@ -65,14 +66,15 @@ def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
     )
 
 
-def _needs(person: Reach, policy: ApprovalPolicy | None, rules: Iterable[tuple[Effect, Reach]]) -> str:
-    found = set(rules)
+def _needs(person: Reach, compiled: CompiledPolicy, rules: Iterable[tuple[Effect, Reach]]) -> str:
+    found, policy = set(rules), compiled.policy
     for effect, word in (("hide", "hidden"), ("deny", "denied")):
         if (effect, "always") in found:
             return word
-    may_deny = ("deny", "maybe") in found or (policy is not None and policy.deny_if is not None)
+    may_deny = ("deny", "maybe") in found or (policy is not None and (policy.deny_if or policy.handler) is not None)
     flags = (("may be denied", may_deny), ("may be hidden", ("hide", "maybe") in found))
-    return ", ".join((_NEEDS[person], *(word for word, applies in flags if applies)))
+    alone = compiled.handler_alone and person == "maybe"
+    return ", ".join((_HANDLER if alone else _NEEDS[person], *(word for word, applies in flags if applies)))
 
 
 def _reach(expression: Expression, tool: Tool, users: Iterable[Actor]) -> Reach:
@@ -102,5 +104,6 @@ def _expressions(policy: ApprovalPolicy | None) -> tuple[str, ...]:
         ("deny_if", policy.deny_if),
         ("require_approval_if", policy.require_approval_if),
         ("auto_approve_if", policy.auto_approve_if),
+        ("handler", policy.handler),
     )
     return tuple(f"{field}: {expression}" for field, expression in listed if expression)

@@ -61,11 +61,12 @@ def test_a_mistake_names_its_field_and_remedy(data: dict[str, Any], says: str, f
     assert caught.value.context["field"] == field
 
 
-@pytest.mark.row("B71")
-def test_what_this_version_cannot_do_is_refused_not_ignored() -> None:
-    """A field that would be silently off is an error."""
-    with pytest.raises(ConfigError, match="not supported by this version yet; remove it"):
-        ApprovalPolicy.model_validate({"handler": "desk:judge"})
+def test_a_handler_is_named_by_an_import_reference() -> None:
+    """`module:function`; whether there is one is seen when the catalog is built."""
+    assert ApprovalPolicy.model_validate({"handler": "desk.rules:judge"}).handler == "desk.rules:judge"
+    for wrong in ("desk", "desk:", ":judge", "desk:judge()", "desk judge:x", "desk:a:b", "desk:judge\n"):
+        with pytest.raises(ConfigError, match="is not `module:function`; name the function"):
+            ApprovalPolicy.model_validate({"handler": wrong})
 
 
 def test_time_may_remind_escalate_and_put_off() -> None:
@@ -81,7 +82,7 @@ def test_time_may_remind_escalate_and_put_off() -> None:
 
 
 def test_silence_is_never_consent() -> None:
-    """`on_timeout: approve` is refused for good; the harmless values of unsupported fields are taken."""
+    """`on_timeout: approve` is refused for good; its harmless value is taken."""
     with pytest.raises(ConfigError, match="never allowed"):
         ApprovalPolicy.model_validate({"onTimeout": "approve"})
     assert ApprovalPolicy.model_validate({"onTimeout": "deny", "handler": None}) == ApprovalPolicy()

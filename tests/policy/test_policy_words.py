@@ -126,6 +126,7 @@ def test_an_explanation_as_json_has_every_field() -> None:
         "policy_hash": "hash",
         "evaluators": "two engines",
         "approvers": ["role:a", "user:b"],
+        "level": "user",
         "engines": [
             {"rule": "auto_approve_if", "engine": "one", "kind": "true", "note": "sure"},
             {"rule": "auto_approve_if", "engine": "two", "kind": "false", "note": ""},
@@ -182,8 +183,12 @@ def test_an_explanation_as_json_has_every_field() -> None:
             ),
         ),
         (
-            {"handler": "desk:judge"},
-            ("`handler` is not supported by this version yet; remove it", "handler", "desk:judge"),
+            {"handler": "desk"},
+            (
+                "`handler` `desk` is not `module:function`; name the function that answers `auto`, `ask` or `deny`",
+                "handler",
+                "desk",
+            ),
         ),
         (
             {"on_timeout": "wait"},

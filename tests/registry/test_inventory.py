@@ -82,3 +82,26 @@ def test_a_tool_that_only_a_global_rule_asks_about_needs_deciders_too() -> None:
     with pytest.raises(ConfigError, match=r"tool `book_flight` asks `role:approvers`.*add one to `people`"):
         check_deciders(catalog, FixedDirectory([]))
     check_deciders(catalog_with(), FixedDirectory([]))
+
+
+async def watch(call: object, context: object) -> str:
+    """A policy's handler."""
+    return "deny"
+
+
+@pytest.mark.parametrize(
+    ("rules", "effect", "needs"),
+    [
+        ({}, "hide", "handler decides, may be denied"),
+        ({}, "require_approval", "asks, may be denied"),
+        ({"auto_approve_if": "true"}, "hide", "maybe asks, may be denied"),
+        ({"require_approval_if": "true"}, "hide", "asks, may be denied"),
+    ],
+)
+def test_a_handler_shows_in_the_inventory(rules: dict[str, str], effect: str, needs: str) -> None:
+    """Alone it decides, beside rules it can only tighten them; it is named."""
+    policy = ApprovalPolicy(handler="test_inventory:watch", **rules)
+    rule = "'destructive' in tool.tags" if effect == "require_approval" else "'harmless' in tool.tags"
+    row = row_of(catalog_with(rule, effect, requires_approval=policy))
+    assert (row.needs, row.approvers) == (needs, ("role:approvers",))
+    assert "handler: test_inventory:watch" in row.rules

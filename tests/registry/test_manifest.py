@@ -210,7 +210,22 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "policy type": (TOOL + "    requires_approval: yes\n", 7, "`requires_approval` of tool `search`"),
     "policy key": (TOOL + "    requires_approval:\n      autoApproveIff: x\n", 8, "did you mean `autoApproveIf`?"),
     "policy typo": (TOOL + "    requires_approval:\n      denyIf: args.limti > 3\n", 8, "limit"),
-    "policy later": (TOOL + "    requires_approval: {handler: desk}\n", 7, "not supported by this version"),
+    "policy handler": (TOOL + "    requires_approval:\n      handler: desk\n", 8, "`desk` is not `module:function`"),
+    "policy handler unknown": (
+        TOOL + "    requires_approval:\n      deny_if: 'false'\n      handler: kit_handlers:serch\n",
+        9,
+        "`handler` of the policy of tool `search`: module `kit_handlers` has no `serch`; did you mean `search`?",
+    ),
+    "policy handler no function": (
+        TOOL + "    requires_approval:\n      handler: kit_handlers:constant\n",
+        8,
+        "`kit_handlers:constant` is no function",
+    ),
+    "policy handler of one argument": (
+        TOOL + "    requires_approval:\n      handler: kit_handlers:sync\n",
+        8,
+        "`kit_handlers:sync` does not take `(call, context)`",
+    ),
     "mask typo": (TOOL + "    requires_approval:\n      show: {secret: [limti]}\n", 8, "did you mean `limit`?"),
     "actor key": (HEAD + "actors:\n  a:\n    tool: []\n", 5, "did you mean `tools`?"),
     "actor tool": (

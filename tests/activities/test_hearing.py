@@ -1,0 +1,297 @@
+"""Handlers of policies as the gate and the tool's activity ask them: what is no answer asks a person."""
+
+import asyncio
+import inspect
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, environment, permit_for, pinned, room_of, run, task_for, told
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities.gate import GateActivity
+from signoff.activities.hearing import verdict_of
+from signoff.audit.log import AuditLog
+from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.message import CallPart
+from signoff.contracts.names import GATE
+from signoff.contracts.steps import GateReply, GateTask, Ruling
+from signoff.policy.handler import Answer, ProposedCall
+from signoff.policy.model import ApprovalPolicy, GlobalRule, Show
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+
+RULE = "handler:test_hearing:answer"
+SEEN: list[tuple[ProposedCall, dict[str, Any]]] = []
+SAYS: list[Any] = []
+STILL = threading.Event()
+
+
+async def answer(call: ProposedCall, context: dict[str, Any]) -> Any:
+    """The next of `SAYS`, the last one again and again; an exception is raised."""
+    SEEN.append((call, context))
+    said = SAYS.pop(0) if len(SAYS) > 1 else SAYS[0]
+    if isinstance(said, BaseException):
+        raise said
+    said = said(call, context) if callable(said) else said
+    return await said if inspect.isawaitable(said) else said
+
+
+def answer_sync(call: ProposedCall, context: dict[str, Any]) -> Any:
+    """The same for those who write no coroutines."""
+    SEEN.append((call, context))
+    if isinstance(SAYS[0], BaseException):
+        raise SAYS[0]
+    return SAYS[0]
+
+
+class Rules:
+    """An object that can be called."""
+
+    async def __call__(self, call: ProposedCall, context: dict[str, Any]) -> str:
+        """Always free."""
+        return "auto"
+
+
+rules = Rules()
+
+
+async def deaf(call: ProposedCall, context: dict[str, Any]) -> str:
+    """Never answers, and does not mind being cancelled."""
+    while True:
+        try:
+            await asyncio.sleep(0.5)
+            return "auto"
+        except asyncio.CancelledError:
+            continue
+
+
+def stuck(call: ProposedCall, context: dict[str, Any]) -> str:
+    """Never answers, in a thread that nobody can stop."""
+    STILL.wait(30)
+    return "auto"
+
+
+async def gone(call: ProposedCall, context: dict[str, Any]) -> str:
+    """Cancels itself."""
+    raise asyncio.CancelledError
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    SEEN.clear()
+    SAYS.clear()
+    STILL.clear()
+    yield
+    STILL.set()
+
+
+def handled(ledger: Ledger | None = None, function: str = "answer", **fields: Any) -> Tool:
+    """A tool whose policy has a handler."""
+    of_tool = {name: fields.pop(name) for name in ("secrets", "effect") if name in fields}
+    return pay_tool(ledger or Ledger(), ApprovalPolicy(handler=f"test_hearing:{function}", **fields), **of_tool)
+
+
+async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[Ruling, ...]:
+    """The gate's rulings over one call for each of `args`."""
+    calls = tuple(
+        CallPart(call=f"c1.{number}", tool="pay", args=Content(inline=each))
+        for number, each in enumerate(args or [ARGS], 1)
+    )
+    activity, task = GateActivity(room_of(store, tool, **fields)), GateTask(ctx=pinned(), calls=calls)
+    reply = await environment(GATE, is_local=True).run(activity.gate, task)
+    return GateReply.model_validate_json(reply.model_dump_json()).rulings
+
+
+@pytest.mark.parametrize("function", ["answer", "answer_sync"])
+@pytest.mark.parametrize(("said", "verdict"), [("auto", "run"), ("user", "ask"), ("deny", "settled")])
+async def test_the_gate_asks_the_handler(store: Store, function: str, said: str, verdict: str) -> None:
+    """Sync or async, it is told the call and the pinned context; its name and answer are in the ruling."""
+    SAYS.append(said)
+    (ruling,) = await gate(store, handled(function=function))
+    (call, context) = SEEN[0]
+    assert ruling.verdict == verdict
+    assert (call.tool.name, call.args) == ("pay", ARGS)
+    assert (context["user"]["id"], context["tenant"], context["turn"]) == ("guest", "main", "t")
+    if verdict == "settled":
+        assert ruling.outcome is not None
+        assert ruling.outcome.denied is not None
+        assert (ruling.outcome.code, ruling.outcome.rule) == ("denied", f"handler:test_hearing:{function}")
+        assert (ruling.outcome.denied.source, ruling.outcome.denied.reason) == ("policy", "`handler` says deny")
+    else:
+        assert ruling.rule == f"handler:test_hearing:{function}"
+        assert ruling.engines.endswith(f", handler:test_hearing:{function}")
+
+
+async def test_an_object_that_can_be_called_is_a_handler(store: Store) -> None:
+    """As long as calling it is what answers."""
+    assert (await gate(store, handled(function="rules")))[0].verdict == "run"
+
+
+async def test_the_card_says_what_the_handler_said(store: Store) -> None:
+    """Its reason stands where a rule's text would, with its level; what is masked on the card is masked there."""
+    SAYS.append(Answer("ask", "admin", "Ana is a new payee"))
+    (ruling,) = await gate(store, handled(approvers=("role:finance",), show=Show(secret=("to",)), effect="Pay"))
+    assert ruling.request is not None
+    request = ruling.request
+    assert (request.rule, request.rule_text) == (f"{RULE} (admin)", "ask admin: [hidden] is a new payee")
+    assert (request.approvers, request.level) == (("role:admin",), "admin")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (ValueError("Ana owes 20"), "failed (ValueError)"),
+        (SystemExit(3), "failed (HandlerEnded)"),
+        (KeyboardInterrupt(), "failed (HandlerEnded)"),
+        (True, "returned a bool that is no answer"),
+        ("yes", "returned a str that is no answer"),
+        (None, "returned a NoneType that is no answer"),
+    ],
+)
+@pytest.mark.parametrize("function", ["answer", "answer_sync"])
+async def test_whatever_is_no_answer_asks_a_person(store: Store, function: str, said: Any, why: str) -> None:
+    """A handler that breaks lets nothing pass, ends nothing and quotes nothing."""
+    SAYS.append(said)
+    (ruling,) = await gate(store, handled(function=function, auto_approve_if="true"))
+    assert ruling.request is not None
+    assert (ruling.verdict, ruling.rule) == ("ask", f"handler:test_hearing:{function} (failed)")
+    assert ruling.request.rule_text == f"ask: `handler` {why}, so a person is asked"
+
+
+async def test_a_handler_that_cancels_itself_asks_a_person(store: Store) -> None:
+    """And cancels nothing else."""
+    (ruling,) = await gate(store, handled(function="gone"))
+    assert (ruling.verdict, ruling.rule) == ("ask", "handler:test_hearing:gone (failed)")
+
+
+@pytest.mark.parametrize("function", ["deaf", "stuck"])
+async def test_a_handler_that_hangs_is_not_waited_for(store: Store, function: str) -> None:
+    """Neither one that ignores being cancelled nor one that blocks its thread."""
+    tool = handled(function=function, auto_approve_if="true")
+    catalog = room_of(store, tool).catalog
+    rules_say = catalog.policy("pay").judge(ARGS, {})
+    began = time.monotonic()
+    verdict = await verdict_of(catalog, tool, ARGS, {}, rules_say, seconds=0.05)
+    assert time.monotonic() - began < 3.0
+    assert (verdict.verdict, verdict.why) == ("ask", "`handler` gave no answer within 0.05 s, so a person is asked")
+
+
+async def test_the_handlers_of_a_batch_are_asked_at_once(store: Store) -> None:
+    """A batch of fifty has no more time than one call."""
+    together = asyncio.Event()
+    words = ["auto", "ask", "deny"]
+
+    async def meet(*_: Any) -> str:
+        word = words.pop()
+        if not words:
+            together.set()
+        await together.wait()
+        return word
+
+    SAYS.append(meet)
+    rulings = await gate(store, handled(), {"amount": 1}, {"amount": 2}, {"amount": 3})
+    assert sorted(ruling.verdict for ruling in rulings) == ["ask", "run", "settled"]
+    assert [ruling.call for ruling in rulings] == ["c1.1", "c1.2", "c1.3"]
+
+
+async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:
+    """It is shown copies: what it writes into them neither runs nor is judged."""
+
+    def grow(call: ProposedCall, context: dict[str, Any]) -> str:
+        call.args["amount"] = 1_000_000
+        context["user"]["id"] = "ceo"
+        return "auto"
+
+    SAYS.append(grow)
+    ledger = Ledger()
+    tool = handled(ledger)
+    assert (await gate(store, tool))[0].digest == permit_for(tool).digest
+    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "paid")
+    assert [row[1] for row in ledger.rows] == [ARGS]
+    assert SEEN[1][1]["user"]["id"] == "ceo"
+
+
+@pytest.mark.parametrize(
+    ("effect", "verdict", "asked"), [("require_approval", "ask", 1), ("deny", "settled", 0), ("hide", "settled", 0)]
+)
+async def test_global_rules_stand_above_the_handler(store: Store, effect: Any, verdict: str, asked: int) -> None:
+    """What they ask, deny or hide no handler lets pass."""
+    SAYS.append("auto")
+    (ruling,) = await gate(store, handled(), policies=[GlobalRule(name="all", rule="true", effect=effect)])
+    assert (ruling.verdict, len(SEEN)) == (verdict, asked)
+    assert ruling.rule == ("all" if effect == "require_approval" else "")
+
+
+async def test_a_handler_denies_what_a_global_rule_asks(store: Store) -> None:
+    """The stricter one counts."""
+    SAYS.append("deny")
+    rule = GlobalRule(name="all", rule="true", effect="require_approval")
+    (ruling,) = await gate(store, handled(), policies=[rule])
+    assert ruling.verdict == "settled"
+
+
+async def test_what_rules_deny_is_not_shown_to_the_handler(store: Store) -> None:
+    """Nor what the schema refuses."""
+    SAYS.append("auto")
+    denied, wrong = await gate(store, handled(deny_if="args.amount > 10.0"), ARGS, {"amount": "much"})
+    assert [denied.outcome and denied.outcome.code, wrong.outcome and wrong.outcome.code] == ["denied", "input_invalid"]
+    assert SEEN == []
+
+
+@pytest.mark.parametrize(("said", "again"), [("ask", "policy"), ("admin", "policy"), (ValueError(), "policy")])
+async def test_a_call_runs_by_its_handler_only_while_it_says_so(store: Store, said: Any, again: str) -> None:
+    """The tool's activity asks anew; anything but `auto` runs nothing and is judged again."""
+    SAYS.append(said)
+    ledger = Ledger()
+    tool = handled(ledger)
+    reply = await run(room_of(store, tool), tool, task_for(tool))
+    assert (reply.again, ledger.rows) == (again, [])
+
+
+async def test_a_call_that_its_handler_denies_now_is_denied(store: Store) -> None:
+    """By rule or approved by people before: both."""
+    SAYS.append(Answer("deny", reason="the payee is blocked"))
+    ledger = Ledger()
+    tool = handled(ledger)
+    for kind in ("auto", "approved"):
+        reply = await run(room_of(store, tool), tool, task_for(tool, permit_for(tool, kind=kind)))
+        assert reply.outcome is not None
+        assert reply.outcome.denied is not None
+        assert (reply.outcome.code, reply.outcome.denied.reason) == ("denied", "the payee is blocked")
+    assert ledger.rows == []
+
+
+@pytest.mark.parametrize("said", ["auto", "ask", ValueError()])
+async def test_what_people_approved_needs_no_handlers_consent(store: Store, said: Any) -> None:
+    """It asked people, and they have answered; only a denial is more."""
+    SAYS.append(said)
+    ledger = Ledger()
+    tool = handled(ledger)
+    assert told(await run(room_of(store, tool), tool, task_for(tool, permit_for(tool, kind="approved"))))[0] == "ok"
+
+
+async def test_the_record_names_the_handler(store: Store) -> None:
+    """What ran by it says so: the rule is the permit's, the handler stands among those who judged."""
+    SAYS.append("auto")
+    tool = handled()
+    (ruling,) = await gate(store, tool)
+    permit = permit_for(tool, rule=ruling.rule, policy_hash=ruling.policy_hash)
+    await run(room_of(store, tool), tool, task_for(tool, permit))
+    records = await AuditLog(store).stream("turn/main/s/t")
+    auto = next(record for record in records if record.kind == "auto")
+    told = json.loads(auto.data)
+    assert told["rule"] == RULE
+    assert told["engines"].endswith(f", {RULE}")
+
+
+def test_a_handler_that_is_not_there_is_a_mistake_at_build(store: Store) -> None:
+    """Also where the tool is declared in code."""
+    with pytest.raises(ConfigError, match=r"has no `answr`; did you mean `answer`\?") as caught:
+        room_of(store, handled(function="answr"))
+    assert caught.value.context["field"] == "requires_approval.handler"
+    assert caught.value.context["tool_name"] == "pay"

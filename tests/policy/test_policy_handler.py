@@ -1,0 +1,155 @@
+"""A policy's own function: its answers, and what they make of what the rules say."""
+
+from typing import Any
+
+import pytest
+from policy_samples import SCHEMA, TOOL, arguments, compiled, context
+
+from signoff.policy.compiled import CompiledPolicy, compile_policy
+from signoff.policy.handler import Answer, handler_rule, heard, read_answer
+
+RULE = "handler:desk.rules:judge"
+AUTO = {"auto_approve_if": "true"}
+ASKS = {"require_approval_if": "true"}
+
+
+def policy(**fields: Any) -> CompiledPolicy:
+    """A compiled policy with a handler."""
+    return compiled(**{"handler": "desk.rules:judge"} | fields)
+
+
+def after(judge: CompiledPolicy, answer: Answer) -> Any:
+    """The verdict once the handler has answered."""
+    verdict = judge.judge(arguments(), context())
+    return heard(judge, verdict, answer, arguments(), context())
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("auto", Answer("auto")),
+        ("ask", Answer("ask")),
+        ("user", Answer("ask")),
+        ("admin", Answer("ask", "admin")),
+        ("deny", Answer("deny")),
+        (Answer("deny", reason="no"), Answer("deny", reason="no")),
+        ("Auto", None),
+        ("", None),
+        (True, None),
+        (None, None),
+        (["auto"], None),
+        (Answer("maybe"), None),  # type: ignore[arg-type]
+        (Answer("ask", "boss"), None),  # type: ignore[arg-type]
+        (Answer("auto", reason=7), None),  # type: ignore[arg-type]
+        (Answer("auto", failed=True), None),
+    ],
+)
+def test_an_answer_is_a_word_or_an_answer(said: Any, answer: Answer | None) -> None:
+    """Whatever else comes is none; above all nothing that is merely true."""
+    assert read_answer(said) == answer
+
+
+@pytest.mark.row("B71")
+@pytest.mark.parametrize("word", ["auto", "ask", "deny"])
+def test_a_handler_alone_decides(word: Any) -> None:
+    """No rule stands beside it; the verdict names it and what it said."""
+    alone = policy()
+    found = after(alone, Answer(word))
+    assert (found.verdict, found.rule, found.rule_text) == (word, RULE, word)
+    assert found.why == f"`handler` says {word}"
+    assert found.evaluators == f"{alone.evaluators}, {RULE}"
+    assert (found.approvers, found.level, found.policy_hash) == ((), "user", alone.hash)
+    assert (alone.handler_alone, alone.needs_person, handler_rule(alone)) == (True, "maybe", RULE)
+
+
+@pytest.mark.parametrize(
+    ("rules", "word", "verdict", "rule"),
+    [
+        (AUTO, "auto", "auto", RULE),
+        (AUTO, "ask", "ask", RULE),
+        (AUTO, "deny", "deny", RULE),
+        (ASKS, "auto", "ask", "require_approval_if"),
+        (ASKS, "ask", "ask", f"require_approval_if, {RULE}"),
+        (ASKS, "deny", "deny", RULE),
+        ({"deny_if": "false"}, "auto", "ask", "requires_approval"),
+        ({"deny_if": "false"}, "ask", "ask", RULE),
+        ({"deny_if": "true"}, "auto", "deny", "deny_if"),
+        ({"deny_if": "true"}, "deny", "deny", "deny_if"),
+        ({"auto_approve_if": "false"}, "auto", "ask", "auto_approve_if"),
+        ({"route_to": "['user:ana']"}, "auto", "auto", RULE),
+    ],
+)
+def test_beside_rules_a_handler_only_tightens(rules: Any, word: Any, verdict: str, rule: str) -> None:
+    """What the rules deny or ask it cannot let pass. Who is asked is no such rule."""
+    found = after(policy(**rules), Answer(word))
+    assert (found.verdict, found.rule) == (verdict, rule)
+
+
+def test_a_handler_that_agrees_is_named_beside_the_rule() -> None:
+    """Both let it pass, and both are told."""
+    found = after(policy(**AUTO), Answer("auto", reason="known payee"))
+    assert found.why == "`auto_approve_if` is true, so nobody need be asked; known payee"
+    assert (found.rule_text, found.approvers) == ("auto: known payee", ())
+
+
+def test_a_handler_that_asks_too_says_so_after_the_rule() -> None:
+    """Two reasons to ask are another question than one of them alone."""
+    found = after(policy(**ASKS), Answer("ask", reason="new payee"))
+    assert found.why == "`require_approval_if` is true, so a person is asked; new payee"
+    assert (found.rule_text, len(found.engines)) == ("ask: new payee", 2)
+
+
+def test_what_a_handler_turns_into_a_question_is_routed() -> None:
+    """As if a rule had asked; where a rule had, it was routed already."""
+    routed = {"route_to": "['user:ana', args.currency == 'EUR' ? 'role:eu' : 'role:us']"}
+    turned = after(policy(**AUTO, **routed), Answer("ask"))
+    assert turned.approvers[0] == "user:ana"
+    assert [engine.rule for engine in turned.engines] == ["auto_approve_if"] * 2 + ["route_to"] * 2
+    assert after(policy(**ASKS, **routed), Answer("ask")).approvers == turned.approvers
+    assert after(policy(**AUTO, approvers=("role:cfo",)), Answer("ask")).approvers == ("role:cfo",)
+    odd = after(policy(**AUTO, route_to="['nobody']", approvers=("role:cfo",)), Answer("ask"))
+    assert odd.approvers == ("role:cfo",)
+    assert odd.why.startswith("`handler` says ask; `route_to` gave no list of people")
+
+
+@pytest.mark.parametrize("rules", [{}, AUTO, ASKS, {**AUTO, "approvers": ("role:finance",)}])
+def test_the_level_admin_asks_administrators(rules: Any) -> None:
+    """In place of whom the policy names; another question than at the level user."""
+    found = after(policy(**rules), Answer("ask", "admin"))
+    assert (found.verdict, found.approvers, found.level) == ("ask", ("role:admin",), "admin")
+    assert found.rule.endswith(f"{RULE} (admin)")
+    assert found.rule_text == "ask admin"
+
+
+def test_the_level_of_another_answer_means_nothing() -> None:
+    """Nobody is asked, so nobody's level counts."""
+    for answer in (Answer("auto", "admin"), Answer("deny", "admin")):
+        found = after(policy(), answer)
+        assert (found.level, found.approvers, found.rule_text) == ("user", (), answer.verdict)
+
+
+def test_no_answer_is_another_question_than_a_handlers_own() -> None:
+    """So that no answer remembered for the one is used for the other."""
+    found = after(policy(**AUTO), Answer("ask", reason="it broke", failed=True))
+    assert (found.verdict, found.rule, found.why) == ("ask", f"{RULE} (failed)", "it broke")
+
+
+@pytest.mark.parametrize(
+    ("rules", "needs"),
+    [({}, "maybe"), (AUTO, "maybe"), (ASKS, "always"), ({"deny_if": "false"}, "always")],
+)
+def test_whether_people_are_needed_is_known_beforehand(rules: Any, needs: str) -> None:
+    """A handler beside rules that never let a call pass cannot let it pass either."""
+    assert policy(**rules).needs_person == needs
+
+
+def test_a_policy_without_handler_hears_nothing() -> None:
+    """Its verdict stays what it is; the reference is in the hash of one that has one."""
+    plain = policy(handler=None, **AUTO)
+    verdict = plain.judge(arguments(), context())
+    assert heard(plain, verdict, Answer("deny"), arguments(), context()) is verdict
+    assert (handler_rule(plain), plain.handler_alone) == ("", False)
+    never = compile_policy(False, tool=TOOL, input_schema=SCHEMA)
+    assert (handler_rule(never), never.handler_alone) == ("", False)
+    hashes = {each.hash for each in (plain, policy(**AUTO), policy(handler="desk.rules:other", **AUTO))}
+    assert len(hashes) == 3
