@@ -1,0 +1,47 @@
+"""A conversation in a real browser: one page, several messages, with and without scripts."""
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from browser_window import PHONE, WIDE, Open
+from playwright.async_api import Page, expect
+
+pytestmark = pytest.mark.chromium
+
+
+async def _says(page: Page, label: str, words: str) -> None:
+    await page.get_by_label(label).fill(words)
+    await page.get_by_role("button", name="Send").click()
+    await expect(page.locator(".said")).to_contain_text(words)
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+async def test_saying_more_while_a_request_waits(window: Open, size: tuple[int, int]) -> None:
+    """The second answer comes by itself while the first waits; what somebody is typing stays; axe finds nothing."""
+    page = await window("/new", size=size)
+    await _says(page, "What do you want?", "pay")
+    await expect(page.locator("main")).to_contain_text("Waiting for approvers")
+    await _says(page, "Say something else", "hello")
+    await page.get_by_label("Say something else").fill("half a sent")
+    await expect(page.locator(".said")).to_contain_text("You said: hello")
+    assert await page.get_by_label("Say something else").input_value() == "half a sent"
+    await expect(page.get_by_role("link", name="Open the request")).to_have_count(1)
+    found = await Axe().run(page, options={"resultTypes": ["violations"]})
+    assert found.response["violations"] == []
+    wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await page.evaluate(wider) == 0
+    await page.get_by_role("button", name="Stop what goes on").click()
+    await expect(page.locator("main")).to_contain_text("Cancelled")
+
+
+async def test_a_conversation_without_scripts(window: Open) -> None:
+    """Forms and reloading do the same."""
+    page = await window("/new", scripts=False)
+    await _says(page, "What do you want?", "hello")
+    await _says(page, "Say something else", "again")
+    for _ in range(100):
+        if "You said: again" in await page.locator(".said").inner_text():
+            break
+        await page.wait_for_timeout(100)
+        await page.reload()
+    said = await page.locator(".said").inner_text()
+    assert said.index("You said: hello") < said.index("You said: again")
