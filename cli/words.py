@@ -66,7 +66,7 @@ def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType
     for card in cards:
         table.add_row(
             show_code(card.code),
-            clean(card.effect),
+            _listed(card),
             clean(card.requester),
             ", ".join(card.approvers),
             ago(card.opened_at, now),
@@ -142,6 +142,17 @@ def call_line(call: CallView) -> Text:
     if outcome.code == "ok":
         return line + Text(f" by rule {call.rule}" if request is None and call.rule else "")
     return line + Text("" if outcome.code == "in_doubt" else f": {content_text(outcome.value)}")
+
+
+def _listed(card: WaitingCard) -> str:
+    """What a request of a list is about, and what happened to it while it waited."""
+    asks = "did this happen? " if card.kind == "in_doubt" else ""
+    course = (
+        "changed" if card.edited_by else "",
+        "escalated" if card.escalated else "reminded" if card.reminded else "",
+    )
+    told = ", ".join(filter(None, course))
+    return f"{asks}{clean(card.effect)}{f' ({told})' if told else ''}"
 
 
 def _table(*names: str) -> Table:

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 ENGLISH: Final[Mapping[str, str]] = {
+    "row.edited": "changed by {who}",
+    "row.escalated": "went on to others",
+    "row.reminded": "reminded",
     # What time brings.
     "card.silence.denied": "otherwise denied",
     "card.silence.given_up": "otherwise given up: the agent is told that nobody knows",
@@ -161,5 +164,5 @@ ENGLISH: Final[Mapping[str, str]] = {
     "frozen.now": "Frozen by {who}: nothing runs in {tenant}, and everything is denied.",
     "frozen.reason": "Reason: {reason}",
     "frozen.thaw": "signoff thaw {tenant}",
-    "nav.grants": "Remembered",
+    "nav.grants": "Grants",
 }

@@ -149,7 +149,7 @@ class WaitingPages:
                 found = await waiting(self._deps.desk.temporal, tenant=tenant, approvers=approvers, limit=LISTED)
             except SignoffError:
                 return
-            now = [f"{card.id}/{card.revision}" for card in found]
+            now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}" for card in found]
             if now != last:
                 yield event("waiting", {"count": len(found), "version": _version(found)})
                 last = now
@@ -219,7 +219,7 @@ class WaitingPages:
                 due=reader.moment(card.expires_at) if card.expires_at else None,
                 due_in=reader.until(card.expires_at) if card.expires_at else "",
                 soon=reader.soon(card.expires_at) if card.expires_at else False,
-                together=self._together(card.tool),
+                together=card.kind == "approval" and self._together(card.tool),
             )
             for card in found
         ]
@@ -260,4 +260,4 @@ def _passes(card: WaitingCard, choice: Choice) -> bool:
 
 
 def _version(cards: Sequence[WaitingCard]) -> str:
-    return "-".join(f"{card.code}{card.revision}" for card in cards)
+    return "-".join(f"{card.code}{card.revision}{card.reminded}{card.escalated:d}" for card in cards)

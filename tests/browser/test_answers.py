@@ -100,7 +100,7 @@ async def test_remember_an_answer_and_take_it_back(window: Open, served: Served,
     await page.get_by_label("How often at most").fill("3")
     await page.get_by_role("button", name="Approve").click()
     await reaches(page, "Ran, approved by Approver", scripts=scripts)
-    await page.get_by_role("link", name="Remembered").click()
+    await page.get_by_role("link", name="Grants").click()
     await expect(page.locator(".grants")).to_contain_text("Exactly the arguments that were asked about")
     await expect(page.locator(".grants")).to_contain_text("3 of 3")
     await page.get_by_role("button", name="Take back").click()

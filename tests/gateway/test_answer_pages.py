@@ -42,6 +42,7 @@ async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayDesk) -> 
         for part in ("In doubt", "Did this happen?", "Nobody knows", "It happened", "It did not, run it", "Give up"):
             assert part in card
         assert "otherwise given up" in card
+        assert "Did this happen? Pay 420 EUR to Ana" in words((await page.get("/")).text)
         assert "Change something first" not in card
         done = words((await answered(page, approval, verdict="happened", result="receipt no 7")).text)
         talk = words((await page.get(f"/turns/{approval.rsplit('.', 2)[0]}")).text)
@@ -88,6 +89,20 @@ async def test_time_is_told_in_words(gateway: GatewayDesk) -> None:
     assert "A reminder follows at" in card
     assert "If nobody has answered, Ana, Bo (finance) may answer too from" in card
     assert "then Ana, Bo (finance) may answer too, until" in card
+
+
+async def test_a_list_says_what_was_changed(own: GatewayDesk) -> None:
+    """Who looks at the list sees that somebody changed a request before they open it."""
+    approval = await own.asked("trip")
+    shown = (await own.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
+    edited = {**shown, "cost": 300}
+    await own.decide(approval, verdict="approved", edited_args=edited, **{"as": "ana"})
+    async with browser(own) as page:
+        await as_person(page, "bo")
+        told = words((await page.get("/")).text)
+        while "300 EUR" not in told:
+            told = words((await page.get("/")).text)
+    assert "Book TP 531 in business, 300 EUR desk for Guest · changed by Ana" in told
 
 
 async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayDesk) -> None:
