@@ -12,7 +12,9 @@ from documents import PAGES, ROOT, anchors, links, named, names, page, row_marke
 from signoff.cli.main import COMMANDS, _loaded
 from signoff.contracts import limits
 from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.embedded import SEARCH_ATTRIBUTES
+from signoff.gateway.faults import receipt_status
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.gates import GateName
 from signoff.registry.sections import ActorSection, ToolSection, Top
@@ -159,6 +161,13 @@ def test_every_proof_of_the_security_page_is_a_test() -> None:
     assert len(proofs) > 10
     for name, file in proofs:
         assert re.search(rf"^(async )?def {name}\(", page(file), re.MULTILINE), f"{file} has no {name}"
+
+
+def test_every_code_of_a_receipt_is_explained_with_its_http_status() -> None:
+    """Each code and no other, with what the API answers."""
+    listed = {names(row[0])[0]: int(row[1]) for row in tables("docs/approvals.md", "Receipts")}
+    codes = [code for code in get_args(ReceiptCode) if code]
+    assert listed == {code: receipt_status(Receipt(status="refused", code=code)) for code in codes}
 
 
 def test_each_concept_is_explained_once() -> None:

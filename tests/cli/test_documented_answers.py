@@ -1,0 +1,77 @@
+"""The commands of docs/approvals.md that tell a whole story, typed one after the other."""
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from cli_kit import Cli, Ran, run_in_thread
+from documents import ROOT, shell_lines
+
+from signoff.cli.parts import running_worker, working_store
+from signoff.cli.workplace import find_workplace
+from signoff.contracts.ids import show_code
+from signoff.embedded import ServerHandle
+
+CODE = "K7Q-2FM"
+
+
+def documented() -> list[list[str]]:
+    """The commands of the walk through, from `ask` to the record, as words."""
+    lines = [shlex.split(line, comments=True)[1:] for line in shell_lines(ROOT / "docs" / "approvals.md")]
+    first = next(at for at, words in enumerate(lines) if words[0] == "ask")
+    last = next(at for at, words in enumerate(lines) if words[:2] == ["audit", "show"])
+    return lines[first : last + 1]
+
+
+@pytest.fixture
+async def payables(
+    clean_env: pytest.MonkeyPatch, tmp_path: Path, server: ServerHandle, task_queue: str
+) -> AsyncIterator[Cli]:
+    """The command line of the payments example, with a worker."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(ROOT / "examples" / "payments" / "signoff.yaml"))
+    clean_env.setenv("SIGNOFF_TASK_QUEUE", task_queue)
+    clean_env.setenv("TEMPORAL_ADDRESS", server.address)
+    clean_env.setenv("PAYMENTS_DB", str(tmp_path / "payments.db"))
+    place = find_workplace()
+    client = await server.connect()
+    async with (
+        working_store(place.settings) as store,
+        running_worker(place, client, store, task_queue=task_queue),
+    ):
+        yield run_in_thread
+
+
+async def waiting(cli: Cli, turn: str) -> str:
+    """The code of the turn's request, once it waits."""
+    async with asyncio.timeout(60):
+        while True:
+            for card in (await cli("inbox", "--as", "ana", "--json")).data:
+                if card["turn"] == turn:
+                    return str(card["code"])
+            await asyncio.sleep(0.1)
+
+
+async def test_the_walk_through_comes_to_what_the_page_says(payables: Cli) -> None:
+    """1 of 2, changed and 1 of 2 again, then paid by who stands in; the record tells it."""
+    ask, *commands = documented()
+    asked = await payables(*ask, "--json")
+    turn = asked.data["turn"]
+    code = await waiting(payables, turn)
+    ran: list[Ran] = []
+    for words in commands:
+        if words[:2] == ["audit", "show"]:
+            assert (await payables("watch", turn)).code == 0
+        ran.append(await payables(*({CODE: code, "$TURN": turn}.get(word, word) for word in words)))
+        assert (ran[-1].code, ran[-1].err) == (0, ""), words
+    inbox, card, first, changed, second, record = (each.out for each in ran)
+    assert show_code(code) in inbox
+    assert "Pay 9400" in card
+    assert "1 of 2" in first
+    assert "Amount: 9400 -> 7400" in changed
+    assert "1 of 2" in changed
+    assert second.startswith("approved: Pay 7400")
+    assert "answered approved for bo" in record
+    assert "is asked as revision 2: changed amount" in record
+    assert "none changed or missing" in record
