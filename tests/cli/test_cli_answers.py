@@ -9,9 +9,13 @@ import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
 
 from signoff.cli.edits import set_values
+from signoff.cli.parts import working_store
+from signoff.cli.workplace import find_workplace
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.ids import parse_approval_id
 from signoff.registry.schema import compile_schema
+from signoff.store.tickets import ticket_key
 
 PIN = "4711-very-secret"
 
@@ -155,3 +159,43 @@ def test_a_name_that_is_not_there_offers_the_nearest() -> None:
     """A typo in a path is told with what is near."""
     with pytest.raises(NotFound, match=r"did you mean `to.no`"):
         set_values(ARGS, {"to.nr": "x"}, compile_schema(SCHEMA), ())
+
+
+async def doubted(desk: Cli, text: str) -> dict[str, Any]:
+    """The card of a request that asks what became of a call, whose worker was lost after it had begun."""
+    card = await waiting_request(desk, text)
+    place = find_workplace()
+    signoff = await place.reach()
+    request = await signoff.request(card["id"])
+    named = parse_approval_id(card["id"])
+    assert named is not None
+    async with working_store(place.settings) as store:
+        key = ticket_key(request.digest, 1)
+        await store.claim(key, workflow=named.turn.workflow_id, call=request.call, tool=request.tool)
+    assert (await desk("approve", card["id"])).code == 0
+    while request.kind != "in_doubt":
+        request = await signoff.request(card["id"])
+    return card
+
+
+async def test_somebody_says_from_a_terminal_what_happened(desk: Cli) -> None:
+    """`show` asks and names the three commands; `happened` gives the agent its result, and nothing runs."""
+    card = await doubted(desk, "pay 2600")
+    shown_text = (await desk("show", card["id"])).out
+    assert shown_text.startswith("Did this happen? Pay 2600 EUR to Ana")
+    for told in ("in doubt", "otherwise given up", "signoff happened", "it did not, run it", "give up"):
+        assert told in shown_text
+    ran = await desk("happened", card["code"], "--result", "receipt no 7")
+    assert (ran.code, ran.out.strip()) == (0, "it happened: Pay 2600 EUR to Ana")
+    assert "ok receipt no 7" in (await desk("watch", card["turn"])).out
+    settled = (await desk("show", card["id"])).out
+    assert "what came of it" in settled
+    assert "happened by Approver" in settled
+
+
+async def test_a_doubt_is_given_up_from_a_terminal(desk: Cli) -> None:
+    """`deny` gives up: the agent reads that nobody knows."""
+    card = await doubted(desk, "pay 2700")
+    ran = await desk("deny", card["code"], "--reason", "cannot find out")
+    assert (ran.code, ran.out.strip()) == (0, "given up: Pay 2700 EUR to Ana")
+    assert "in doubt" in (await desk("watch", card["turn"])).out

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from desk_fixtures import Bench, Ledger, bench, yes
 from gateway_desk import BASE, desk_catalog, react
+from gateway_login import words
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
@@ -93,11 +94,17 @@ async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(desk: 
     assert approval in await desk.listed("bo")
     page = await desk.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=bo"})
     assert "Approve" in page.text
+    assert "You answer for Ana." in page.text
+    assert "May decide: Ana, cy, Bo for Ana (finance)" in words(page.text)
     first = await desk.decide(approval, "bo")
     assert (first["status"], first["votes"], first["needed"]) == ("counted", 1, 2)
     same_seat = await desk.decide(approval, "ana")
     assert (same_seat["status"], same_seat["code"], same_seat["votes"]) == ("counted", "duplicate", 1)
     assert desk.ledger.rows == []
+    counted = words((await desk.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=cy"})).text)
+    assert "1 of 2 approvals" in counted
+    assert "Approved Bo for Ana" in counted
+    assert "May still answer: cy (finance)" in counted
     assert (await desk.decide(approval, "cy"))["status"] == "accepted"
     await desk.bench.signoff.result(key)
     votes = (await desk.bench.signoff.request(approval)).votes
