@@ -29,6 +29,16 @@ _RECORD: Final = (
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed")
     .values(state="done", outcome=bindparam("told"), finished_at=StoreClock())
 )
+_RECORD_LATE: Final = (
+    update(TICKETS)
+    .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "void", TICKETS.c.finished_at.is_not(None))
+    .values(state="done", outcome=bindparam("told"), finished_at=StoreClock())
+)
+_UNDO: Final = (
+    update(TICKETS)
+    .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed")
+    .values(state="void", finished_at=StoreClock())
+)
 _TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
 
 
@@ -149,20 +159,44 @@ class Store:
 
         return await self.run(enter)
 
+    async def void_claimed(self, key: str, *, also: Also | None = None) -> Claim:
+        """Write down that what a claimed ticket began came to nothing: `undone` then, else what there is.
+
+        A claimer that reports an outcome after all is still believed. `also` is what else is written with it.
+        Raises `Refused` when there is no such ticket.
+        """
+
+        def enter(connection: Connection) -> Claim:
+            undone = connection.execute(_UNDO, {"ticket": key}).rowcount == 1
+            if undone and also is not None:
+                also(connection)
+            ticket = _read_ticket(connection, key)
+            if ticket is None:
+                raise Refused("a ticket that nobody claimed cannot have come to nothing")
+            return ticket.claim
+
+        return await self.run(enter)
+
     async def record(self, key: str, outcome: CallOutcome, *, also: Also | None = None) -> CallOutcome:
         """Write down what became of a claimed ticket, once; returns the outcome that stands, which is the first.
 
-        `also` is what else is written with it, in the same transaction.
+        `also` is what else is written with it, in the same transaction. A ticket that was taken to have come to nothing
+        takes an outcome that knows better.
         Raises `Refused` when there is no such ticket or it is void.
         """
 
         def write(connection: Connection) -> CallOutcome:
-            done = connection.execute(_RECORD, {"ticket": key, "told": outcome.model_dump_json()})
-            if done.rowcount == 1:
+            values = {"ticket": key, "told": outcome.model_dump_json()}
+            done = connection.execute(_RECORD, values).rowcount == 1
+            if not done and outcome.code != "in_doubt":
+                done = connection.execute(_RECORD_LATE, values).rowcount == 1
+            if done:
                 if also is not None:
                     also(connection)
                 return outcome
             ticket = _read_ticket(connection, key)
+            if ticket is not None and ticket.claim.kind == "undone":
+                return outcome
             if ticket is None or ticket.outcome is None:
                 raise Refused("an outcome was reported for a ticket that nobody claimed")
             return ticket.outcome

@@ -6,7 +6,7 @@ from typing import Literal
 from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome
 
-ClaimKind = Literal["fresh", "done", "open", "void", "frozen", "ungranted"]
+ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted"]
 TicketState = Literal["claimed", "done", "void"]
 
 
@@ -14,8 +14,9 @@ class Claim(Shape):
     """The answer to a claim.
 
     `fresh`: it is the caller's, run; `done`: it ran, here is `outcome`; `open`: somebody began and never told what
-    became of it; `void`: it must not run under this key any more. `frozen` and `ungranted`: nothing was claimed, as
-    the tenant is frozen or the grant has no use left. `frozen` is why the tenant is, also beside another kind.
+    became of it; `void`: it must not run under this key any more; `undone`: somebody began, and it is known to have
+    come to nothing, so that the next ticket may be claimed. `frozen` and `ungranted`: nothing was claimed, as the
+    tenant is frozen or the grant has no use left. `frozen` is why the tenant is, also beside another kind.
     """
 
     kind: ClaimKind
@@ -24,7 +25,10 @@ class Claim(Shape):
 
 
 class Ticket(Shape):
-    """One ticket as it lies in the store. Times by the store's own clock, in UTC; a void one was never claimed."""
+    """One ticket as it lies in the store. Times by the store's own clock, in UTC.
+
+    A void one was never claimed, unless it is `finished_at`: then what was begun came to nothing.
+    """
 
     key: str
     workflow: str
@@ -39,6 +43,8 @@ class Ticket(Shape):
     @property
     def claim(self) -> Claim:
         """What a later claimer is told."""
+        if self.state == "void" and self.finished_at is not None:
+            return Claim(kind="undone")
         return Claim(kind="open" if self.state == "claimed" else self.state, outcome=self.outcome)
 
 

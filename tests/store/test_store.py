@@ -138,6 +138,43 @@ async def test_a_claimed_ticket_is_not_voided(store: Store) -> None:
     assert await store.record(KEY, BOOKED) == BOOKED
 
 
+async def test_what_came_to_nothing_leaves_the_next_ticket_free(store: Store) -> None:
+    """A claimed ticket is undone once; whoever asks again is told so, nobody claims it any more."""
+    await store.claim(KEY, **WHO)
+    for _ in range(2):
+        assert await store.void_claimed(KEY) == Claim(kind="undone")
+    assert await store.claim(KEY, **WHO) == Claim(kind="undone")
+    assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="undone")
+    ticket = await store.look(KEY)
+    assert ticket is not None
+    assert (ticket.state, ticket.finished_at is not None) == ("void", True)
+    assert await store.claim(ticket_key(KEY, 2), **WHO) == Claim(kind="fresh")
+
+
+async def test_only_what_was_begun_can_have_come_to_nothing(store: Store) -> None:
+    """An outcome stands, an unclaimed ticket stays what it is, and there must be one."""
+    with pytest.raises(Refused, match="nobody claimed"):
+        await store.void_claimed(KEY)
+    await store.void_unclaimed(KEY, **WHO)
+    assert await store.void_claimed(KEY) == Claim(kind="void")
+    done = ticket_key(KEY, 2)
+    await store.claim(done, **WHO)
+    await store.record(done, BOOKED)
+    assert await store.void_claimed(done) == Claim(kind="done", outcome=BOOKED)
+
+
+async def test_a_slow_claimer_is_believed_after_all(store: Store) -> None:
+    """What it says happened replaces that nothing did; that it does not know changes nothing."""
+    await store.claim(KEY, **WHO)
+    await store.void_claimed(KEY)
+    unknown = BOOKED.model_copy(update={"code": "in_doubt"})
+    assert await store.record(KEY, unknown) == unknown
+    assert await store.claim(KEY, **WHO) == Claim(kind="undone")
+    assert await store.record(KEY, BOOKED) == BOOKED
+    assert await store.claim(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
+    assert await store.record(KEY, FAILED) == BOOKED
+
+
 async def test_claim_against_void_has_one_winner(store: Store) -> None:
     """A claim and a void at the same time agree on who was first, for every ticket."""
     for number in range(10):

@@ -1,0 +1,64 @@
+"""`policy check`, `test` and `explain` where a policy has a handler: it is imported, and asked as a worker would."""
+
+import re
+from pathlib import Path
+
+import pytest
+from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence
+
+REFERENCE = "cli_handler_rules:judge"
+RULES = """
+async def judge(call, context):
+    if call.args["amount"] > 50 and context["user"]["id"] == "guest":
+        return "admin"
+    return "auto"
+"""
+CASES = """
+- {name: a small sum, tool: pay, args: {amount: 5, to: Ana, pin: x}, ctx: {user: {id: guest}}, expect: auto}
+- {name: a large sum, tool: pay, args: {amount: 500, to: Ana, pin: x}, ctx: {user: {id: guest}}, expect: ask}
+- {name: a context that breaks the handler, tool: pay, args: {amount: 500, to: Ana, pin: x}, expect: ask}
+"""
+
+
+@pytest.fixture
+def handled(tmp_path: Path) -> Path:
+    """The desk's manifest, its payments judged by a function."""
+    (tmp_path / "cli_handler_rules.py").write_text(RULES)
+    head, _, rest = MANIFEST.read_text().partition("tools:\n")
+    tools = rest.partition("  hurry:")[0].partition("    requires_approval:")[0]
+    policy = f"    requires_approval: {{handler: '{REFERENCE}'}}\n"
+    path = tmp_path / "signoff.yaml"
+    path.write_text(f"path: ['{DESK}', '{tmp_path}']\n{head}tools:\n{tools}{policy}")
+    (tmp_path / "wrong.yaml").write_text(path.read_text().replace(":judge", ":juge"))
+    (tmp_path / "cases.yaml").write_text(CASES)
+    return path
+
+
+async def test_a_handler_is_imported_by_the_check(cli: Cli, handled: Path) -> None:
+    """One that is not there is a finding with file and line; the nearest name is offered."""
+    assert (await cli("policy", "check", str(handled))).code == 0
+    said = assert_one_sentence(await cli("policy", "check", str(handled.with_name("wrong.yaml"))))
+    assert re.search(r"wrong\.yaml:\d+: `handler` of the policy of tool `pay`: module", said)
+    assert "has no `juge`; did you mean `judge`?" in said
+
+
+async def test_cases_are_judged_by_the_handler_too(cli: Cli, handled: Path) -> None:
+    """What it answers is what is compared; where it breaks, a person is asked."""
+    rows = (await cli("policy", "test", str(handled), str(handled.with_name("cases.yaml")), "--json")).data
+    assert [(row["passed"], row["verdict"]["rule"]) for row in rows] == [
+        (True, f"handler:{REFERENCE}"),
+        (True, f"handler:{REFERENCE} (admin)"),
+        (True, f"handler:{REFERENCE} (failed)"),
+    ]
+
+
+async def test_explaining_a_call_asks_the_handler(cli: Cli, handled: Path) -> None:
+    """The verdict, what it said and who would be asked, of the policy and of the tool."""
+    call = ("pay", "--args", '{"amount": 500, "to": "Ana", "pin": "x"}', "--manifest", str(handled))
+    told = (await cli("policy", "explain", *call)).out
+    assert "ask: `handler` says ask" in told
+    assert f"rule: handler:{REFERENCE} (admin): ask admin" in told
+    assert "approvers: role:admin" in told
+    row = (await cli("tools", "explain", *call, "--json")).data
+    assert (row["needs"], row["rules"]) == ("handler decides, may be denied", [f"handler: {REFERENCE}"])
+    assert (row["call"]["kind"], row["call"]["verdict"]["level"]) == ("ask", "admin")
