@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "keys": ("signoff.cli.keys", "Make, list, retire and export the keys that prove decisions."),
     "worker": ("signoff.cli.services", "Run a worker alone."),
     "gateway": ("signoff.cli.services", "Run the gateway with its inbox alone."),
-    "demo": ("signoff.cli.demo.command", "Play the whole story unattended, with kills, and check it."),
+    "demo": ("signoff.cli.demo.command", "Play a story unattended, with kills, edits or grants, and check it."),
     "doctor": ("signoff.cli.doctor", "Check this installation and say what to repair."),
 }
 """Command -> its module and what it does. A module is imported when a command of it is run: help stays quick."""
