@@ -1,6 +1,7 @@
 """What one turn asks of people: who may answer, what an answer does, and what time does while none comes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -38,6 +39,7 @@ class Asking:
         self._show = show
         self._edits: dict[str, tuple[CallPart, Ruling]] = {}
         self._proposed: dict[str, tuple[CardRow, ...]] = {}
+        self._examined: dict[str, list[Decision]] = {}
         self._denied = {denial.action: denial for denial in record.turn.denied}
         self.stopped = False
 
@@ -80,6 +82,8 @@ class Asking:
                     timeout_summary=shown.summary(words),
                 )
             except TimeoutError:
+                if happening.what == "deadline":
+                    await self._those_before(approval_id)
                 self._desk.reach(approval_id, happening, workflow.now())
                 self._show()
         self._show()
@@ -125,11 +129,12 @@ class Asking:
         request = self._desk.get(decision.approval_id)
         if receipt is not None or request is None:
             return receipt or self._desk.receipt(decision.approval_id)
-        authority = await _identified(tasks.identify(decision, request))
-        # What follows looks again: while the author was identified, someone else may have been first.
-        if decision.edited_args is None:
-            return self._desk.settle(decision, authority, workflow.now())
-        return await self._edit(decision, authority)
+        with self._under_examination(decision):
+            authority = await _identified(tasks.identify(decision, request))
+            # What follows looks again: while the author was identified, someone else may have been first.
+            if decision.edited_args is None:
+                return self._desk.settle(decision, authority, workflow.now())
+            return await self._edit(decision, authority)
 
     async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
         """What becomes of the wish to withdraw a request. Never raises.
@@ -188,6 +193,27 @@ class Asking:
         seen = entries.turned_away(receipt, now, subject="", channel="", body=list(envelopes), tenant=ctx.tenant)
         self._desk.unwritten.add(seen)
         return self._desk.turn_away(receipt)
+
+    @contextmanager
+    def _under_examination(self, decision: Decision) -> Iterator[None]:
+        examined = self._examined.setdefault(decision.approval_id, [])
+        examined.append(decision)
+        try:
+            yield
+        finally:
+            examined[:] = [each for each in examined if each is not decision]
+
+    async def _those_before(self, approval_id: str) -> None:
+        """Until the answers are settled that lay there when the deadline came: they may have been received in time.
+
+        After an outage of the workers the timer and the answers are found together. Later ones are not waited for.
+        """
+        if self._record.turn.engine < 2:
+            return
+        before = tuple(self._examined.get(approval_id, ()))
+        await workflow.wait_condition(
+            lambda: not any(one is each for each in before for one in self._examined[approval_id])
+        )
 
     def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
         request = self._desk.get(approval_id)

@@ -1,0 +1,134 @@
+"""A decision and a deadline, in every order: what counts is when the gateway received the answer."""
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from gateway_desk import SIGNER
+from temporalio.client import Client
+from temporalio.testing import TimeSkipper
+
+from signoff.audit.log import AuditLog
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.receipt import Receipt
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+
+@asynccontextmanager
+async def desk_of(client: Client, store: Store, queue: str, *tools: Tool) -> AsyncIterator[Bench]:
+    """A worker of the production profile; its model calls every tool at once."""
+    script = [calls(*((tool.name, {"amount": 420, "to": "Ana"}) for tool in tools)), respond("done")]
+    verifier = SIGNER.verifier()
+    async with bench(client, store, queue, catalog_of(tools), script, profile="production", verifier=verifier) as desk:
+        yield desk
+
+
+async def begun(desk: Bench, count: int = 1) -> tuple[TurnKey, ApprovalRequest]:
+    """A turn that guest asked for, once it waits; and its first request."""
+    turn = f"t{uuid.uuid4().hex[:12]}"
+    asker = SIGNER.sign_principal(GUEST, "main", turn, turn, at=datetime.now(UTC))
+    key = await desk.start(session_id=turn, turn_id=turn, principal=asker)
+    request = (await desk.waiting(key, count)).calls[0].approval
+    assert request is not None
+    return key, request
+
+
+def answered(key: TurnKey, request: ApprovalRequest, after: float) -> Decision:
+    """A yes that the gateway received so many seconds before (negative) or after the deadline."""
+    assert request.expires_at is not None
+    received = request.expires_at + timedelta(seconds=after)
+    return SIGNER.sign_decision(yes(key, digest=request.digest, received_at=received))
+
+
+async def receipt_of(client: Client, key: TurnKey) -> Receipt:
+    """What the turn says of its request afterwards."""
+    handle = client.get_workflow_handle(key.workflow_id)
+    receipt: Receipt = await handle.query(names.RECEIPT, yes(key).approval_id, result_type=Receipt)
+    return receipt
+
+
+@pytest.mark.parametrize(("after", "code", "state"), [(-0.2, "ok", "approved"), (0.2, "denied", "timed_out")])
+async def test_while_no_worker_looks_the_time_of_receipt_decides(
+    after: float, code: str, state: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """The timer has fired and the answer lies beside it: in time it counts, though it came after; else it does not."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, ApprovalPolicy(timeout=1.5))
+    async with desk_of(client, store, task_queue, tool) as desk:
+        key, request = await begun(desk)
+        await desk.suspended(key)
+    handle = client.get_workflow_handle(key.workflow_id)
+    async for event in handle.fetch_history_events(wait_new_event=True):
+        if event.HasField("timer_fired_event_attributes"):
+            break
+    body = answered(key, request, after).model_dump(mode="json", exclude_none=True)
+    await handle.signal(names.APPROVAL_RESPONSE, body)
+    async with desk_of(client, store, task_queue, tool) as desk:
+        result = await desk.signoff.result(key)
+        receipt = await receipt_of(client, key)
+    assert [outcome.code for outcome in result.calls] == [code]
+    assert receipt.state == state
+    assert len(ledger.rows) == (code == "ok")
+
+
+async def test_before_the_deadline_an_answer_received_after_it_is_late(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The turn's clock is behind the gateway's: the request waits still, and the answer is too late all the same."""
+    ledger = Ledger()
+    async with desk_of(client, store, task_queue, pay_tool(ledger)) as desk:
+        key, request = await begun(desk)
+        late = await desk.signoff.decide(answered(key, request, 1))
+        in_time = await desk.signoff.decide(answered(key, request, -1))
+        result = await desk.signoff.result(key)
+    assert (late.status, late.code) == ("refused", "expired")
+    assert in_time.status == "accepted"
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+@pytest.mark.parametrize(("after", "said"), [(-1, "received in time, processed too late: "), (1, "")])
+async def test_what_the_model_was_told_is_not_undone(
+    after: float, said: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """Weeks later, with the timeout given: `expired`, nothing runs, and the record says whether it had come in time."""
+    ledger = Ledger()
+    tools = [
+        pay_tool(ledger, ApprovalPolicy(timeout=14 * 86_400.0)),
+        pay_tool(ledger, ApprovalPolicy(timeout=56 * 86_400.0), name="wire"),
+    ]
+    async with desk_of(client, store, task_queue, *tools) as desk:
+        key, request = await begun(desk, 2)
+        handle = client.get_workflow_handle(key.workflow_id)
+        await TimeSkipper(client).fast_forward(handle, timedelta(days=21))
+        await desk.until(key, lambda view: _state(view) == "timed_out")
+        decision = answered(key, request, after)
+        receipt = await desk.signoff.decide(decision)
+        await desk.signoff.cancel_turn(key)
+        result = await desk.signoff.result(key)
+        records = await AuditLog(store).stream(key.workflow_id)
+    assert (receipt.status, receipt.code, receipt.state) == ("refused", "expired", "timed_out")
+    assert receipt.message == f"{said}nobody answered in time, so this was denied"
+    assert result.calls[0].denied is not None
+    assert result.calls[0].denied.source == "timeout"
+    assert ledger.rows == []
+    (attempt,) = [record for record in records if record.kind == "attempt"]
+    assert (attempt.subject, attempt.facts["receipt"], attempt.facts["message"]) == (
+        "approver",
+        "expired",
+        receipt.message,
+    )
+
+
+def _state(view: Any) -> str:
+    request = view.calls[0].approval
+    return "" if request is None else str(request.state)

@@ -1,0 +1,88 @@
+"""Every way a call can take, with nobody deciding: nothing that needs a person runs."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import GUEST, Bench, Ledger, bench, catalog_of, pay_tool
+from temporalio.client import Client
+
+from signoff.contracts import names
+from signoff.contracts.call import Pinned
+from signoff.contracts.turn import TurnResult
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.registry.tool import BypassRouting
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+_BYPASS: dict[str, Any] = {
+    "scope": "specialist",
+    "justification": "it only ever reads the price list of the house",
+    "routing": "bypass",
+    "bypass_routing": BypassRouting(reason="it only ever reads the price list of the house"),
+}
+GATED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "bypassing": _BYPASS,
+    "bypassing_and_reading": {**_BYPASS, "read_only": True},
+    "reading": {"read_only": True},
+    "idempotent": {"idempotent": True},
+    "elsewhere": {"task_queue": "nobody-s"},
+    "by_a_rule_of_its_own": {"requires_approval": ApprovalPolicy(require_approval_if="args.amount > 1.0")},
+    "by_a_rule_of_the_house": {"requires_approval": False},
+    "by_rules_that_differ": {"requires_approval": ApprovalPolicy(auto_approve_if="args.amount < 1.0")},
+}
+NOT_OFFERED = ("hidden", "of_another", "PLAIN", "plain ", names.IDENTIFY, names.OUTCOME, names.DECIDE, "approve", "")
+
+
+def desk(ledger: Ledger) -> Catalog:
+    """A tool for each way; all need a person, or are not this actor's."""
+    tools = [pay_tool(ledger, name=name, **{"requires_approval": True, **given}) for name, given in GATED.items()]
+    free = [pay_tool(ledger, False, name=name) for name in ("hidden", "of_another")]
+    rules = [
+        GlobalRule(name="house", rule="tool.name == 'by_a_rule_of_the_house'", effect="require_approval"),
+        GlobalRule(name="out of sight", rule="tool.name == 'hidden'", effect="hide"),
+    ]
+    actors = [
+        Actor(name="desk", model="scripted", tools=(*GATED, "hidden")),
+        Actor(name="other", model="scripted", tools=("of_another",)),
+    ]
+    return catalog_of([*tools, *free], actors=actors, policies=rules)
+
+
+async def undecided(found: Bench, **fields: Any) -> TurnResult:
+    """The turn, cancelled once everything that needs nobody is over."""
+    key = await found.start(**fields)
+    if not fields:
+        await found.waiting(key, len(GATED))
+        await found.signoff.cancel_turn(key)
+    return await found.signoff.result(key)
+
+
+@pytest.mark.parametrize("way", ["asked", "dry_run"])
+async def test_no_path_runs_a_gated_tool_without_a_decision(
+    way: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """Bypass routing, reading, retries, another queue, each kind of rule, a dry run: nobody decided, nothing ran."""
+    ledger = Ledger()
+    script = [calls(*((name, {"amount": 20}) for name in GATED)), respond("done")]
+    async with bench(client, store, task_queue, desk(ledger), script) as found:
+        result = await undecided(found, **({"dry_run": True} if way == "dry_run" else {}))
+    assert len(result.calls) == len(GATED)
+    assert {outcome.code for outcome in result.calls} == {"denied" if way == "asked" else "ok"}
+    assert ledger.rows == []
+
+
+async def test_what_is_not_offered_never_executes(client: Client, store: Store, task_queue: str) -> None:
+    """A hidden tool, another actor's, our own activities, a tool to decide with: there is no such thing for a model."""
+    ledger = Ledger()
+    script = [calls(*((name, {"amount": 20}) for name in NOT_OFFERED)), respond("done")]
+    async with bench(client, store, task_queue, desk(ledger), script) as found:
+        key = await found.start()
+        result = await found.signoff.result(key)
+    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
+    offered = {tool.name for tool in found.room.catalog.offered("desk", ctx)}
+    assert {outcome.code for outcome in result.calls} == {"not_available"}
+    assert offered == {*GATED, names.RESPOND}
+    assert ledger.rows == []
