@@ -24,6 +24,8 @@ from signoff.gateway.live import Live
 from signoff.gateway.login_pages import LoginPages, to_login
 from signoff.gateway.render import STATIC, Pages
 from signoff.gateway.service_api import ServiceApi
+from signoff.gateway.session_pages import SessionPages
+from signoff.gateway.sessions_api import SessionsApi
 from signoff.gateway.site_pages import SitePages
 from signoff.gateway.talk_pages import TalkPages
 from signoff.gateway.tool_pages import ToolPages
@@ -63,6 +65,7 @@ def build_app(desk: GatewayDeps) -> FastAPI:
     pages = Pages(desk, visitors)
     rooms = (
         TurnsApi(desk, live),
+        SessionsApi(desk),
         ApprovalsApi(desk),
         GrantsApi(desk),
         ServiceApi(desk),
@@ -71,6 +74,7 @@ def build_app(desk: GatewayDeps) -> FastAPI:
         BatchPages(desk, visitors, pages),
         GrantsPages(desk, visitors, pages),
         TalkPages(desk, visitors, pages, live),
+        SessionPages(desk, visitors, pages, live),
         ToolPages(desk, visitors, pages),
         SitePages(desk, visitors, pages),
         LoginPages(desk, visitors, pages),

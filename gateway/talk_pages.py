@@ -16,8 +16,6 @@ from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.identity import display_name
 from signoff.gateway.live import Live, event
 from signoff.gateway.render import Pages
-from signoff.gateway.session_pages import SessionPages
-from signoff.gateway.sessions_api import SessionsApi
 from signoff.gateway.starting import read_turn
 from signoff.gateway.talk_view import talk_of
 from signoff.gateway.texts import text
@@ -43,8 +41,6 @@ class TalkPages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.include_router(SessionPages(self._deps, self._visitors, self._pages, self._live).router())
-        router.include_router(SessionsApi(self._deps).router())
         router.add_api_route("/turns", self.index, methods=["GET", "HEAD"])
         router.add_api_route("/turns/{turn}", self.talk, methods=["GET", "HEAD"])
         router.add_api_route("/turns/{turn}/cancel", self.cancel, methods=["POST"])
