@@ -11,14 +11,11 @@ from temporalio import activity
 from signoff.activities.remembered import Remembered
 from signoff.activities.room import Room
 from signoff.contracts import names
-from signoff.contracts.decision import Decision, at_least
+from signoff.contracts.decision import UNSIGNED, Decision, at_least
 from signoff.contracts.steps import Authority, IdentifyTask
 from signoff.registry.people import Directory
 from signoff.registry.seats import Table, seat_of
 from signoff.signing import Verifier
-
-UNSIGNED = "unsigned"
-"""The subject recorded for an answer that names nobody."""
 
 _log = logging.getLogger(__name__)
 

@@ -1,8 +1,9 @@
 """The right to run, derived where the effect happens: pure checks over a permit that nobody trusts."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from pydantic_core import to_jsonable_python
@@ -10,13 +11,16 @@ from pydantic_core import to_jsonable_python
 from signoff.approvals.binding import ArgumentsDigest, names
 from signoff.approvals.digest import doubt_digest
 from signoff.contracts.call import Permit, Pinned
-from signoff.contracts.decision import Decision, at_least
+from signoff.contracts.decision import UNSIGNED, Decision, at_least
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.person import Person
 from signoff.policy.compiled import CompiledPolicy
 from signoff.policy.model import ApprovalPolicy
+from signoff.registry.catalog import Catalog
 from signoff.registry.gates import DOUBTED_RULE, Judgement
+from signoff.registry.people import Directory
+from signoff.registry.seats import Seat, Table, seat_of
 from signoff.signing import Verifier
 
 
@@ -81,6 +85,57 @@ class Witness:
         return ""
 
 
+@dataclass(frozen=True)
+class Seating:
+    """Who may answer for a call: by the directory, and by the present policy's `table`. `now` is for answers whose time
+    nobody proves."""
+
+    people: Directory
+    table: Table
+    now: datetime
+
+    def seated(self, decisions: Sequence[Decision]) -> int:
+        """How many people of `decisions`, whose signatures hold, sit on different seats: one's own, or another's."""
+        own: set[str] = set()
+        standing_in: list[Decision] = []
+        for decision in decisions:
+            seat = self._seat(decision)
+            if seat.on_behalf:
+                standing_in.append(decision)
+            elif not seat.code:
+                own.add(decision.subject)
+        return len(own | self._lent(standing_in, own))
+
+    def _lent(self, decisions: Iterable[Decision], own: set[str]) -> set[str]:
+        """The seats beside `own` ones that those have who stand in for others, one each, in the order they answered."""
+        lent: dict[str, str] = {}
+        for decision in decisions:
+            if decision.subject in lent:
+                continue
+            taken = own.union(lent.values())
+            seat = self._seat(decision, tuple(taken))
+            if seat.on_behalf not in taken:
+                lent[decision.subject] = seat.on_behalf
+        return set(lent.values())
+
+    def _seat(self, decision: Decision, taken: Sequence[str] = ()) -> Seat:
+        if decision.subject == UNSIGNED and not decision.signature:
+            # Where answers are taken that name nobody, all of them together are one.
+            return Seat()
+        received = decision.received_at if decision.signature else None
+        moment = received if received is not None and received.tzinfo is not None else self.now
+        person = self.people.find(decision.subject, self.table.tenant)
+        return seat_of(person, self.people, self.table, moment, taken)
+
+
+def seating(catalog: Catalog, people: Directory, ctx: Pinned, tool: str, found: Judgement, now: datetime) -> Seating:
+    """Who may answer for a call of `tool` that was judged as `found`: whom it asks now, and to whom it escalates."""
+    policy = catalog.policy(tool).policy or ApprovalPolicy()
+    # That it has escalated cannot be proved here; that these people are to be asked then, can.
+    approvers = (*catalog.approvers(tool, found.verdict), *policy.escalate_to)
+    return Seating(people, Table(ctx.tenant, approvers, ctx.user.user, policy.allow_self_approval), now)
+
+
 def believed(ctx: Pinned, person: Person | None, *, development: bool) -> bool:
     """Whether the directory bears out what a turn says of who asked: tier, roles and attributes.
 
@@ -113,6 +168,7 @@ def standing(
     policy: CompiledPolicy,
     *,
     witness: Witness,
+    seating: Seating,
     digest_of_args: ArgumentsDigest,
 ) -> Standing:
     """Whether the call may run under the present catalog; `digest` and `found` were computed here and now.
@@ -136,27 +192,29 @@ def standing(
         return Standing("refuse", _FEW.refused)
     lacking = _lacking(permit, rules)
     if lacking is None:
-        return RUN
+        # People leave, roles and delegations end after an answer was counted: those who may answer now are asked.
+        enough = seating.seated(permit.decisions) >= max(permit.quorum, rules.quorum)
+        return RUN if enough else Standing("again", "not everybody who approved this may decide it now", "policy")
     if permit.policy_hash == policy.hash:
         return Standing("refuse", lacking.refused)
     # The permit says that another policy asked for less; nobody can check that, so the present one asks.
     return Standing("again", lacking.now, "policy")
 
 
-def given_up(permit: Permit, number: int, policy: CompiledPolicy, witness: Witness) -> bool:
+def given_up(permit: Permit, number: int, policy: CompiledPolicy, witness: Witness, seating: Seating) -> bool:
     """Whether people said of the try with ticket `number`, which nobody knows the end of, that it did not happen.
 
     To run a call again takes as many of them as to run it.
     """
     about, rules = doubt_digest(permit.digest, number), policy.policy or ApprovalPolicy()
-    people = {
-        decision.subject
+    told = [
+        decision
         for decision in permit.doubts
         if _is_approval(permit, decision)
         and decision.digest == about
         and not witness.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
-    }
-    return len(people) >= max(permit.quorum, rules.quorum)
+    ]
+    return seating.seated(told) >= max(permit.quorum, rules.quorum)
 
 
 def _strange(permit: Permit, decision: Decision, digest_of_args: ArgumentsDigest) -> str:

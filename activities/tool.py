@@ -14,12 +14,12 @@ from temporalio.exceptions import ApplicationError
 from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, redacted
 from signoff.activities.hearing import heard
-from signoff.activities.journal import Journal, hand_over
-from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
+from signoff.activities.journal import Journal, hand_over, now
+from signoff.activities.permit import Caller, Seating, caller_problem, doubted, given_up, seating, standing
 from signoff.activities.pulse import pulse
 from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.room import Room
-from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
+from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome, Permit
 from signoff.contracts.canonical import NotCanonical, nesting
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
@@ -100,12 +100,16 @@ class ToolActivity:
             found,
             self._room.catalog.policy(task.tool),
             witness=witness,
+            seating=self._seating(permit, found),
             digest_of_args=lambda given: digest_of(permit.ctx, permit.call, self._tool, given),
         )
         if worth.kind == "run":
             return found
         refused = await self._refused(task, worth.why)
         return refused.model_copy(update={"again": worth.again, "note": worth.why})
+
+    def _seating(self, permit: Permit, found: Judgement) -> Seating:
+        return seating(self._room.catalog, self._room.people, permit.ctx, self._tool.name, found, now())
 
     async def _refused(self, task: ToolTask, why: str) -> ToolReply:
         activity.logger.warning("refused to run %s: %s", self._tool.name, why)
@@ -120,7 +124,7 @@ class ToolActivity:
             if freeze is not None:
                 return _frozen(task, found, freeze.reason)
             return ToolReply(outcome=await self._read(task, args, found))
-        earlier = await self._earlier(task)
+        earlier = await self._earlier(task, found)
         if earlier is not None:
             return earlier
         key = ticket_key(task.permit.digest, task.ticket)
@@ -159,9 +163,10 @@ class ToolActivity:
         await self._patiently(lambda: self._journal.alone(ends))
         return outcome
 
-    async def _earlier(self, task: ToolTask) -> ToolReply | None:
+    async def _earlier(self, task: ToolTask, found: Judgement) -> ToolReply | None:
         """What earlier tickets of the call leave to say; None when each is void, or people said it did not happen."""
         permit, policy = task.permit, self._room.catalog.policy(task.tool)
+        witness, seating = self._room.witness, self._seating(permit, found)
         not_given_up = "an earlier ticket of this call was not given up"
         if task.ticket < 1:
             return await self._refused(task, not_given_up)
@@ -173,7 +178,7 @@ class ToolActivity:
             if outcome is not None and outcome.code != "in_doubt":
                 # Its worker was not lost, only slow: whatever people thought, this is what happened.
                 return ToolReply(outcome=outcome)
-            if earlier is None or not given_up(permit, number, policy, self._room.witness):
+            if earlier is None or not given_up(permit, number, policy, witness, seating):
                 return await self._refused(task, not_given_up)
         return None
 

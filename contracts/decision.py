@@ -11,6 +11,8 @@ happen and may run, `denied` gives it up. `withdrawn` is what an envelope for `c
 Assurance = Literal["none", "link", "channel", "session", "mfa"]
 ASSURANCES: tuple[Assurance, ...] = ("none", "link", "channel", "session", "mfa")
 """How strongly a person was identified, weakest first."""
+UNSIGNED = "unsigned"
+"""The subject recorded for an answer that names nobody."""
 
 
 class Remember(Shape):

@@ -9,9 +9,9 @@ from desk_fixtures import Ledger, pay_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signoff.activities.identify import UNSIGNED, Evidence, IdentifyActivity, authority
+from signoff.activities.identify import Evidence, IdentifyActivity, authority
 from signoff.activities.room import Room
-from signoff.contracts.decision import ASSURANCES
+from signoff.contracts.decision import ASSURANCES, UNSIGNED
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.person import Delegation, Person
 from signoff.contracts.steps import Authority, IdentifyTask

@@ -1,5 +1,6 @@
 """The right to run is derived: what a permit says is compared, never believed."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,7 +8,17 @@ from activity_kit import ARGS, TURN, decision, permit_for, pinned, room_of
 from desk_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate import digest_of
-from signoff.activities.permit import RUN, Caller, Standing, Witness, believed, caller_problem, doubted, standing
+from signoff.activities.permit import (
+    RUN,
+    Caller,
+    Standing,
+    Witness,
+    believed,
+    caller_problem,
+    doubted,
+    seating,
+    standing,
+)
 from signoff.contracts.call import Permit
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
@@ -22,12 +33,13 @@ from signoff.store.store import Store
 LEDGER = Ledger()
 GATED = pay_tool(LEDGER)
 CALLER = Caller("ActorTurn", TURN.workflow_id, "pay", "c1.1")
+APPROVERS = (Person(id="approver", roles=("approvers",)), Person(id="ana", roles=("approvers",)))
 LENIENT = Witness(Verifier(), development=True)
 
 
 def weighed(store: Store, tool: Tool, permit: Permit, witness: Witness = LENIENT) -> Standing:
     """What the permit is worth for `tool` as it is now."""
-    room = room_of(store, tool)
+    room = room_of(store, tool, people=APPROVERS)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     found = judge(room.catalog, permit.ctx, call, ARGS, Tally())
     return standing(
@@ -36,6 +48,7 @@ def weighed(store: Store, tool: Tool, permit: Permit, witness: Witness = LENIENT
         found,
         room.catalog.policy("pay"),
         witness=witness,
+        seating=seating(room.catalog, room.people, permit.ctx, "pay", found, datetime.now(UTC)),
         digest_of_args=lambda args: digest_of(permit.ctx, "c1.1", tool, args),
     )
 

@@ -3,6 +3,7 @@ call runs without a decision about it."""
 
 import random
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -13,22 +14,26 @@ from hypothesis import strategies as st
 from temporalio.client import Client
 
 from signoff.activities.gate import digest_of
-from signoff.activities.permit import standing
+from signoff.activities.permit import Witness, seating, standing
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
+from signoff.contracts.person import Person
 from signoff.contracts.steps import Tally
 from signoff.policy.model import ApprovalPolicy, GlobalRule, RequiresApproval
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates import Judgement, judge
+from signoff.signing import Verifier
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 
 KEY = TurnKey("main", "s", "t")
 CTX = Pinned(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ANA = Person(id="ana", roles=("approvers",))
 NAMES = ("pay", "wire", "look")
 POLICIES: tuple[RequiresApproval, ...] = (
     False,
@@ -66,7 +71,7 @@ def build(plan: Plan) -> Catalog:
     there = {tool.name for tool in tools}
     allowed = None if plan.allowed is None else tuple(name for name in plan.allowed if name in there)
     actors = [Actor(name="desk", model="scripted", tools=allowed)]
-    return catalog_of(tools, actors=actors, policies=[RULES[number] for number in plan.rules])
+    return catalog_of(tools, actors=actors, policies=[RULES[number] for number in plan.rules], people=[ANA])
 
 
 plans = st.builds(
@@ -87,7 +92,7 @@ decisions = sound | st.builds(
     st.sampled_from(("c1.1", "c1.2")),
     verdict=st.sampled_from(("approved", "approved", "approved", "denied")),
     revision=st.sampled_from((None, 1, 2)),
-    subject=st.sampled_from(("approver", "ana", "")),
+    subject=st.sampled_from(("approver", "ana", "guest", "stranger", "")),
 )
 
 
@@ -145,13 +150,21 @@ def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
         return
     assert tool in offered(runs)
     digest = digest_of(CTX, "c1.1", present, args)
-    worth = standing(permit, digest, second, runs.policy(tool))
+    worth = standing(
+        permit,
+        digest,
+        second,
+        runs.policy(tool),
+        witness=Witness(Verifier(), development=True),
+        seating=seating(runs, runs.people, CTX, tool, second, NOW),
+        digest_of_args=lambda given: digest_of(CTX, "c1.1", present, given),
+    )
     event(f"{second.kind}: {worth.kind}")
     if worth.kind != "run":
         return
     assert permit.digest == digest
     if second.kind == "ask":
-        people = {vote.subject for vote in votes}
+        people = {vote.subject for vote in votes} & {"approver", "ana"}
         policy = runs.policy(tool).policy
         assert len(people) >= (policy.quorum if policy is not None else 1)
         assert all(vote.verdict == "approved" and vote.subject for vote in votes)

@@ -1,0 +1,276 @@
+"""Seats where the effect happens: who may not decide now does not count, and nobody's seat counts twice."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from activity_kit import MARK_KEY, TURN, decision, permit_for, pinned, run, task_for
+from desk_fixtures import GUEST, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.activities.permit import Seating
+from signoff.activities.room import Profile, Room
+from signoff.approvals.digest import doubt_digest
+from signoff.contracts.decision import UNSIGNED, Decision
+from signoff.contracts.person import Delegation, Person
+from signoff.contracts.steps import ToolReply
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.people import DevelopmentDirectory, FixedDirectory
+from signoff.registry.seats import Table
+from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=9)),)))
+AGAIN = "not everybody who approved this may decide it now"
+TWO = ApprovalPolicy(quorum=2)
+
+
+def lends(*to: str, until: datetime = NOW) -> tuple[Delegation, ...]:
+    """Delegations to these people."""
+    return tuple(Delegation(to=each, until=until) for each in to)
+
+
+def approver(name: str, **fields: Any) -> Person:
+    """Somebody of the role that is asked."""
+    return Person(**{"id": name, "roles": ("approvers",), **fields})
+
+
+PEOPLE = {
+    person.id: person
+    for person in (
+        Person(id="guest", delegations=lends("di")),
+        approver("ana", delegations=lends("bo", "cy")),
+        approver("al", delegations=lends("bo")),
+        approver("eve"),
+        *(Person(id=name) for name in ("bo", "cy", "di", "cfo")),
+    )
+}
+
+
+def without(name: str, **fields: Any) -> dict[str, Person]:
+    """Everybody, one of them as they are since."""
+    return PEOPLE | {name: PEOPLE[name].model_copy(update=fields)}
+
+
+def signed(subject: str, **fields: Any) -> Decision:
+    """Their approval of the one call, an hour before delegations end, as the gateway vouches for it."""
+    given = {"received_at": NOW - HOUR, "assurance": "session", "digest": permit_for(pay_tool(Ledger())).digest}
+    return SIGNER.sign_decision(decision(**{**given, "subject": subject, **fields}))
+
+
+async def tried(
+    store: Store,
+    policy: ApprovalPolicy,
+    *decisions: Decision,
+    people: dict[str, Person] = PEOPLE,
+    profile: Profile = "production",
+    ticket: int = 1,
+    **fields: Any,
+) -> tuple[ToolReply, Ledger]:
+    """What the tool's activity answers to a permit with these decisions."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, policy)
+    room = Room(
+        catalog=catalog_of([tool]),
+        store=store,
+        people=FixedDirectory(people.values()),
+        drivers={},
+        mark_key=MARK_KEY,
+        profile=profile,
+        verifier=SIGNER.verifier(),
+    )
+    given = {
+        "kind": "approved",
+        "ctx": pinned(user=SIGNER.sign_principal(GUEST, *TURN, at=NOW)),
+        "policy_hash": room.catalog.policy("pay").hash,
+        "quorum": policy.quorum,
+        "decisions": decisions,
+    }
+    reply = await run(room, tool, task_for(tool, permit_for(tool, **given | fields), ticket=ticket))
+    return reply, ledger
+
+
+async def outcome(store: Store, policy: ApprovalPolicy, *decisions: Decision, **fields: Any) -> str:
+    """`ok` for what ran, `again` for what is asked anew; neither says the other's."""
+    reply, ledger = await tried(store, policy, *decisions, **fields)
+    if not reply.again:
+        assert reply.outcome is not None
+        assert len(ledger.rows) == (reply.outcome.code == "ok")
+        return reply.outcome.code
+    assert (reply.again, reply.note) == ("policy", AGAIN)
+    assert ledger.rows == []
+    return "again"
+
+
+@pytest.mark.parametrize(
+    ("who", "found"),
+    [
+        (("ana", "eve"), "ok"),
+        (("ana", "bo"), "ok"),
+        (("bo", "ana"), "ok"),
+        (("cy", "bo"), "ok"),
+        (("ana", "cy"), "again"),
+        (("cy", "ana"), "again"),
+        (("ana", "al", "bo"), "ok"),
+    ],
+)
+async def test_two_approvals_need_two_seats(store: Store, who: tuple[str, ...], found: str) -> None:
+    """Who stands in and who they stand in for are one, in either order; who stands in for two takes the free seat."""
+    assert await outcome(store, TWO, *map(signed, who)) == found
+
+
+async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
+    """Three who all stand in for one person, and that person, are one; so two of them are not two."""
+    people = {"ana": approver("ana", delegations=lends("bo", "cy", "di"))}
+    people |= {name: Person(id=name) for name in ("guest", "bo", "cy", "di")}
+    assert await outcome(store, TWO, *map(signed, ("bo", "cy", "di", "ana")), people=people) == "again"
+    assert await outcome(store, ApprovalPolicy(), *map(signed, ("bo", "cy", "di", "ana")), people=people) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("people", "found"),
+    [
+        (PEOPLE, "ok"),
+        (without("eve", active=False), "again"),
+        (without("eve", roles=()), "again"),
+        (without("eve", tenant="other"), "again"),
+        ({name: person for name, person in PEOPLE.items() if name != "eve"}, "again"),
+    ],
+)
+async def test_who_left_since_does_not_count(store: Store, people: dict[str, Person], found: str) -> None:
+    """Their signed approval was good when it was given: it is asked anew, neither run nor refused."""
+    assert await outcome(store, ApprovalPolicy(), signed("eve"), people=people) == found
+
+
+@pytest.mark.parametrize(
+    ("who", "people", "found"),
+    [
+        ("cfo", PEOPLE, "again"),
+        ("nobody", PEOPLE, "again"),
+        ("di", PEOPLE, "again"),
+        (UNSIGNED, PEOPLE, "again"),
+        ("bo", without("al", active=False) | {"ana": approver("ana")}, "again"),
+    ],
+)
+async def test_a_signature_alone_gives_nobody_a_seat(
+    store: Store, who: str, people: dict[str, Person], found: str
+) -> None:
+    """Known or not, and who stands in for the requester or for somebody who left: what the gateway signed is not
+    counted."""
+    assert await outcome(store, ApprovalPolicy(), signed(who), people=people) == found
+
+
+async def test_a_stranger_beside_enough_others_hinders_nothing(store: Store) -> None:
+    """Not counted is not held against the others."""
+    assert await outcome(store, ApprovalPolicy(), signed("cfo"), signed("eve")) == "ok"
+    assert await outcome(store, TWO, signed("cfo"), signed("eve")) == "again"
+
+
+@pytest.mark.parametrize(
+    ("received_at", "found"),
+    [(NOW - HOUR, "ok"), (NOW - timedelta(seconds=1), "ok"), (NOW, "again"), (NOW + HOUR, "again")],
+)
+async def test_a_delegation_is_judged_when_the_answer_was_received(
+    store: Store, received_at: datetime | None, found: str
+) -> None:
+    """It has ended meanwhile: what was received before counts by the time that is signed, all else by now."""
+    assert await outcome(store, ApprovalPolicy(), signed("bo", received_at=received_at)) == found
+
+
+async def test_an_unproved_time_gives_no_seat(store: Store) -> None:
+    """Anyone can write a time into an unsigned answer; in development it counts for who may decide now."""
+    said = {"received_at": NOW - HOUR}
+    late = decision(subject="bo", **said)
+    assert await outcome(store, ApprovalPolicy(), late, profile="development") == "again"
+    lasting = PEOPLE | {"al": approver("al", delegations=lends("bo", until=datetime.max.replace(tzinfo=UTC)))}
+    assert await outcome(store, ApprovalPolicy(), late, people=lasting, profile="development") == "ok"
+
+
+NOBODY = decision(subject=UNSIGNED)
+
+
+@pytest.mark.parametrize(
+    ("decisions", "found"),
+    [
+        ((NOBODY,), "refused"),
+        ((NOBODY, decision(subject=UNSIGNED, delivery_id="d2")), "refused"),
+        ((NOBODY, signed("eve")), "ok"),
+        ((NOBODY, signed("cfo")), "again"),
+    ],
+)
+async def test_answers_that_name_nobody_are_one(store: Store, decisions: tuple[Decision, ...], found: str) -> None:
+    """Where unsigned answers are taken: one beside others, never a second one beside themselves."""
+    accepting = ApprovalPolicy(accept_unsigned=True, quorum=2)
+    assert await outcome(store, accepting, *decisions) == found
+
+
+@pytest.mark.parametrize(
+    ("policy", "who", "found"),
+    [
+        (ApprovalPolicy(approvers=("user:cfo",)), "cfo", "ok"),
+        (ApprovalPolicy(approvers=("user:cfo",)), "eve", "again"),
+        (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "cfo", "ok"),
+        (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "eve", "ok"),
+        (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "di", "again"),
+        (ApprovalPolicy(route_to="args.amount > 10 ? ['user:cfo'] : ['role:approvers']"), "cfo", "ok"),
+        (ApprovalPolicy(route_to="args.amount > 10 ? ['user:cfo'] : ['role:approvers']"), "eve", "again"),
+    ],
+)
+async def test_the_present_policy_says_who_is_asked(store: Store, policy: ApprovalPolicy, who: str, found: str) -> None:
+    """Those it names, routes these very arguments to, or escalates to; a decision by others is of another policy."""
+    assert await outcome(store, policy, signed(who)) == found
+
+
+@pytest.mark.parametrize(("who", "code"), [("eve", "ok"), ("bo", "ok"), ("cfo", "refused"), ("guest", "refused")])
+async def test_only_who_may_decide_frees_the_next_ticket(store: Store, who: str, code: str) -> None:
+    """That a try did not happen is a person's word: who has no seat cannot give it, signed or not."""
+    permit = permit_for(pay_tool(Ledger()))
+    await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    told = signed(who, digest=doubt_digest(permit.digest, 1), revision=2)
+    assert await outcome(store, ApprovalPolicy(), signed("eve"), doubts=(told,), ticket=2) == code
+
+
+async def test_a_second_ticket_needs_as_many_seats_as_the_first(store: Store) -> None:
+    """Somebody and who stands in for them say one thing."""
+    permit = permit_for(pay_tool(Ledger()))
+    await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    votes = (signed("ana"), signed("eve"))
+    said = {who: signed(who, digest=doubt_digest(permit.digest, 1), revision=2) for who in ("ana", "cy", "eve")}
+    for two, code in ((("ana", "cy"), "refused"), (("cy", "eve"), "ok")):
+        doubts = tuple(said[who] for who in two)
+        assert await outcome(store, TWO, *votes, doubts=doubts, ticket=2) == code
+
+
+def test_one_person_takes_one_seat() -> None:
+    """However often they answer, and for however many they stand in."""
+    table = Table("main", ("role:approvers",), "guest", False)
+    seats = Seating(FixedDirectory(PEOPLE.values()), table, NOW)
+    assert seats.seated(()) == 0
+    assert seats.seated((signed("bo"), signed("bo", delivery_id="d2"))) == 1
+    assert seats.seated((signed("eve"), signed("eve", delivery_id="d2"))) == 1
+    assert seats.seated((signed("bo"), signed("cy"), signed("ana"), signed("al"))) == 2
+
+
+async def test_who_leaves_before_the_last_vote_is_replaced(client: Client, store: Store, task_queue: str) -> None:
+    """Ana approves and leaves, the second approval makes the quorum: nothing runs, two of those who are there do."""
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger, TWO)])
+    people = DevelopmentDirectory(FixedDirectory([approver("ana"), approver("eve")]))
+    script = [calls(("pay", {"amount": 20})), respond("done")]
+    async with bench(client, store, task_queue, catalog, script, people=people) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, subject="ana"))
+        people.declared = FixedDirectory([approver("ana", active=False), approver("eve")])
+        await desk.signoff.decide(yes(key, subject="eve"))
+        asked = await desk.until(key, lambda view: view.calls[0].approval.revision == 2)
+        assert ledger.rows == []
+        assert asked.calls[0].approval.card.note == AGAIN
+        for who in ("approver", "eve"):
+            await desk.signoff.decide(yes(key, subject=who, revision=2))
+        result = await desk.signoff.result(key)
+    assert [call.code for call in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
