@@ -20,6 +20,7 @@ async def play(stage: Stage) -> AsyncIterator[Scene]:
         stage.ask("pay 8000 euro to Sudwest for INV-4712", user="clerk"),
     )
     await asyncio.gather(stage.suspended(first), stage.suspended(second))
+    yield await too_early(stage, second)
     yield await one_is_not_enough(stage, first)
     yield await in_place_of(stage, first)
     yield await reminded(stage, second)
@@ -55,15 +56,18 @@ async def in_place_of(stage: Stage, key: TurnKey) -> Scene:
     return Scene("Dee stands in for Bo: 2 of 2, paid once; Bo's no came later, and names who was first", key)
 
 
-async def reminded(stage: Stage, key: TurnKey) -> Scene:
-    """One yes, then silence: a reminder. Who is asked only later may not decide yet."""
+async def too_early(stage: Stage, key: TurnKey) -> Scene:
+    """One yes; who is asked only after the deadline may not decide yet."""
     expect("the first yes", ("counted", 1, 2), _counted(await stage.answer(key, "ana", verdict="approved")))
     early = await stage.answer(key, "cleo", verdict="approved")
     expect("the officer's yes before the deadline", ("refused", "not_allowed"), (early["status"], early["code"]))
+    return Scene("8,000 EUR: Ana said yes (1 of 2); the CFO, who is not asked yet, was refused", key)
+
+
+async def reminded(stage: Stage, key: TurnKey) -> Scene:
+    """Silence, and a reminder."""
     await until("the reminder", lambda: stage.asked(key), lambda request: request.reminded == 1)
-    return Scene(
-        "8,000 EUR: one yes, then six hours (here seconds) of silence: reminded; the CFO may not decide yet", key
-    )
+    return Scene("the 8,000 EUR after six hours (here seconds) of silence: reminded", key)
 
 
 async def escalated(stage: Stage, key: TurnKey) -> Scene:
@@ -75,7 +79,7 @@ async def escalated(stage: Stage, key: TurnKey) -> Scene:
     expect("the officer's yes", "accepted", cleo["status"])
     expect("the second payment", "ok", (await stage.outcome(key)).code)
     expect("payments", [("INV-4711", 12000.0), ("INV-4712", 8000.0)], _paid(stage))
-    return Scene("twelve hours: put off once and escalated; the CFO is the second of two, paid once", key)
+    return Scene("after twelve hours: put off once and escalated; the CFO is the second of two, paid once", key)
 
 
 async def recorded_twice(stage: Stage, first: TurnKey, second: TurnKey) -> Scene:
