@@ -143,6 +143,21 @@ def finished(permit: Permit, outcome: CallOutcome, ticket: str, at: datetime) ->
     )
 
 
+def probed(permit: Permit, tool: str, ticket: str, said: str, at: datetime) -> AuditEntry:
+    """The tool's probe was asked what became of a call: `happened`, `did_not_happen` or `unknown`."""
+    return _of_turn(
+        permit.ctx,
+        "in_doubt",
+        f"probe/{permit.call}/{ticket}/{said}",
+        at,
+        call=permit.call,
+        tool=tool,
+        ticket=ticket,
+        probe=said,
+        digest=permit.digest,
+    )
+
+
 def refused_to_run(permit: Permit, tool: str, why: str, at: datetime) -> AuditEntry:
     """A tool's activity did not take its permit for a right to run."""
     return _of_turn(
@@ -266,9 +281,12 @@ def opened(approval_id: str, subject: str, channel: str, at: datetime, *, link: 
 
 def begun(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:
     """A turn was asked for."""
-    stream = TurnKey(tenant, session, turn).workflow_id
-    data = _filled(facts)
-    return AuditEntry(stream=stream, key="turn/begun", kind="turn", at=at, tenant=tenant, subject=subject, data=data)
+    return _of_life(tenant, session, turn, "begun", at, subject, facts)
+
+
+def over(tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "") -> AuditEntry:
+    """A turn has ended; `error` is the code of what ended it."""
+    return _of_life(tenant, session, turn, "ended", at, "", {"ended": state, "error": error})
 
 
 def act(
@@ -336,6 +354,20 @@ def _of_request(
         data=_filled(
             {"approval": request.id, "revision": request.revision, "call": request.call, "tool": request.tool, **facts}
         ),
+    )
+
+
+def _of_life(
+    tenant: str, session: str, turn: str, what: str, at: datetime, subject: str, facts: Mapping[str, Any]
+) -> AuditEntry:
+    return AuditEntry(
+        stream=TurnKey(tenant, session, turn).workflow_id,
+        key=f"turn/{what}",
+        kind="turn",
+        at=at,
+        tenant=tenant,
+        subject=subject,
+        data=_filled(facts),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from signoff.approvals.digest import doubt_digest
 from signoff.audit.record import Record
+from signoff.audit.retiring import RETIRED
 from signoff.contracts.errors import Refused
 
 SCHEMA: Final = 2
@@ -27,7 +28,7 @@ Event = dict[str, Any]
 def trace(records: Sequence[Record]) -> list[str]:
     """The lines of one trace, each one JSON object, of one turn's records in their order; none of no record.
 
-    Raises `Refused` for a record that cannot be read.
+    Raises `Refused` for a record that cannot be read, and where older ones were retired.
     """
     turn = _Turn()
     events = [event for record in records for event in turn.events(record)]
@@ -60,6 +61,8 @@ class _Turn:
     def events(self, record: Record) -> Iterator[Event]:
         """What one record says, as the checker reads it."""
         facts = record.facts
+        if record.kind == RETIRED:
+            raise Refused(f"the first {record.seq - 1} records of `{record.stream}` were retired")
         if "too_long" in facts:
             raise Refused(f"record {record.seq} of `{record.stream}` was too long to be kept whole")
         if record.kind in ("request", "revision") or (record.kind == "in_doubt" and "approvers" in facts):

@@ -13,15 +13,13 @@ from typing import Any, Final
 from pydantic import ValidationError
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from signoff.audit.log import lock_head, move_head
+from signoff.audit.log import CHAIN, lock_head, move_head
 from signoff.contracts.base import Shape
 from signoff.contracts.canonical import canonical_json, sha256_hex
 from signoff.signing import Mark, Signer, Verifier
 from signoff.store.schema import AUDIT_CHECKPOINTS, AUDIT_HEADS
 from signoff.store.store import Store
 
-CHAIN: Final = "checkpoints"
-"""The stream whose head counts the checkpoints; it has no records, and no turn or tenant is called so."""
 PURPOSE: Final = "audit checkpoint"
 _PAGE: Final = 200
 

@@ -14,6 +14,8 @@ from signoff.store.store import Store
 from signoff.store.terms import added
 
 PAGE: Final = 500
+CHAIN: Final = "checkpoints"
+"""The stream whose head counts the checkpoints; it has no records, and no turn or tenant is called so."""
 _COLUMNS: Final = tuple(AUDIT_RECORDS.c[name] for name in Record.model_fields)
 
 # Built once: building a statement takes longer than executing it.
@@ -56,8 +58,8 @@ class AuditLog:
 
     async def streams(self) -> list[str]:
         """The names of all streams."""
-        query = select(AUDIT_RECORDS.c.stream).where(AUDIT_RECORDS.c.seq == 1).order_by(AUDIT_RECORDS.c.stream)
-        return await self._store.run(lambda connection: list(connection.scalars(query)))
+        query = select(AUDIT_HEADS.c.stream).where(AUDIT_HEADS.c.seq > 0, AUDIT_HEADS.c.stream != CHAIN)
+        return await self._store.run(lambda connection: list(connection.scalars(query.order_by(AUDIT_HEADS.c.stream))))
 
     async def records(self, *, tenant: str = "", since: str = "", kinds: Sequence[str] = ()) -> AsyncIterator[Record]:
         """All records by stream and number, in pages; `since` is a text of `moment_text`."""

@@ -34,6 +34,8 @@ def _words(record: Record) -> str:
 
 
 def _turn(facts: Mapping[str, Any]) -> str:
+    if "ended" in facts:
+        return f"ended {facts['ended']}{f', {error}' if (error := facts.get('error')) else ''}"
     return f"asked {facts.get('actor', 'for a turn')} over {facts.get('channel', 'an unknown channel')}"
 
 
@@ -94,6 +96,10 @@ def _delivery(facts: Mapping[str, Any]) -> str:
     return f"{facts.get('event', 'delivered')} {facts.get('approval', '')}".strip()
 
 
+def _retired(facts: Mapping[str, Any]) -> str:
+    return f"{facts.get('records', 'the')} records were retired, signed by key {facts.get('key_id', '?')}"
+
+
 def _act(facts: Mapping[str, Any]) -> str:
     more = ", ".join(f"{name} {value}" for name, value in facts.items() if name not in ("act", "reason"))
     return f"{facts.get('act', 'did something')}{f' ({more})' if more else ''}"
@@ -124,4 +130,5 @@ _KINDS: Final = {
     "admin": _act,
     "policy": _act,
     "people": _act,
+    "retired": _retired,
 }

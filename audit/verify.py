@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from signoff.audit.checkpoints import CHAIN, Checkpoint, Head
+from signoff.audit.checkpoints import Checkpoint, Head
+from signoff.audit.log import CHAIN
 from signoff.audit.record import FIRST, Record
+from signoff.audit.retiring import begins, stands_for
 from signoff.signing import Verifier
 
 Fault = Literal["changed", "missing", "reordered", "truncated", "unsigned", "unreadable"]
@@ -86,12 +88,12 @@ async def verify(
                 break
             seen.add(name)
             missing.discard(name)
-            finding = _check_chain(stream) or _check_claims(stream, ledger.claims.get(name, {}))
+            finding = _check_chain(stream, verifier) or _check_claims(stream, ledger.claims.get(name, {}))
             if finding is not None:
                 break
             streams += 1
             count += len(stream)
-            uncovered += len(stream) - ledger.covered.get(name, 0)
+            uncovered += stream[-1].seq - max(ledger.covered.get(name, 0), stream[0].seq - 1)
     if finding is None and missing:
         name = min(missing)
         by = next(iter(ledger.claims[name].values())).by
@@ -99,12 +101,15 @@ async def verify(
     return Report(finding, streams, count, ledger.number, ledger.at, uncovered)
 
 
-def verify_stream(stream: list[Record], head: Head | None) -> Finding | None:
-    """Check one stream by itself: its chain, and its end by the store's own account."""
+def verify_stream(stream: list[Record], head: Head | None, verifier: Verifier) -> Finding | None:
+    """Check one stream by itself: its chain, and its end by the store's own account.
+
+    `verifier` is asked where older records were retired.
+    """
     if not stream:
         return None
     claims = {} if head is None else {head.seq: _Claim(head.hash, "the head of its stream")}
-    return _check_chain(stream) or _check_claims(stream, claims)
+    return _check_chain(stream, verifier) or _check_claims(stream, claims)
 
 
 async def _read_checkpoints(
@@ -155,11 +160,16 @@ def _read_heads(ledger: _Ledger, heads: Iterable[Head]) -> Finding | None:
     return None
 
 
-def _check_chain(stream: list[Record]) -> Finding | None:
+def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
     """The first record that is not where, or what, it was written as."""
     name, prev = stream[0].stream, FIRST
+    if (start := begins(stream[0])) > 1:
+        if not stands_for(stream[0], verifier):
+            words = f"record {start} of `{name}` stands for those before it, and no known key signed that"
+            return Finding("unsigned", name, start, words)
+        prev = stream[0].prev
     numbers = {record.seq for record in stream}
-    for expected, record in enumerate(stream, 1):
+    for expected, record in enumerate(stream, start):
         if record.seq != expected:
             if record.seq > expected and expected not in numbers:
                 return Finding("missing", name, expected, f"record {expected} of `{name}` is missing")
@@ -176,8 +186,9 @@ def _check_chain(stream: list[Record]) -> Finding | None:
 
 def _displaced(stream: list[Record], record: Record) -> Finding:
     """Why a record has not the hash of its place: it was written for another place, or something in it was changed."""
-    name, seq = record.stream, record.seq
-    true = next((other for other in range(1, len(stream) + 100) if record.computed(other) == record.hash), None)
+    name, seq, start = record.stream, record.seq, begins(stream[0])
+    places = range(start, start + len(stream) + 100)
+    true = next((other for other in places if record.computed(other) == record.hash), None)
     if true is None:
         return Finding("changed", name, seq, f"record {seq} of `{name}` was changed after it was written")
     if any(each.computed(seq) == each.hash for each in stream):
@@ -188,14 +199,14 @@ def _displaced(stream: list[Record], record: Record) -> Finding:
 
 
 def _check_claims(stream: list[Record], claims: dict[int, _Claim]) -> Finding | None:
-    name = stream[0].stream
+    name, first, last = stream[0].stream, stream[0].seq, stream[-1].seq
+    hashes = {first - 1: stream[0].prev} | {record.seq: record.hash for record in stream}
     for seq, claim in sorted(claims.items()):
-        if seq > len(stream):
-            words = (
-                f"`{name}` ends with record {len(stream)}, but {claim.by} knows of record {seq}: its end was cut off"
-            )
-            return Finding("truncated", name, len(stream) + 1, words)
-        if stream[seq - 1].hash != claim.hash:
+        if seq > last:
+            words = f"`{name}` ends with record {last}, but {claim.by} knows of record {seq}: its end was cut off"
+            return Finding("truncated", name, last + 1, words)
+        # What was retired before the last retired record has no hash here any more; that one is bound by it.
+        if hashes.get(seq, claim.hash) != claim.hash:
             words = (
                 f"record {seq} of `{name}` is not the one that {claim.by} knows: it, or one before it, was rewritten"
             )

@@ -1,31 +1,40 @@
-"""`audit`: verify, export and read the record, and state how far it has come."""
+"""`audit`: verify, export and read the record, state how far it has come, and take out what is old."""
 
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
 
 import typer
 from rich.table import Table
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
+from signoff.approvals.entries import act
 from signoff.audit.agentack import trace
 from signoff.audit.checkpoints import Checkpoint, Checkpoints
 from signoff.audit.export import Export, each, exported, read_export, write_checkpoint
 from signoff.audit.log import AuditLog
+from signoff.audit.retiring import Retired, retire
 from signoff.audit.timeline import Moment, timeline
 from signoff.audit.verify import Report, verify, verify_stream
-from signoff.cli.options import AsJson
+from signoff.cli.options import Address, AsJson
 from signoff.cli.output import Output, run
 from signoff.cli.parts import working_store
-from signoff.contracts.errors import ConfigError, NotFound, Refused
+from signoff.cli.words import utc_now
+from signoff.cli.workplace import account, reach_server, read_running
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.errors import ConfigError, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import TurnKey, is_id, parse_workflow_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.keyfiles import read_private, read_public
 from signoff.registry.nearest import did_you_mean, shown
-from signoff.settings import Settings, load_settings
+from signoff.settings import load_settings
 from signoff.signing import Signer, Verifier
 from signoff.store.store import Store
 
@@ -60,7 +69,9 @@ def verify_record(
         verifier = _verifier(keys or settings.public_keys, given=keys is not None)
         point = None if kept is None else _read_checkpoint(kept)
         if file is None:
-            report, notes, complete = await _of_store(settings, verifier, point), [], True
+            async with working_store(settings) as store:
+                report = await _of_store(store, verifier, point)
+            notes, complete = list[str](), True
         else:
             given = _read(file)
             report, notes, complete = await _of_export(given, verifier, point), _shortcomings(given), given.complete
@@ -85,10 +96,11 @@ def export(
         count = 0
         if form is Form.AGENTACK and (tenant or not turn):
             raise Refused("a trace is of one turn: name it by --turn, and no tenant")
-        async with working_store(load_settings()) as store:
+        settings = load_settings()
+        async with working_store(settings) as store:
             stream = await _stream(AuditLog(store), turn) if turn else ""
             if form is Form.AGENTACK:
-                lines = each(await _trace(store, stream))
+                lines = each(await _trace(store, stream, _verifier(settings.public_keys, given=False)))
             else:
                 lines = exported(store, tenant=tenant, stream=stream)
             with _created(to) if to is not None else nullcontext(sys.stdout) as file:
@@ -112,12 +124,13 @@ def show(
     """Show what was recorded of a turn, in order; exit code 1 when it is not as it was written."""
 
     async def body(out: Output) -> int:
-        async with working_store(load_settings()) as store:
+        settings = load_settings()
+        async with working_store(settings) as store:
             log = AuditLog(store)
             stream = await _stream(log, turn)
             records = await log.stream(stream)
             heads = {head.stream: head for head in await Checkpoints(store).heads()}
-        finding = verify_stream(records, heads.get(stream))
+        finding = verify_stream(records, heads.get(stream), _verifier(settings.public_keys, given=False))
         verdict = finding.message if finding else f"verified: {len(records)} records, none changed or missing"
         data = [record.model_dump(exclude={"data"}) | {"data": record.data} for record in records]
         out.show({"stream": stream, "records": data, "finding": finding}, stream, _table(timeline(records)), verdict)
@@ -158,12 +171,79 @@ def checkpoint(
     run(body, as_json=as_json)
 
 
-async def _of_store(settings: Settings, verifier: Verifier, kept: Checkpoint | None) -> Report:
-    async with working_store(settings) as store:
-        points = Checkpoints(store)
-        # In this order: what was there when the first was read is surely among the last.
-        heads = await points.heads()
-        return await verify(AuditLog(store).records(), points.all(), verifier, heads=heads, kept=kept)
+@app.command("retire")
+def retire_old(
+    before: Annotated[
+        str, typer.Option(help="A day or time, `2026-01-31` or `2026-01-31T18:00:00Z`; days begin in UTC.")
+    ],
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take out the turns that ended before a time, each whole; a signed record stays for each.
+
+    Export the record before: this cannot be undone. Needs the gateway's private key, and the server, which knows
+    whether a turn has ended.
+    """
+    limit = _moment(before)
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        signer = Signer(read_private(settings.signing_keys))
+        client = await reach_server(read_running(settings), address)
+        async with working_store(settings) as store:
+            report = await _of_store(store, _verifier(settings.public_keys, given=False), None)
+            if report.finding is not None:
+                raise Refused(f"{report.finding.message}: nothing was taken out, see `signoff audit verify`")
+            # What goes is covered before it goes, and what stays in its place at once.
+            await Checkpoints(store).take(signer)
+            gone = await retire(store, signer, limit, at=utc_now(), is_over=partial(_is_over, client))
+            await AuditLog(store).append(_retirements(gone, limit))
+            await Checkpoints(store).take(signer)
+        count = sum(each.records for each in gone)
+        found = {"before": limit.isoformat(), "turns": [each.turn.workflow_id for each in gone], "records": count}
+        out.show(found, f"{len(gone)} turns retired, {count} records of before {_time(limit)}")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+async def _is_over(client: Client, turn: TurnKey) -> bool:
+    """Whether a turn has ended; the server forgets none that has not. Raises `ServerUnavailable`."""
+    try:
+        described = await client.get_workflow_handle(turn.workflow_id).describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return True
+        raise ServerUnavailable(f"the server does not say whether turn `{turn.turn}` has ended") from None
+    return described.status != WorkflowExecutionStatus.RUNNING
+
+
+def _retirements(gone: Sequence[Retired], before: datetime) -> list[AuditEntry]:
+    """One act for each tenant of which something went."""
+    counts = Counter(each.turn.tenant for each in gone)
+    when, who = before.isoformat(), account()
+    return [
+        act(tenant, "retire", "", utc_now(), before=when, turns=counts[tenant], account=who)
+        for tenant in sorted(counts)
+    ]
+
+
+def _moment(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"`{text}` is no day or time: write `2026-01-31`", param_hint="--before") from None
+    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    if found > utc_now():
+        raise typer.BadParameter(f"`{text}` is not over yet", param_hint="--before")
+    return found
+
+
+async def _of_store(store: Store, verifier: Verifier, kept: Checkpoint | None) -> Report:
+    points = Checkpoints(store)
+    # In this order: what was there when the first was read is surely among the last.
+    heads = await points.heads()
+    return await verify(AuditLog(store).records(), points.all(), verifier, heads=heads, kept=kept)
 
 
 async def _of_export(export: Export, verifier: Verifier, kept: Checkpoint | None) -> Report:
@@ -203,11 +283,11 @@ def _created(path: Path) -> TextIO:
         raise ConfigError(f"`{path}` cannot be written: {error.strerror}", file=str(path)) from None
 
 
-async def _trace(store: Store, stream: str) -> list[str]:
+async def _trace(store: Store, stream: str, verifier: Verifier) -> list[str]:
     """A turn for the checker. Raises `Refused` when its record is not as it was written."""
     records = await AuditLog(store).stream(stream)
     heads = {head.stream: head for head in await Checkpoints(store).heads()}
-    finding = verify_stream(records, heads.get(stream))
+    finding = verify_stream(records, heads.get(stream), verifier)
     if finding is not None:
         raise Refused(f"{finding.message}: see `signoff audit verify`")
     return trace(records)

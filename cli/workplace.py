@@ -1,5 +1,6 @@
 """What most commands stand on: settings, the manifest's catalog, the people, and a client of the right server."""
 
+import getpass
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,3 +143,11 @@ def write_running(settings: Settings, running: Running) -> Path:
     path = settings.state_dir / _RUNNING_FILE
     path.write_text(running.model_dump_json(), encoding="utf-8")
     return path
+
+
+def account() -> str:
+    """The operating system's name for whoever runs this: all that is known of them on the command line."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

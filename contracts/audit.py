@@ -9,7 +9,7 @@ from signoff.contracts.base import Shape
 
 AuditKind = Literal[
     "turn", "request", "delivery", "attempt", "verdict", "revision", "auto", "grant", "execution", "outcome",
-    "in_doubt", "ending", "admin", "policy", "people",
+    "in_doubt", "ending", "admin", "policy", "people", "retired",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals import desk as desks
-    from signoff.approvals.entries import turn_stream
+    from signoff.approvals.entries import begun, over, turn_stream
     from signoff.approvals.machine import approving
     from signoff.contracts import names
     from signoff.contracts.approval import ApprovalRequest
@@ -34,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
 
 _WRITES_REST = "write the rest of the record"
 """Turns that ended before this existed have no such activity in their histories."""
+_BROKEN_OFF = ("error", "cancelled")
 
 
 @dataclass
@@ -82,6 +83,7 @@ class ActorTurn:
         self._session = InSession(turn)
         self._asking = Asking(self._record, self._desk, self._gates, self._show)
         self._running = Running(self._record, self._ctx, self._desk.unwritten)
+        self._told_end = False
 
     # What people and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.
 
@@ -143,6 +145,7 @@ class ActorTurn:
         if turn.engine > names.ENGINE:
             # An ordinary exception: the task is retried until a worker that knows this number takes it.
             raise RuntimeError(f"this turn needs engine {turn.engine}, this worker has {names.ENGINE}")
+        self._desk.unwritten.add(self._begun())
         try:
             result = await self._converse()
         except asyncio.CancelledError:
@@ -157,7 +160,7 @@ class ActorTurn:
         self._board.publish()
         await self._session.ended(result, self._asking.denials())
         await self._let_handlers_finish()
-        while await self._wrote_rest():
+        while await self._wrote_rest(result):
             await self._let_handlers_finish()
         return result
 
@@ -231,14 +234,37 @@ class ActorTurn:
     def _unwritten(self) -> tuple[AuditEntry, ...]:
         return self._desk.unwritten.take(turn_stream(self._ctx), self._ctx.tenant)
 
-    async def _wrote_rest(self) -> bool:
-        """Whether there was something that no later activity would write, such as late answers."""
+    def _begun(self) -> AuditEntry:
+        turn = self._record.turn
+        return begun(
+            turn.tenant_id,
+            turn.session_id,
+            turn.turn_id,
+            workflow.now(),
+            subject=turn.principal.user,
+            actor=turn.actor,
+            channel=turn.channel,
+            unsigned=not turn.principal.signature,
+            key_id=turn.principal.key_id,
+            in_session=turn.in_session or None,
+            dry_run=turn.dry_run or None,
+        )
+
+    async def _wrote_rest(self, result: TurnResult) -> bool:
+        """Whether there was something that no later activity would write: late answers, or that the turn broke off.
+
+        A turn that comes to its end in the ordinary way is not made longer to say so.
+        """
         rest = self._unwritten()
-        if not rest or self._record.turn.engine < 2 or not workflow.patched(_WRITES_REST):
+        broke_off = result.state in _BROKEN_OFF and not self._told_end
+        if not (rest or broke_off) or self._record.turn.engine < 2 or not workflow.patched(_WRITES_REST):
             return False
+        self._told_end = True
+        error = "" if result.error is None else result.error.code
+        ended = over(*self._record.key, workflow.now(), state=result.state, error=error)
         with contextlib.suppress(ActivityError, asyncio.CancelledError):
             await workflow.execute_local_activity(
-                names.RECORD, RecordTask(audit=rest), summary="Write down what was seen last", **options.GATE
+                names.RECORD, RecordTask(audit=(*rest, ended)), summary="Write down what was seen last", **options.GATE
             )
         return True
 
@@ -303,6 +329,10 @@ class ActorTurn:
                 ruling = ruling.model_copy(update={"verdict": "run"})
                 tries.give_up(ruling.digest)
                 tries.doubts += approving(doubt)
+                continue
+            if reply.again == "undone":
+                ruling = ruling.model_copy(update={"verdict": "run"})
+                tries.give_up(ruling.digest)
                 continue
             if not reply.again and reply.outcome is not None:
                 return self._credited(reply.outcome, ruling, request)

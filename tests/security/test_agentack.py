@@ -188,7 +188,7 @@ async def test_the_checker_passes_turns_that_people_decided(
     assert (report.status, report.findings) == ("PASS", ())
     proposed = [event for event in map(json.loads, lines) if event["type"] == "action_proposed"]
     assert proposed
-    assert not [word for word in ("Lisbon", "TP 531", "420") if word in "".join(lines)]
+    assert not [word for word in ("Lisbon", "TP 531", ":420") if word in "".join(lines)]
 
 
 async def test_what_a_remembered_answer_let_run_was_asked_about_elsewhere(desk: GatewayDesk, tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""Retiring: old turns go whole, a signed record stays for each, and the verifier still finds what else is missing."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from audit_kit import AT, OTHER, SIGNER, TURN, entry, filled, numbers, tamper, verified
+
+from signoff.audit.agentack import trace
+from signoff.audit.checkpoints import Checkpoints
+from signoff.audit.export import Export, each, exported
+from signoff.audit.log import AuditLog
+from signoff.audit.retiring import RETIRED, Retired, retire
+from signoff.audit.timeline import timeline
+from signoff.audit.verify import verify, verify_stream
+from signoff.contracts.errors import Refused
+from signoff.contracts.ids import TurnKey
+from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.store.store import Store
+
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+"""After everything that a test writes: records are stamped by the store's clock."""
+NOW = AT + timedelta(days=400)
+IN_TURN = f"stream = '{TURN}'"
+
+
+async def ended(turn: TurnKey) -> bool:
+    """Every turn has ended but `OTHER`."""
+    return turn.workflow_id != OTHER
+
+
+async def retired(store: Store, before: datetime = LATER, signer: Signer = SIGNER) -> list[Retired]:
+    """What a retirement of all that has ended takes out."""
+    return await retire(store, signer, before, at=NOW, is_over=ended)
+
+
+@pytest.fixture
+async def thinned(store: Store) -> Store:
+    """A store with an act, a turn that goes on, and one whose five records were retired; all of it covered."""
+    await filled(store, TURN, OTHER, "admin/main")
+    assert await Checkpoints(store).take(SIGNER) is not None
+    assert await retired(store) == [Retired(TurnKey("main", "s1", "t1"), 5)]
+    assert await Checkpoints(store).take(SIGNER) is not None
+    return store
+
+
+async def test_a_retired_turn_leaves_one_record_that_the_verifier_takes(thinned: Store) -> None:
+    """It has the next number and names the last hash; acts, and turns that go on, stay as they were."""
+    log = AuditLog(thinned)
+    (left,) = await log.stream(TURN)
+    assert (left.seq, left.kind, left.facts["records"]) == (6, RETIRED, 5)
+    assert numbers(await log.stream(OTHER)) == numbers(await log.stream("admin/main")) == [1, 2, 3, 4, 5]
+    report = await verified(thinned)
+    assert (report.finding, report.streams, report.records, report.uncovered) == (None, 3, 11, 0)
+    assert TURN in await log.streams()
+    assert timeline([left])[0].what == f"5 records were retired, signed by key {SIGNER.key_id}"
+
+
+async def test_retiring_again_changes_nothing(thinned: Store) -> None:
+    """What stands for others is not taken out itself."""
+    before = await AuditLog(thinned).stream(TURN)
+    assert await retired(thinned) == []
+    assert await AuditLog(thinned).stream(TURN) == before
+
+
+async def test_what_is_newer_stays(store: Store) -> None:
+    """The last record's own time, by the store's clock, decides; nothing is taken in part."""
+    await filled(store, TURN)
+    assert await retired(store, before=datetime(2026, 1, 1, tzinfo=UTC)) == []
+    assert numbers(await AuditLog(store).stream(TURN)) == [1, 2, 3, 4, 5]
+
+
+async def test_a_retired_stream_goes_on_and_is_retired_again(thinned: Store) -> None:
+    """A late answer is chained to what stands there; after that both can go."""
+    log = AuditLog(thinned)
+    await log.append([entry(6)])
+    assert numbers(await log.stream(TURN)) == [6, 7]
+    report = await verified(thinned)
+    assert (report.finding, report.uncovered) == (None, 1)
+    assert await retired(thinned) == [Retired(TurnKey("main", "s1", "t1"), 2)]
+    assert numbers(await log.stream(TURN)) == [8]
+    assert (await verified(thinned)).finding is None
+
+
+@pytest.mark.parametrize(
+    ("change", "fault", "seq"),
+    [
+        (f"DELETE FROM audit_records WHERE {IN_TURN}", "truncated", 1),
+        (
+            f"UPDATE audit_records SET data = replace(data, '\"records\":5', '\"records\":4') WHERE {IN_TURN}",
+            "changed",
+            6,
+        ),
+        (f"UPDATE audit_records SET kind = 'attempt' WHERE {IN_TURN}", "missing", 1),
+        (f"UPDATE audit_records SET seq = 4 WHERE {IN_TURN}", "unsigned", 4),
+    ],
+)
+async def test_what_stands_for_a_turn_is_itself_watched(
+    thinned: Store, store_url: str, change: str, fault: str, seq: int
+) -> None:
+    """Taken away, changed or moved, it is found."""
+    await tamper(store_url, change)
+    finding = (await verified(thinned)).finding
+    assert finding is not None
+    assert (finding.fault, finding.stream, finding.seq) == (fault, TURN, seq)
+
+
+async def test_who_has_no_key_cannot_have_a_turn_forgotten(store: Store) -> None:
+    """A retirement with any other key is found, also when the gateway has covered it since."""
+    await filled(store, TURN)
+    await Checkpoints(store).take(SIGNER)
+    forger = Signer(PrivateKeys(keys=(new_key(AT),)))
+    assert await retired(store, signer=forger) == [Retired(TurnKey("main", "s1", "t1"), 5)]
+    await Checkpoints(store).take(SIGNER)
+    finding = (await verified(store)).finding
+    assert finding is not None
+    assert (finding.fault, finding.seq) == ("unsigned", 6)
+    records = await AuditLog(store).stream(TURN)
+    assert verify_stream(records, None, forger.verifier()) is None
+    assert verify_stream(records, None, Verifier()) is not None
+
+
+async def test_a_retirement_of_another_past_is_found(store: Store, store_url: str) -> None:
+    """Records rewritten before they were retired do not fit what a checkpoint says of the last of them."""
+    await filled(store, TURN)
+    await Checkpoints(store).take(SIGNER)
+    await tamper(
+        store_url,
+        f"UPDATE audit_records SET hash = '{'0' * 64}' WHERE {IN_TURN} AND seq = 5",
+        f"UPDATE audit_heads SET hash = '{'0' * 64}' WHERE {IN_TURN}",
+    )
+    await retired(store)
+    finding = (await verified(store)).finding
+    assert finding is not None
+    assert (finding.fault, finding.seq) == ("changed", 5)
+
+
+async def test_an_export_with_retired_turns_is_verified_elsewhere(thinned: Store) -> None:
+    """What stands for a turn is a line like any other."""
+    lines = [line async for line in exported(thinned)]
+    export = Export(lines, "audit.jsonl")
+    report = await verify(each(export.records), each(export.checkpoints), SIGNER.verifier())
+    assert (report.finding, export.complete, len(export.records)) == (None, True, 11)
+
+
+async def test_a_retired_turn_is_no_trace(thinned: Store) -> None:
+    """The published checker is not told that nothing happened."""
+    with pytest.raises(Refused, match="the first 5 records of `turn/main/s1/t1` were retired"):
+        trace(await AuditLog(thinned).stream(TURN))

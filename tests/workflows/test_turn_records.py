@@ -1,0 +1,116 @@
+"""The record of a turn's beginning and end: who asked, and how it broke off; no turn is made longer to say it."""
+
+import asyncio
+
+from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, yes
+from session_desk import model, talk
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.audit.timeline import timeline
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.errors import ModelRefused
+from signoff.contracts.ids import TurnKey
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, respond
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+AUTO = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
+
+
+async def written(store: Store, key: TurnKey) -> list[Record]:
+    """The records of a turn."""
+    return await AuditLog(store).stream(key.workflow_id)
+
+
+async def test_the_first_record_of_a_turn_says_who_asked(client: Client, store: Store, task_queue: str) -> None:
+    """Whom, over which channel, and that nobody vouches for it; an ordinary end is not told."""
+    async with bench(
+        client, store, task_queue, catalog_of([pay_tool(Ledger(), AUTO)]), [calls(PAY), respond("x")]
+    ) as desk:
+        key = await desk.start(channel="api")
+        await desk.signoff.result(key)
+    records = await written(store, key)
+    assert [record.kind for record in records] == ["turn", "auto", "execution", "outcome"]
+    assert records[0].subject == "guest"
+    assert records[0].facts == {"actor": "desk", "channel": "api", "unsigned": True}
+    assert timeline(records)[0].what == "asked desk over api"
+
+
+async def test_a_cancelled_turn_records_its_requests_and_its_end(client: Client, store: Store, task_queue: str) -> None:
+    """What no later activity could write is written last: the request that was cancelled, then the turn."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("x")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, subject="guest"))
+        await desk.signoff.cancel_turn(key)
+        await desk.signoff.result(key)
+    records = await written(store, key)
+    assert [record.kind for record in records] == ["turn", "request", "attempt", "ending", "turn"]
+    attempt, ending, end = (record.facts for record in records[2:])
+    assert (attempt["status"], attempt["receipt"]) == ("refused", "not_allowed")
+    assert ending["state"] == "cancelled"
+    assert end == {"ended": "cancelled"}
+    assert timeline(records)[-1].what == "ended cancelled"
+
+
+async def test_a_turn_cancelled_while_the_model_thinks_records_that(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Nothing else was seen, and still the record does not stop without a word."""
+    asked = asyncio.Event()
+
+    class Slow:
+        async def complete(self, request: CompletionRequest) -> Completion:
+            asked.set()
+            await asyncio.sleep(60)
+            return respond("never")
+
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), Slow()) as desk:
+        key = await desk.start()
+        await asked.wait()
+        await desk.signoff.cancel_turn(key)
+        await desk.signoff.result(key)
+    assert [record.facts.get("ended", "") for record in await written(store, key)] == ["", "cancelled"]
+
+
+async def test_a_turn_that_fails_records_by_what(client: Client, store: Store, task_queue: str) -> None:
+    """The code of the error is in the record; what the provider said is not."""
+
+    def refuses(request: CompletionRequest) -> Completion:
+        raise ModelRefused("the key is not good")
+
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), ScriptedModel(refuses)) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+    assert result.state == "error"
+    records = await written(store, key)
+    assert [record.facts for record in records][-1] == {"ended": "error", "error": "model_refused"}
+    assert timeline(records)[-1].what == "ended error, model_refused"
+
+
+async def test_turns_of_a_session_begin_in_the_record_like_any_other(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Each message's turn says who asked and that it was in a conversation."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger(), AUTO)]), model()) as desk:
+        session = talk(desk)
+        for name in ("a", "b"):
+            await session.say("pay", name)
+            await session.answer(name)
+        found = [(await written(store, session.turn_key(name)))[0] for name in ("a", "b")]
+    assert [(record.kind, record.subject, record.facts["in_session"]) for record in found] == [
+        ("turn", "guest", True)
+    ] * 2
+
+
+async def test_a_denial_is_recorded_from_the_question_to_its_end(client: Client, store: Store, task_queue: str) -> None:
+    """From who asked to how the request ended."""
+    script = [calls(PAY), respond("x")]
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key))
+        await desk.signoff.result(key)
+    assert [record.kind for record in await written(store, key)] == ["turn", "request", "attempt", "ending"]
