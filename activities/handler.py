@@ -3,6 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from temporalio import activity
+
+from signoff.contracts.call import Permit
 from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
 
@@ -22,6 +25,31 @@ async def contained(tool: Tool, args: dict[str, Any], context: ToolContext) -> A
     except (SystemExit, KeyboardInterrupt) as error:
         # Let through, it would stop the worker with everything it runs, and then the next one that tries.
         raise HandlerEnded(f"the tool tried to end the process ({type(error).__name__})") from None
+
+
+def context_of(permit: Permit, key: str, budget_chars: int, *, dry_run: bool = False) -> ToolContext:
+    """What the handler, or the probe, of a permitted call is told in this activity; `key` is that of its ticket."""
+    ctx = permit.ctx
+    last = permit.decisions[-1] if permit.decisions else None
+    return ToolContext(
+        actor_name=ctx.actor,
+        session_id=ctx.session,
+        turn_id=ctx.turn,
+        call_id=permit.call,
+        tenant_id=ctx.tenant,
+        user_id=ctx.user.user,
+        person_id=ctx.user.user,
+        user=ctx.user,
+        idempotency_key=key,
+        approval_decision="approved" if permit.kind == "approved" else None,
+        approval_reason=last.reason if last else "",
+        decided_by=last.subject if last else "",
+        dry_run=dry_run,
+        attempt=activity.info().attempt,
+        result_budget_chars=budget_chars,
+        route=ctx.route,
+        step=ctx.step,
+    )
 
 
 def redacted(text: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:

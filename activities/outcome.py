@@ -2,26 +2,36 @@
 
 from temporalio import activity
 
+from signoff.activities.gate import digest_of
+from signoff.activities.handler import context_of
 from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import Caller, caller_problem
+from signoff.activities.probing import Probing, known
+from signoff.activities.results import Results
 from signoff.activities.room import Room
 from signoff.approvals.entries import finished
 from signoff.contracts import names
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.steps import OutcomeTask, ToolReply
+from signoff.registry.tool import Tool
+from signoff.store.content import load
 from signoff.store.tickets import ticket_key
 
 
 class OutcomeActivity:
-    """Reads the ticket; one that nobody claimed is voided, so that a late worker cannot run it any more."""
+    """Reads the ticket; one that nobody claimed is voided, so that a late worker cannot run it any more.
+
+    Of one that was begun and never told the tool's probe, if it has one, is asked.
+    """
 
     def __init__(self, room: Room) -> None:
         self._room = room
 
     @activity.defn(name=names.OUTCOME)
     async def outcome(self, task: OutcomeTask) -> ToolReply:
-        """The recorded outcome; or `again=lapsed` when nothing ran; or an outcome `in_doubt`."""
+        """The recorded outcome; `again=lapsed` when nothing ran, `undone` when it came to nothing; or `in_doubt`."""
         info = activity.info()
         permit = task.permit
         caller = Caller(info.workflow_type or "", info.workflow_id or "", task.tool, permit.call)
@@ -43,11 +53,22 @@ class OutcomeActivity:
             return ToolReply(outcome=_settled(task, "execution_failed", "The tool did not answer in time."))
         key = ticket_key(permit.digest, task.ticket)
         found = await self._room.store.void_unclaimed(key, workflow=workflow, call=permit.call, tool=task.tool)
-        if found.kind == "done" and found.outcome is not None:
-            return ToolReply(outcome=found.outcome)
-        if found.kind == "void":
-            return ToolReply(again="lapsed", note="the approval was not used in time")
-        return ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
+        told = known(found) or (None if tool is None else await self._looked_up(task, tool, key))
+        return told or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
+
+    async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
+        """What the tool's probe finds of the very call that the permit is about."""
+        permit = task.permit
+        if tool.probe is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
+            return None
+        args = await load(self._room.store, task.args)
+        try:
+            if digest_of(permit.ctx, permit.call, tool, args) != permit.digest:
+                return None
+        except NotCanonical:
+            return None
+        probing = Probing(self._room, tool, Results(self._room.store, tool))
+        return await probing.reply(permit, args, context_of(permit, key, task.budget_chars))
 
 
 def _settled(task: OutcomeTask, code: str, text: str) -> CallOutcome:

@@ -1,44 +1,38 @@
 """The activity behind every tool: it trusts no caller, claims a ticket, runs the handler once, records the outcome."""
 
 import asyncio
-import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import digest_of, settled_outcome
-from signoff.activities.handler import HandlerEnded, contained, redacted
+from signoff.activities.handler import HandlerEnded, contained, context_of
 from signoff.activities.hearing import heard
 from signoff.activities.journal import Journal, hand_over, now
 from signoff.activities.permit import Caller, Seating, caller_problem, doubted, given_up, seating, standing
+from signoff.activities.probing import Probing, known
 from signoff.activities.pulse import pulse
 from signoff.activities.remembered import Remembered, frozen
+from signoff.activities.results import STORE_PAUSE, Results, plain_outcome
 from signoff.activities.room import Room
-from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome, Permit
-from signoff.contracts.canonical import NotCanonical, nesting
-from signoff.contracts.content import Content
-from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
+from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally, ToolReply, ToolTask
 from signoff.registry.context import ToolContext
 from signoff.registry.gates import Judgement, judge
-from signoff.registry.result import ToolFailure, ToolResult, jsonable, render_value, trim
 from signoff.registry.tool import Tool
-from signoff.store.content import json_bytes, load, to_content
+from signoff.store.content import load
 from signoff.store.freezes import Freezes
 from signoff.store.tickets import ticket_key
 
-T = TypeVar("T")
-
 TRANSIENT = (ConnectionError, TimeoutError)
 _TRIES = 3
-STORE_PAUSE = 1.0
 WORKERS_TRIED = 60
 """Tries, a second apart, before a tool is taken for removed: a rolling deploy must get past its old workers."""
 _ELSEWHERE = timedelta(seconds=1)
@@ -56,7 +50,8 @@ class ToolActivity:
         self._remembered = Remembered(room)
         self._journal = Journal(room, tool)
         self._tool = tool
-        self._pause = pause
+        self._results = Results(room.store, tool, pause)
+        self._probing = Probing(room, tool, self._results)
 
     async def run(self, task: ToolTask) -> ToolReply:
         """Derive the right to run, then run at most once. Refusals are outcomes, not errors."""
@@ -114,7 +109,7 @@ class ToolActivity:
     async def _refused(self, task: ToolTask, why: str) -> ToolReply:
         activity.logger.warning("refused to run %s: %s", self._tool.name, why)
         await self._journal.refused(task.permit, why)
-        return ToolReply(outcome=_outcome(task, "refused", f"Not executed: {why}."))
+        return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", f"Not executed: {why}."))
 
     async def _once(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> ToolReply:
         tool, store = self._tool, self._room.store
@@ -138,20 +133,26 @@ class ToolActivity:
             grant=found.grant,
             also=self._journal.together(begins),
         )
-        if claim.kind == "done" and claim.outcome is not None:
-            return ToolReply(outcome=claim.outcome)
-        if claim.kind == "void":
-            return ToolReply(again="lapsed", note="the approval was not used in time")
+        told = known(claim)
+        if told is not None:
+            return told
         if claim.kind == "frozen":
             return _frozen(task, found, claim.frozen)
         if claim.kind == "ungranted":
             return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
         if claim.kind == "open" and (claim.frozen or not (tool.idempotent or tool.read_only)):
+            looked_up = await self._probing.reply(task.permit, args, self._context(task, key))
+            if looked_up is not None:
+                return looked_up
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
         await self._journal.apart(begins)
         outcome = await self._execute(task, args, key)
+        if outcome.code == "in_doubt":
+            looked_up = await self._probing.reply(task.permit, args, self._context(task, key))
+            if looked_up is not None:
+                return looked_up
         ends = self._journal.end(task.permit, outcome, key)
-        await self._patiently(lambda: store.record(key, outcome, also=self._journal.together(ends)))
+        await self._results.patiently(lambda: store.record(key, outcome, also=self._journal.together(ends)))
         await self._journal.apart(ends)
         return ToolReply(outcome=outcome)
 
@@ -160,7 +161,7 @@ class ToolActivity:
         await self._journal.alone(self._journal.beginning(task.permit, found, ""))
         outcome = await self._execute(task, args, "")
         ends = self._journal.end(task.permit, outcome, "")
-        await self._patiently(lambda: self._journal.alone(ends))
+        await self._results.patiently(lambda: self._journal.alone(ends))
         return outcome
 
     async def _earlier(self, task: ToolTask, found: Judgement) -> ToolReply | None:
@@ -196,12 +197,12 @@ class ToolActivity:
         except Exception as error:
             repeatable = tool.read_only or tool.idempotent
             if limit.expired() and not repeatable:
-                return _outcome(task, "in_doubt", IN_DOUBT_TEXT)
+                return plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT)
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < _TRIES:
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
-            return await self._failed(task, args, text)
-        return await self._succeeded(task, args, value)
+            return await self._results.failed(task.permit.call, args, text, task.budget_chars)
+        return await self._results.of(task.permit.call, args, value, task.budget_chars)
 
     async def _shielded(self, args: dict[str, Any], context: ToolContext, limit: asyncio.Timeout) -> Any:
         """The handler, which a cancelled turn does not tear apart in the middle of its effect."""
@@ -220,78 +221,8 @@ class ToolActivity:
                     raise
                 _put_off_cancel()
 
-    async def _succeeded(self, task: ToolTask, args: dict[str, Any], value: Any) -> CallOutcome:
-        result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
-        if isinstance(result, ToolFailure):
-            return await self._failed(task, args, result.message)
-        cut = trim(render_value(result.value), task.budget_chars)
-        return CallOutcome(
-            call=task.permit.call,
-            tool=task.tool,
-            code="ok",
-            gate="execute",
-            value=await self._content(cut.text),
-            structured=await self._structured(result.structured),
-            cost=_usd(result.cost),
-            truncated=cut.truncated,
-            original_chars=cut.original_chars,
-        )
-
-    async def _patiently(self, keep: Callable[[], Awaitable[T]]) -> T:
-        # The effect has happened; giving up here would leave it in doubt, so this waits for the store.
-        while True:
-            try:
-                return await keep()
-            except StoreUnavailable:
-                activity.logger.warning("the outcome of %s waits for the store", self._tool.name)
-                await asyncio.sleep(self._pause)
-
-    async def _content(self, value: Any) -> Content:
-        return await self._patiently(lambda: to_content(self._room.store, value))
-
-    async def _structured(self, value: Any) -> Content | None:
-        if value is None:
-            return None
-        plain = _plain(value)
-        if len(json_bytes(plain)) <= RESULT_BYTES:
-            return await self._content(plain)
-        activity.logger.warning("the structured result of %s is over %d bytes: left out", self._tool.name, RESULT_BYTES)
-        return None
-
-    async def _failed(self, task: ToolTask, args: dict[str, Any], text: str) -> CallOutcome:
-        told = redacted(render_value(text), args, self._tool.masked_arguments)
-        cut = trim(told, task.budget_chars)
-        failure = _outcome(task, "execution_failed", "")
-        return failure.model_copy(
-            update={
-                "value": await self._content(cut.text),
-                "truncated": cut.truncated,
-                "original_chars": cut.original_chars,
-            }
-        )
-
     def _context(self, task: ToolTask, key: str) -> ToolContext:
-        permit, ctx = task.permit, task.permit.ctx
-        last = permit.decisions[-1] if permit.decisions else None
-        return ToolContext(
-            actor_name=ctx.actor,
-            session_id=ctx.session,
-            turn_id=ctx.turn,
-            call_id=permit.call,
-            tenant_id=ctx.tenant,
-            user_id=ctx.user.user,
-            person_id=ctx.user.user,
-            user=ctx.user,
-            idempotency_key=key,
-            approval_decision="approved" if permit.kind == "approved" else None,
-            approval_reason=last.reason if last else "",
-            decided_by=last.subject if last else "",
-            dry_run=task.dry_run,
-            attempt=activity.info().attempt,
-            result_budget_chars=task.budget_chars,
-            route=ctx.route,
-            step=ctx.step,
-        )
+        return context_of(task.permit, key, task.budget_chars, dry_run=task.dry_run)
 
 
 def tool_activities(room: Room) -> list[Any]:
@@ -321,10 +252,6 @@ def _frozen(task: ToolTask, found: Judgement, reason: str) -> ToolReply:
     return ToolReply(outcome=settled_outcome(frozen(found, reason, call), call))
 
 
-def _outcome(task: ToolTask, code: CallCode, text: str) -> CallOutcome:
-    return CallOutcome(call=task.permit.call, tool=task.tool, code=code, gate="execute", value=Content(inline=text))
-
-
 def _is_cancelled() -> bool:
     current = asyncio.current_task()
     return current is not None and current.cancelling() > 0
@@ -342,14 +269,3 @@ def _words(error: Exception) -> str:
         return str(error) or type(error).__name__
     except Exception:
         return type(error).__name__
-
-
-def _plain(value: Any) -> Any:
-    """`value` as JSON data that a record can hold; what is nested too deeply for one is only named."""
-    plain = jsonable(value)
-    return f"<{type(value).__name__}>" if nesting(plain) > MAX_NESTING else plain
-
-
-def _usd(cost: Any) -> float:
-    # The effect has happened: a cost that is no number must not turn its result into an error.
-    return float(cost) if isinstance(cost, int | float) and math.isfinite(cost) else 0.0

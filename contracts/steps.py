@@ -144,10 +144,13 @@ class ToolTask(Shape):
 
 
 class ToolReply(Shape):
-    """Result of a tool's activity: its outcome, or `again`, why the call must be judged anew (nothing ran)."""
+    """Result of a tool's activity: its outcome, or `again`, why the call must be judged anew (nothing ran).
+
+    `undone`: what ran came to nothing, so the same right runs it under the next ticket.
+    """
 
     outcome: CallOutcome | None = None
-    again: Literal["", "stale", "lapsed", "policy"] = ""
+    again: Literal["", "stale", "lapsed", "policy", "undone"] = ""
     note: str = ""
 
 
@@ -158,6 +161,9 @@ class OutcomeTask(Shape):
     tool: str
     ticket: int = 1
     idempotent: bool = False
+    args: Content | None = None
+    budget_chars: int = 80_000
+    """For the tool's probe; tasks of old have none."""
     audit: tuple[AuditEntry, ...] = ()
 
 

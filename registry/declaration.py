@@ -122,6 +122,22 @@ def _check_handler(tool: Tool) -> None:
         ) from None
 
 
+def _check_probe(tool: Tool) -> None:
+    probe = tool.probe
+    if probe is None:
+        return
+    if tool.read_only:
+        raise _refuse(tool, "probe", probe, "has a `probe` but is `read_only`: it is never in doubt; drop one")
+    if not callable(probe):
+        raise _refuse(tool, "probe", probe, "needs its `probe` to be an async function `(args, context)`")
+    if not inspect.iscoroutinefunction(probe) and not inspect.iscoroutinefunction(type(probe).__call__):
+        raise _refuse(tool, "probe", probe, "has a `probe` that is not `async def`; probes are async only")
+    try:
+        inspect.signature(probe).bind({}, None)
+    except TypeError:
+        raise _refuse(tool, "probe", probe, "has a `probe` that does not take `(args, context)`") from None
+
+
 def _check_schemas(tool: Tool) -> None:
     schema = tool.schema
     if tool.output_schema is not None:
@@ -193,6 +209,7 @@ _CHECKS: Final[tuple[Callable[[Tool], None], ...]] = (
     _check_peer_exposed,
     _check_words,
     _check_handler,
+    _check_probe,
     _check_approval,
     _check_schemas,
     _check_arguments_named,

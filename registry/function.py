@@ -14,6 +14,7 @@ from signoff.contracts.errors import RegistrationError
 from signoff.policy.model import RequiresApproval
 from signoff.registry.context import ToolContext
 from signoff.registry.docstring import parse_docstring
+from signoff.registry.probe import Probe
 from signoff.registry.schema import Problem, dotted
 from signoff.registry.tool import BypassRouting, Handler, InputCheck, Routing, Scope, Tool
 
@@ -48,6 +49,7 @@ class ToolFields(TypedDict, total=False):
     task_queue: str
     toolset: str
     plugin: str
+    probe: Probe | None
     site: str
 
 

@@ -34,6 +34,8 @@ from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.yamlfile import Place, YamlFile, read_yaml
 
 _TUPLES: Final = ("tags", "secrets")
+_OWN: Final = ("handler", "name", "input_schema", "probe")
+"""Keys that are not simply handed to the tool."""
 
 
 def load_manifest(path: str | os.PathLike[str]) -> Catalog:
@@ -105,19 +107,25 @@ def _tool(file: YamlFile, name: str, data: Any) -> Tool:
         key = "name" if "name" in data else "id"
         raise file.error((*place, key), f"tool `{name}` calls itself `{section.name}`; drop `{key}` or rename the tool")
     fields = _fields(file, place, name, section)
-    try:
-        target = load_reference(section.handler)
-    except ConfigError as error:
-        where = f"`handler` of tool `{name}`: {error.message}"
-        raise file.error((*place, "handler"), where, **error.context) from error
+    target = _loaded(file, place, name, "handler", section.handler)
+    if section.probe is not None:
+        fields["probe"] = _loaded(file, place, name, "probe", section.probe)
     try:
         return _declared(target, name, section, fields)
     except ConfigError as error:
         raise file.error((*place, str(error.context.get("field", ""))), error.message, **error.context) from None
 
 
+def _loaded(file: YamlFile, place: Place, name: str, key: str, reference: str) -> Any:
+    try:
+        return load_reference(reference)
+    except ConfigError as error:
+        where = f"`{key}` of tool `{name}`: {error.message}"
+        raise file.error((*place, key), where, **error.context | {"field": key}) from error
+
+
 def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> dict[str, Any]:
-    fields = {key: value for key, value in _given(section).items() if key not in ("handler", "name", "input_schema")}
+    fields = {key: value for key, value in _given(section).items() if key not in _OWN}
     for key in _TUPLES:
         if key in fields:
             fields[key] = tuple(fields[key])

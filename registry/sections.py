@@ -113,6 +113,7 @@ class ToolSection(Section):
     task_queue: str | None = None
     toolset: str | None = None
     plugin: str | None = None
+    probe: str | None = None
 
 
 S = TypeVar("S", bound=Section)

@@ -11,6 +11,7 @@ from signoff.contracts.canonical import sha256_hex
 from signoff.policy.facts import ToolFacts
 from signoff.policy.model import ApprovalPolicy, RequiresApproval
 from signoff.registry.context import ToolContext
+from signoff.registry.probe import Probe
 from signoff.registry.schema import CompiledSchema, Problem, compile_schema
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
@@ -37,6 +38,7 @@ class Tool:
     `secrets` are names of top-level arguments that are masked; schema `writeOnly` adds to them.
     `timeout` is in seconds, `max_result_chars` in code points, `version` the author's own text.
     `validate_input` is a pure check after the schema's, before any policy or person sees the arguments (gate 9).
+    `probe` finds out whether a call happened of which nobody knows, before people are asked.
     `site` is where it was declared, `file:line`, or empty when that cannot be known (B20).
     """
 
@@ -63,6 +65,7 @@ class Tool:
     task_queue: str = ""
     toolset: str = ""
     plugin: str = ""
+    probe: Probe | None = field(default=None, repr=False, compare=False)
     validate_input: InputCheck | None = field(default=None, repr=False, compare=False)
     site: str = field(default="", compare=False)
 

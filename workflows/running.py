@@ -73,7 +73,13 @@ class Running:
             )
         seen = self._unwritten.take(turn_stream(self._ctx), self._ctx.tenant)
         task = OutcomeTask(
-            permit=permit, tool=call.tool, ticket=ticket, idempotent=ruling.options.idempotent, audit=seen
+            permit=permit,
+            tool=call.tool,
+            ticket=ticket,
+            idempotent=ruling.options.idempotent,
+            args=call.args,
+            budget_chars=ruling.options.budget_chars,
+            audit=seen,
         )
         reply: ToolReply = await workflow.execute_activity(
             names.OUTCOME,

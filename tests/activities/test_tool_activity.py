@@ -609,4 +609,4 @@ async def test_every_tool_has_an_activity_of_its_name(store: Store) -> None:
 async def test_its_pause_before_asking_the_store_again_is_its_own(store: Store) -> None:
     """A worker waits a second between two attempts at a store that does not answer."""
     tool = free(Ledger())
-    assert ToolActivity(room_of(store, tool), tool)._pause == 1.0
+    assert ToolActivity(room_of(store, tool), tool)._results._pause == 1.0

@@ -1,0 +1,230 @@
+"""A tool's probe is asked before people are, and the ticket keeps what it found."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, TURN, codes, environment, free, permit_for, pinned, room_of, run, task_for, told
+from desk_fixtures import Ledger
+from temporalio.exceptions import ApplicationError
+
+from signoff.activities.outcome import OutcomeActivity
+from signoff.activities.probing import Probing
+from signoff.activities.results import Results
+from signoff.audit.log import AuditLog
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.names import OUTCOME
+from signoff.contracts.person import Principal
+from signoff.contracts.steps import OutcomeTask, ToolReply
+from signoff.registry.context import ToolContext
+from signoff.registry.probe import DidNotHappen, Happened, Unknown
+from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.store.tickets import Claim, ticket_key
+
+WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
+NOTE = "The tool did not answer; it was looked up, and this happened."
+UNDONE = "it was looked up, and did not happen"
+
+
+class Finder:
+    """A probe that finds `answer`, and remembers what it was asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[tuple[dict[str, Any], ToolContext]] = []
+
+    async def __call__(self, args: dict[str, Any], context: ToolContext) -> Any:
+        """Answer, or raise."""
+        self.asked.append((args, context))
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+def probed(answer: Any, ledger: Ledger | None = None, **fields: Any) -> tuple[Tool, Finder]:
+    """A tool that nobody has to approve, and its probe."""
+    finder = Finder(answer)
+    return free(ledger or Ledger(), probe=finder, **fields), finder
+
+
+async def outcome(store: Store, tool: Tool, **fields: Any) -> ToolReply:
+    """What became of the one call, whose activity was lost?"""
+    given = {"permit": permit_for(tool), "tool": "pay", "args": Content(inline=ARGS)} | fields
+    activity = OutcomeActivity(room_of(store, tool))
+    reply = await environment(OUTCOME, activity_id="17").run(activity.outcome, OutcomeTask(**given))
+    return ToolReply.model_validate_json(reply.model_dump_json())
+
+
+async def claimed(store: Store, tool: Tool, number: int = 1) -> str:
+    """The key of the call's ticket, which a worker has claimed that is lost."""
+    key = ticket_key(permit_for(tool).digest, number)
+    await store.claim(key, **WHO)
+    return key
+
+
+async def words(store: Store) -> list[str]:
+    """What is on record of what probes said."""
+    records = await AuditLog(store).stream(TURN.workflow_id)
+    return [json.loads(each.data)["probe"] for each in records if each.kind == "in_doubt" and "probe" in each.data]
+
+
+async def test_what_is_found_to_have_happened_is_the_outcome(store: Store) -> None:
+    """Its result as the handler would have given it, marked; it is in the ticket, and is not looked up again."""
+    tool, finder = probed(Happened(ToolResult("booking 7", structured={"booking": 7}, cost=0.5)))
+    key = await claimed(store, tool)
+    found = await outcome(store, tool)
+    assert found.outcome is not None
+    assert told(found) == ("ok", "booking 7")
+    assert (found.outcome.note, found.outcome.cost) == (NOTE, 0.5)
+    assert found.outcome.structured is not None
+    assert found.outcome.structured.inline == {"booking": 7}
+    ((args, context),) = finder.asked
+    assert (args, context.idempotency_key, context.call_id, context.user_id) == (ARGS, key, "c1.1", "guest")
+    again = await outcome(store, tool)
+    assert (again.outcome, len(finder.asked)) == (found.outcome, 1)
+    assert (await run(room_of(store, tool), tool, task_for(tool))).outcome == found.outcome
+    assert await words(store) == ["happened"]
+
+
+async def test_what_is_found_to_have_failed_is_a_failure(store: Store) -> None:
+    """It happened, and this is how it ended."""
+    tool, _ = probed(Happened(ToolFailure("the card was declined")))
+    await claimed(store, tool)
+    assert told(await outcome(store, tool)) == ("execution_failed", "the card was declined")
+
+
+async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> None:
+    """The ticket is void for good; nothing is looked up or asked again, and the next one runs."""
+    ledger = Ledger()
+    tool, finder = probed(DidNotHappen(), ledger)
+    key = await claimed(store, tool)
+    for _ in range(2):
+        reply = await outcome(store, tool)
+        assert (reply.outcome, reply.again, reply.note) == (None, "undone", UNDONE)
+    room = room_of(store, tool)
+    first = await run(room, tool, task_for(tool))
+    assert (first.again, first.note, ledger.rows) == ("undone", UNDONE, [])
+    assert told(await run(room, tool, task_for(tool, ticket=2))) == ("ok", "paid")
+    assert [row[2] for row in ledger.rows] == [f"{key}/2"]
+    assert (len(finder.asked), await words(store)) == (1, ["did_not_happen"])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Unknown(), None, True, "happened", Happened, ValueError("x"), SystemExit(2), asyncio.CancelledError()],
+)
+async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: Any) -> None:
+    """Nothing is taken to have happened or not; it is looked up again when it is asked again."""
+    tool, finder = probed(answer)
+    key = await claimed(store, tool)
+    for _ in range(2):
+        assert told(await outcome(store, tool)) == ("in_doubt", IN_DOUBT_TEXT)
+    assert await store.claim(key, **WHO) == Claim(kind="open")
+    assert (len(finder.asked), await words(store)) == (2, ["unknown"])
+
+
+async def test_a_probe_that_hangs_is_not_waited_for(store: Store) -> None:
+    """Then people are asked."""
+
+    async def hang(args: dict[str, Any], context: ToolContext) -> Happened:
+        await asyncio.sleep(30)
+        return Happened()
+
+    tool = free(Ledger(), probe=hang)
+    probing = Probing(room_of(store, tool), tool, Results(store, tool), seconds=0.05)
+
+    async def ask() -> ToolReply | None:
+        return await probing.reply(permit_for(tool), ARGS, _context(await claimed(store, tool)))
+
+    assert await asyncio.wait_for(environment().run(ask), 5) is None
+
+
+@pytest.mark.parametrize("answer", [DidNotHappen(), Happened("booking 7")])
+async def test_a_worker_that_was_only_slow_is_believed(store: Store, answer: Any) -> None:
+    """What it has written down while the probe looked stands, whatever the probe found."""
+    late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
+
+    async def slow(args: dict[str, Any], context: ToolContext) -> Any:
+        await store.record(context.idempotency_key, late)
+        return answer
+
+    tool = free(Ledger(), probe=slow)
+    key = await claimed(store, tool)
+    assert told(await outcome(store, tool)) == ("ok", "paid late")
+    assert (await store.claim(key, **WHO)).outcome == late
+
+
+async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: Store) -> None:
+    """A reset begins the call again: the tool's activity asks the probe before it says that it is in doubt."""
+    tool, finder = probed(Unknown())
+    await claimed(store, tool)
+    with pytest.raises(ApplicationError) as caught:
+        await run(room_of(store, tool), tool, task_for(tool))
+    assert caught.value.type == "InDoubt"
+    finder.answer = Happened("booking 7")
+    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "booking 7")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [(Happened("late"), "ok"), (DidNotHappen(), "undone"), (Unknown(), "in_doubt")]
+)
+async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: Any, expected: str) -> None:
+    """Its own worker knows that it is over, and asks before anybody else has to."""
+
+    async def slow(args: dict[str, Any], context: ToolContext) -> None:
+        await asyncio.sleep(30)
+
+    tool, _ = probed(answer, handler=slow, timeout=0.05)
+    reply = await run(room_of(store, tool), tool, task_for(tool))
+    assert codes([reply]) == [expected]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"args": None},
+        {"args": Content(inline={"amount": 21})},
+        {"args": Content(inline={"amount": float(2**60)})},
+        {"permit": "forged"},
+    ],
+)
+async def test_only_the_very_call_is_looked_up(store: Store, changed: dict[str, Any]) -> None:
+    """Tasks of old bring no arguments; others than the permit is about, or a forged requester, reach no probe."""
+    tool, finder = probed(DidNotHappen())
+    if "permit" in changed:
+        forged = Principal(user="guest", name="Guest", key_id="k", signature="forged")
+        changed = {"permit": permit_for(tool, ctx=pinned(user=forged))}
+    await claimed(store, tool)
+    assert told(await outcome(store, tool, **changed)) == ("in_doubt", IN_DOUBT_TEXT)
+    assert finder.asked == []
+
+
+async def test_a_call_that_is_not_in_doubt_is_not_looked_up(store: Store) -> None:
+    """Neither one that ran, nor one that never began, nor one of an idempotent tool that just runs again."""
+    ledger = Ledger()
+    tool, finder = probed(Happened(), ledger)
+    assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "paid")
+    assert told(await outcome(store, tool)) == ("ok", "paid")
+    assert (await outcome(store, tool, ticket=2)).again == "lapsed"
+    repeatable, other = probed(Happened(), ledger, idempotent=True)
+    await claimed(store, repeatable)
+    assert told(await run(room_of(store, repeatable), repeatable, task_for(repeatable))) == ("ok", "paid")
+    assert (finder.asked, other.asked) == ([], [])
+
+
+async def test_an_idempotent_call_that_is_lost_for_good_is_looked_up(store: Store) -> None:
+    """Tried again until its time was over: only then is it in doubt."""
+    tool, finder = probed(Happened("booking 7"), idempotent=True)
+    await claimed(store, tool)
+    assert told(await outcome(store, tool, idempotent=True)) == ("ok", "booking 7")
+    assert len(finder.asked) == 1
+
+
+def _context(key: str) -> ToolContext:
+    user = Principal(user="guest")
+    ids = {"actor_name": "desk", "session_id": "s", "turn_id": "t", "call_id": "c1.1", "tenant_id": "main"}
+    return ToolContext(**ids, user_id="guest", user=user, idempotency_key=key)

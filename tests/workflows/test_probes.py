@@ -1,0 +1,150 @@
+"""Whole turns in which a call's worker is lost and the tool's own probe finds out what became of it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.registry.context import ToolContext
+from signoff.registry.probe import DidNotHappen, Happened, Unknown
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+from signoff.testing.scripted import calls, respond
+
+SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
+FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
+
+
+class Finder:
+    """A probe that says `answer` and counts how often it was asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+
+    async def __call__(self, args: dict[str, Any], context: ToolContext) -> Any:
+        """The answer."""
+        self.asked.append(context.idempotency_key)
+        return self.answer
+
+
+def slow_once(ledger: Ledger) -> Any:
+    """A handler whose first try never answers in time."""
+    tries: list[int] = []
+
+    async def run(args: dict[str, Any], ctx: ToolContext) -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            await asyncio.sleep(5)
+        ledger.rows.append(("pay", args, ctx.idempotency_key))
+        return "paid"
+
+    return run
+
+
+async def lost(desk: Bench) -> tuple[TurnKey, str]:
+    """A turn whose first call was approved and whose ticket a worker has claimed that is lost; the ticket's key."""
+    key = await desk.start()
+    request = (await desk.waiting(key)).calls[0].approval
+    assert request is not None
+    await desk.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+    await desk.signoff.decide(yes(key))
+    return key, request.digest
+
+
+async def test_what_happened_is_found_without_asking_anybody(client: Client, store: Store, task_queue: str) -> None:
+    """The model reads the result, marked as looked up; nobody is asked and nothing runs."""
+    ledger, finder = Ledger(), Finder(Happened("booking 7"))
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as desk:
+        key, digest = await lost(desk)
+        outcome = (await desk.signoff.result(key)).calls[0]
+        told = await desk.told(key)
+        view = await desk.signoff.view(key)
+    assert (outcome.code, outcome.value.inline, outcome.decided_by) == ("ok", "booking 7", "approver")
+    assert told[0].note == "The tool did not answer; it was looked up, and this happened."
+    assert (ledger.rows, finder.asked) == ([], [digest])
+    assert view.calls[0].approval is None or view.calls[0].approval.kind == "approval"
+
+
+async def test_what_did_not_happen_runs_by_the_same_approval(client: Client, store: Store, task_queue: str) -> None:
+    """Under the next ticket, once, and again without asking anybody."""
+    ledger, finder = Ledger(), Finder(DidNotHappen())
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as desk:
+        key, digest = await lost(desk)
+        result = await desk.signoff.result(key)
+    assert [(outcome.code, outcome.decided_by) for outcome in result.calls] == [("ok", "approver")]
+    assert [row[2] for row in ledger.rows] == [f"{digest}/2"]
+    assert finder.asked == [digest]
+
+
+async def test_a_call_by_rule_runs_again_by_its_rule(client: Client, store: Store, task_queue: str) -> None:
+    """Its handler ran out of time; nothing had happened, so it is run under the next ticket."""
+    ledger, finder = Ledger(), Finder(DidNotHappen())
+    tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2, probe=finder)
+    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        events = await desk.events(key)
+    assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("ok", "auto_approve_if")]
+    assert [row[2].endswith("/2") for row in ledger.rows] == [True]
+    assert events.count("TIMER_STARTED") == 0
+
+
+async def test_what_cannot_be_found_out_is_asked(client: Client, store: Store, task_queue: str) -> None:
+    """The probe first, then people; their answer counts as ever."""
+    ledger, finder = Ledger(), Finder(Unknown())
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as desk:
+        key, digest = await lost(desk)
+        await desk.until(key, lambda view: _doubted(view))
+        await desk.signoff.decide(yes(key, revision=2))
+        result = await desk.signoff.result(key)
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert [row[2] for row in ledger.rows] == [f"{digest}/2"]
+    assert finder.asked == [digest]
+
+
+@pytest.mark.parametrize(("answer", "rows"), [(Happened("booking 7"), 0), (DidNotHappen(), 1)])
+async def test_a_reset_looks_up_and_asks_nothing_again(
+    answer: Any, rows: int, client: Client, store: Store, task_queue: str
+) -> None:
+    """Begun anew from before the call, the turn finds in the tickets what was found out."""
+    ledger, finder = Ledger(), Finder(answer)
+    tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2, probe=finder)
+    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
+        key = await desk.start()
+        first = await desk.signoff.result(key)
+        finder.answer = Unknown()
+        await _reset(client, key)
+        again = await desk.signoff.result(key)
+        view = await desk.signoff.view(key)
+    assert (again.calls, view.calls[0].approval) == (first.calls, None)
+    assert (len(ledger.rows), len(finder.asked)) == (rows, 1)
+
+
+async def _reset(client: Client, key: TurnKey) -> None:
+    """Begin the turn anew from its first workflow task."""
+    handle = client.get_workflow_handle(key.workflow_id)
+    described = await handle.describe()
+    history = await handle.fetch_history()
+    first = next(
+        event.event_id for event in history.events if event.HasField("workflow_task_completed_event_attributes")
+    )
+    await client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=key.workflow_id, run_id=described.run_id),
+            workflow_task_finish_event_id=first,
+            request_id=f"reset-{described.run_id}",
+            reason="test",
+        )
+    )
+
+
+def _doubted(view: Any) -> bool:
+    request = view.calls[0].approval if view.calls else None
+    return request is not None and request.kind == "in_doubt" and request.state == "pending"
