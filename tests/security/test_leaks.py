@@ -1,0 +1,138 @@
+"""Arguments and secrets stay where they belong: in the call, on its card, with its tool. Nowhere else."""
+
+import logging
+from typing import Any
+
+import pytest
+from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from gateway_desk import PASSWORD, GatewayDesk
+from gateway_login import bearer, token_of
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.contracts.ids import TurnKey
+from signoff.registry.context import ToolContext
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"to": {"type": "string"}, "pin": {"type": "string", "writeOnly": True}},
+    "required": ["to", "pin"],
+    "additionalProperties": False,
+}
+TO, PIN = "zebra crossing 7731", "s3cret-9942"
+ARGS = {"to": TO, "pin": PIN}
+
+
+def catalog() -> Any:
+    """Tools that end in every way, each with the arguments on its lips."""
+
+    async def fails(args: dict[str, Any], ctx: ToolContext) -> str:
+        raise ValueError(f"cannot pay with {args}")
+
+    async def flickers(args: dict[str, Any], ctx: ToolContext) -> str:
+        raise TimeoutError(f"no answer to {args}")
+
+    async def leaves(args: dict[str, Any], ctx: ToolContext) -> str:
+        raise SystemExit(str(args))
+
+    given: dict[str, Any] = {"input_schema": SCHEMA, "effect": "Pay {to}"}
+    tools = [
+        pay_tool(Ledger(), **given),
+        pay_tool(Ledger(), False, name="fails", handler=fails, **given),
+        pay_tool(Ledger(), False, name="flickers", handler=flickers, idempotent=True, **given),
+        pay_tool(Ledger(), False, name="leaves", handler=leaves, **given),
+    ]
+    return catalog_of(tools)
+
+
+SCRIPT = [
+    calls(("pay", ARGS), ("fails", ARGS), ("flickers", ARGS), ("leaves", ARGS)),
+    calls(("pay", {"to": TO, "pin": 9942}), ("pay", {**ARGS, TO: PIN}), ("pays", ARGS)),
+    calls(("pay", {**ARGS, "to": f"{TO}!"})),
+    respond("done"),
+]
+
+
+async def played(desk: Bench) -> TurnKey:
+    """A turn in which calls run, fail, are retried, are wrong, and are denied."""
+    key = await desk.start()
+    await desk.waiting(key)
+    await desk.signoff.decide(yes(key))
+    await desk.until(key, lambda view: any(call.call == "c3.1" and call.approval is not None for call in view.calls))
+    await desk.signoff.decide(no(key, "c3.1", revision=9))
+    await desk.signoff.decide(no(key, "c3.1"))
+    await desk.signoff.result(key)
+    return key
+
+
+async def test_arguments_are_in_no_id_attribute_log_error_or_record(
+    client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither the secret nor the plain ones: not in ids, attributes, logs, failures in the history, the record."""
+    caplog.set_level(logging.INFO)
+    async with bench(client, store, task_queue, catalog(), SCRIPT) as desk:
+        key = await played(desk)
+        result = await desk.signoff.result(key)
+        handle = client.get_workflow_handle(key.workflow_id)
+        described, history = await handle.describe(), await handle.fetch_history()
+        records = await AuditLog(store).stream(key.workflow_id)
+    codes = [outcome.code for outcome in result.calls]
+    assert codes[:4] == ["ok", *["execution_failed"] * 3]
+    assert set(codes[4:7]) == {"input_invalid", "not_available"}
+    assert codes[7] == "denied"
+    assert records
+    activities = [event.activity_task_scheduled_event_attributes.activity_id for event in history.events]
+    places = {
+        "attributes": str(described.typed_search_attributes),
+        "ids": f"{described.id} {activities}",
+        "logs": caplog.text,
+        "failures": str([_failure(event) for event in history.events]),
+        "record": "".join(record.model_dump_json() for record in records),
+    }
+    found = [(where, word) for where, text in places.items() for word in (TO, PIN, "9942") if word in text]
+    assert found == []
+    assert "flickers: TimeoutError" in places["failures"]
+
+
+def _failure(event: Any) -> Any:
+    kind = event.WhichOneof("attributes")
+    attributes = getattr(event, kind)
+    last = attributes.last_failure if kind == "activity_task_started_event_attributes" else None
+    return last or getattr(attributes, "failure", None)
+
+
+async def test_a_secret_argument_is_not_told_back(client: Client, store: Store, task_queue: str) -> None:
+    """The model and the card get what failed without it: masked on the card, cut out of the tool's own words."""
+    async with bench(client, store, task_queue, catalog(), SCRIPT) as desk:
+        key = await played(desk)
+        view = await desk.signoff.view(key)
+        told = await desk.told(key)
+    assert PIN not in str([part.model_dump(mode="json") for part in told])
+    cards = [call.approval.card for call in view.calls if call.approval is not None]
+    assert cards
+    assert PIN not in str(cards)
+    assert TO in str(cards)
+
+
+async def test_the_gateway_logs_no_argument_and_no_token(locked: GatewayDesk, caplog: pytest.LogCaptureFixture) -> None:
+    """A login to a bank asked for, refused, misspelt and approved over the API: nothing of it is in the log."""
+    caplog.set_level(logging.INFO)
+    tokens = {person: await token_of(locked, person) for person in ("guest", "bo", "approver")}
+    started = await locked.http.post(
+        "/v1/turns", json={"text": "login", "actor": "desk"}, headers=bearer(tokens["guest"])
+    )
+    body = started.json()
+    key = TurnKey(body["tenant"], body["session"], body["turn"])
+    request = next(call.approval for call in (await locked.desk.waiting(key)).calls if call.approval is not None)
+    url = f"/v1/approvals/{request.id}/decide"
+    for person, sent in (("bo", {"verdict": "approved"}), ("approver", {"verdict": PASSWORD}), ("approver", {})):
+        assert (await locked.http.post(url, json=sent, headers=bearer(tokens[person]))).status_code >= 400
+    answer = await locked.http.post(url, json={"verdict": "approved"}, headers=bearer(tokens["approver"]))
+    assert answer.json()["status"] == "accepted"
+    await locked.desk.signoff.result(key)
+    records = await AuditLog(locked.deps.store).stream(key.workflow_id)
+    text = caplog.text + "".join(record.model_dump_json() for record in records)
+    assert request.id in text
+    assert [word for word in (PASSWORD, "example.com", *tokens.values()) if word in text] == []

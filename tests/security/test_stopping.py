@@ -1,0 +1,113 @@
+"""What stops before it begins: a tenant's kill switch, and a worker whose tools nobody could answer for."""
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from gateway_desk import SIGNER, GatewayDesk, gateway_desk
+from temporalio.client import Client
+
+from signoff.audit.checkpoints import Checkpoints
+from signoff.audit.log import AuditLog
+from signoff.audit.verify import verify
+from signoff.contracts.ids import parse_approval_id
+from signoff.embedded import ServerHandle
+from signoff.store.store import Store
+
+DESK = Path(__file__).parents[1] / "cli" / "cli_desk"
+
+
+async def recorded(desk: GatewayDesk, approval: str, kind: str) -> list[str]:
+    """What the record of a request's turn says of one kind, as JSON."""
+    key = parse_approval_id(approval)
+    assert key is not None
+    records = await AuditLog(desk.deps.store).stream(key.turn.workflow_id)
+    return [record.data for record in records if record.kind == kind]
+
+
+async def test_the_kill_switch_ends_what_waits_refuses_what_comes_and_is_recorded(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """One request: all that waits is denied, what is new is denied until the thaw; who, why, and each end on record."""
+    async with gateway_desk(client, store, task_queue) as desk:
+        waiting = [await desk.asked("pay") for _ in range(5)]
+        frozen = await desk.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
+        assert frozen.status_code == 200, frozen.text
+        for approval in waiting:
+            named = parse_approval_id(approval)
+            assert named is not None
+            (outcome,) = (await desk.desk.signoff.result(named.turn)).calls
+            assert outcome.code == "denied"
+            (ending,) = await recorded(desk, approval, "ending")
+            assert '"cancelled"' in ending
+        key = await desk.desk.start("small")
+        (outcome,) = (await desk.desk.signoff.result(key)).calls
+        assert outcome.code == "denied"
+        (verdict,) = [each for each in await AuditLog(store).stream(key.workflow_id) if each.kind == "verdict"]
+        assert (verdict.facts["code"], verdict.facts["source"]) == ("denied", "policy")
+        assert desk.ledger.rows == []
+        assert (await desk.http.request("DELETE", "/v1/freezes/main", json={})).status_code == 200
+        await desk.desk.signoff.result(await desk.start("small"))
+        assert len(desk.ledger.rows) == 1
+        acts = await AuditLog(store).stream("admin/main")
+        points = Checkpoints(store)
+        report = await verify(AuditLog(store).records(), points.all(), SIGNER.verifier(), heads=await points.heads())
+    assert [(act.subject, act.facts["act"]) for act in acts] == [("approver", "freeze"), ("approver", "thaw")]
+    assert acts[0].facts["reason"] == "a stolen laptop"
+    assert report.finding is None
+
+
+async def worker(manifest: Path, server: ServerHandle, folder: Path, queue: str) -> asyncio.subprocess.Process:
+    """`signoff worker` as a process."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
+    env |= {
+        "SIGNOFF_MANIFEST": str(manifest),
+        "SIGNOFF_STATE_DIR": str(folder / "state"),
+        "SIGNOFF_TASK_QUEUE": queue,
+        "TEMPORAL_ADDRESS": server.address,
+        "COLUMNS": "200",
+    }
+    command = (sys.executable, "-u", "-m", "signoff.cli.main", "worker")
+    return await asyncio.create_subprocess_exec(
+        *command, cwd=folder, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+
+
+async def test_a_worker_whose_gated_tool_nobody_could_answer_for_does_not_start(
+    server: ServerHandle, tmp_path: Path, task_queue: str
+) -> None:
+    """No person has the role that is asked: one sentence with tool, role and remedy, and it ends."""
+    shutil.copytree(DESK, tmp_path / "desk")
+    manifest = tmp_path / "desk" / "signoff.yaml"
+    asking = 'allow_remember: true\n      approvers: ["role:treasurers"]'
+    manifest.write_text(manifest.read_text().replace("allow_remember: true", asking))
+    process = await worker(manifest, server, tmp_path, task_queue)
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, out) == (1, b"")
+    assert "`role:treasurers`" in err.decode()
+    assert "add one to `people`" in err.decode()
+
+
+async def test_a_worker_says_at_its_start_what_each_tool_needs(
+    server: ServerHandle, tmp_path: Path, task_queue: str
+) -> None:
+    """The gate inventory: each tool, whether it is automatic, asks or may be denied, and whom it asks."""
+    process = await worker(DESK / "signoff.yaml", server, tmp_path, task_queue)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            lines: list[str] = []
+            while not any(line.startswith("pay ") for line in lines):
+                line = await process.stdout.readline()
+                assert line, await process.communicate()
+                lines.append(line.decode())
+    finally:
+        process.kill()
+        await process.wait()
+    rows = {line.split()[0]: line for line in lines if line.strip()}
+    assert "auto" in rows["look"]
+    assert "asks" in rows["hurry"]
+    assert "maybe asks, may be denied" in rows["pay"]
+    assert "role:approvers" in rows["pay"]
