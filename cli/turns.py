@@ -9,6 +9,7 @@ from signoff.cli.cards import card_lines
 from signoff.cli.lookups import find_either, find_turn
 from signoff.cli.options import Address, AsJson, Asker, Manifest
 from signoff.cli.output import Output, run
+from signoff.cli.parts import working_store
 from signoff.cli.words import turn_lines, turn_table, utc_now
 from signoff.cli.workplace import Workplace, find_workplace
 from signoff.client import Signoff
@@ -24,6 +25,7 @@ from signoff.gateway.uuid7 import uuid7
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of, turn_context
 from signoff.store.content import json_bytes, to_content
+from signoff.store.freezes import Freezes
 from signoff.store.store import open_store
 
 _FAILED = ("error", "cancelled")
@@ -48,6 +50,8 @@ def ask(
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
         asker = place.speaker(person)
+        async with working_store(place.settings) as store:
+            await Freezes(store).refuse_new(place.tenant)
         principal = principal_of(asker)
         turn_id = uuid7(utc_now())
         turn = TurnInput(

@@ -17,13 +17,16 @@ from signoff.policy.bounds import out_of_bounds
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of, turn_context
 from signoff.store.content import to_content
+from signoff.store.freezes import Freezes
 
 
 async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     """Start a turn; when this returns it is in Temporal.
 
-    Raises `NotFound` (actor, person), `Conflict` (same id, other input), `BadRequest`, `Unavailable`.
+    Raises `NotFound` (actor, person), `Conflict` (same id, other input), `Refused` (`frozen`), `BadRequest`,
+    `Unavailable`.
     """
+    await Freezes(deps.store).refuse_new(body.tenant)
     actor = chosen_actor(deps, body.actor)
     person = known_person(deps.people, body.user, body.tenant)
     turn_id = body.turn or new_id(deps)
@@ -50,9 +53,10 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
 async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:
     """Say something in a session; when this returns it is in Temporal. The receipt is never `refused`.
 
-    Raises `NotFound` (actor, person), `Conflict` (same id, other words), `Refused` (another's session), `BadRequest`,
-    `Unavailable`.
+    Raises `NotFound` (actor, person), `Conflict` (same id, other words), `Refused` (another's session, `frozen`),
+    `BadRequest`, `Unavailable`.
     """
+    await Freezes(deps.store).refuse_new(key.tenant)
     person = known_person(deps.people, body.user, key.tenant)
     if why := out_of_bounds(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
@@ -75,8 +79,10 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
 async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> SessionReceipt:
     """Hand a late result to a turn of a session. The receipt is never `refused`.
 
-    Raises `NotFound` (session, turn), `Conflict` (same id, other words), `BadRequest`, `Unavailable`.
+    Raises `NotFound` (session, turn), `Conflict` (same id, other words), `Refused` (`frozen`: it may begin a turn),
+    `BadRequest`, `Unavailable`.
     """
+    await Freezes(deps.store).refuse_new(key.tenant)
     message = await _message(deps, MessageBody(text=body.text))
     injection = Injection(id=body.id or new_id(deps), turn=body.turn, message=message)
     return _taken(await deps.desk.inject(key, injection))

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection, delete, select
 
+from signoff.contracts.errors import Refused
 from signoff.contracts.grant import Freeze
 from signoff.store.schema import FREEZES
 from signoff.store.store import Also, Store
@@ -44,6 +45,13 @@ class Freezes:
     async def look(self, tenant: str) -> Freeze | None:
         """The freeze of a tenant, or None."""
         return await self._store.run(lambda connection: freeze_of(connection, tenant))
+
+    async def refuse_new(self, tenant: str) -> None:
+        """Raises `Refused` (`frozen`), which names the reason, while the tenant is frozen: nothing new starts then."""
+        standing = await self.look(tenant)
+        if standing is not None:
+            told = f"the tenant `{tenant}` is frozen: {standing.reason}; nothing new starts until it is thawed"
+            raise Refused(told, code="frozen", tenant=tenant)
 
     async def all(self) -> list[Freeze]:
         """Every tenant that is frozen, the latest first."""

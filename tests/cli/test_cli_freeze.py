@@ -1,9 +1,16 @@
 """Several answers at once, remembered ones, and the kill switch from a terminal."""
 
-from cli_kit import Cli, assert_one_sentence, waiting_request
+from pathlib import Path
 
-from signoff.contracts.grant import Grant
+import pytest
+from cli_kit import MANIFEST, Cli, assert_one_sentence, waiting_request
+
+from signoff.cli.parts import working_store
+from signoff.cli.workplace import find_workplace
+from signoff.contracts.decision import Remember
+from signoff.contracts.grant import Grant, Like
 from signoff.contracts.receipt import Receipt
+from signoff.store.grants import Grants
 
 
 async def test_several_requests_are_approved_by_one_command(desk: Cli) -> None:
@@ -79,7 +86,8 @@ async def test_freeze_withdraws_what_waits_and_thaw_lets_calls_be_asked_again(de
     shown = await desk("show", card["id"])
     assert "cancelled" in shown.out
     for text in ("pay 5", "pay 500", "look"):
-        assert "frozen: a stolen laptop" in (await desk("ask", text)).out
+        told = assert_one_sentence(await desk("ask", text, "--no-wait"))
+        assert told == "the tenant `main` is frozen: a stolen laptop; nothing new starts until it is thawed"
     assert (await desk("thaw", "main")).code == 0
     assert "is not frozen" in assert_one_sentence(await desk("thaw", "main"))
     assert "pay: ran by rule" in (await desk("ask", "pay 5")).out
@@ -89,7 +97,7 @@ async def test_without_a_server_the_freeze_holds_all_the_same(desk: Cli) -> None
     """The row is first: what cannot be withdrawn cannot run either; the exit code says that the sweep is missing."""
     ran = await desk("freeze", "main", "--reason", "drill", "--address", "127.0.0.1:9", "--json")
     assert (ran.code, ran.data["swept"], ran.data["freeze"]["reason"]) == (1, None, "drill")
-    assert "frozen: drill" in (await desk("ask", "pay 5")).out
+    assert "is frozen: drill" in assert_one_sentence(await desk("ask", "pay 5"))
 
 
 async def test_a_freeze_needs_a_reason_and_somebody_of_the_tenant(desk: Cli) -> None:
@@ -97,3 +105,26 @@ async def test_a_freeze_needs_a_reason_and_somebody_of_the_tenant(desk: Cli) -> 
     assert (await desk("freeze", "main", "--reason", " ")).code == 2
     assert "there is no person" in assert_one_sentence(await desk("freeze", "elsewhere", "--reason", "drill"))
     assert "there is no grant" in assert_one_sentence(await desk("grants", "revoke", "g0"))
+
+
+async def test_grants_of_another_tenant(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Listed and taken back where they are remembered, by that tenant's people alone."""
+    people = tmp_path / "people.yaml"
+    people.write_text(
+        "- {id: zoe, tenant: acme, roles: [admin]}\n- {id: kim, tenant: acme}\n- {id: ana, roles: [admin]}\n",
+        encoding="utf-8",
+    )
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setenv("SIGNOFF_PEOPLE", str(people))
+    like = Like(tenant="acme", tool="pay", definition="d" * 64, where="args.amount <= 5", rule="r", policy_hash="p")
+    async with working_store(find_workplace().settings) as store:
+        await Grants(store).write("g1", "approved", like, Remember(), people=("zoe",), approval_id="acme.s.t.c1.1")
+    assert (await cli("grants", "list")).out.strip() == "nothing is remembered"
+    there = ("--tenant", "acme")
+    assert [each["id"] for each in (await cli("grants", "list", *there, "--json")).data] == ["g1"]
+    assert "there is no grant `g1`" in assert_one_sentence(await cli("grants", "revoke", "g1", "--as", "ana"))
+    ana = assert_one_sentence(await cli("grants", "revoke", "g1", *there, "--as", "ana"))
+    assert "there is no person `ana` in the tenant `acme`" in ana
+    assert "takes the role `admin`" in assert_one_sentence(await cli("grants", "revoke", "g1", *there, "--as", "kim"))
+    assert (await cli("grants", "revoke", "g1", *there, "--as", "zoe")).out.startswith("taken back: g1")
+    assert (await cli("grants", "list", *there)).out.strip() == "nothing is remembered"

@@ -4,7 +4,8 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_desk import GatewayDesk, gateway_desk
+from gateway_desk import GatewayDesk, fresh, gateway_desk
+from gateway_login import browser, hidden, words
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey, parse_approval_id
@@ -157,7 +158,8 @@ async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(desk: Gateway
     states = [(await desk.desk.signoff.request(each)).state for each in waiting]
     assert states == ["cancelled"] * 3
     assert (await desk.http.get("/v1/freezes")).json()["freezes"][0]["tenant"] == "main"
-    late = await desk.start("small")
+    # A turn that was on its way when the tenant was frozen.
+    late = await desk.desk.start("small")
     (outcome,) = (await desk.desk.signoff.result(late)).calls
     assert outcome.denied is not None
     assert (outcome.code, outcome.denied.reason) == ("denied", "frozen: a stolen laptop")
@@ -167,6 +169,33 @@ async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(desk: Gateway
     assert (again.status_code, (await desk.http.get("/v1/freezes")).json()) == (404, {"freezes": []})
     await desk.desk.signoff.result(await desk.start("small"))
     assert len(desk.ledger.rows) == 1
+
+
+async def test_nothing_new_starts_in_a_frozen_tenant(desk: GatewayDesk) -> None:
+    """A turn, a message or a late result is refused with the reason, and none of them exists afterwards."""
+    session = fresh()
+    await desk.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
+    for path, body in (
+        ("/v1/turns", {"text": "small", "actor": "desk", "turn": session}),
+        (f"/v1/sessions/{session}/messages", {"text": "small", "actor": "desk"}),
+        (f"/v1/sessions/{session}/results", {"turn": "t", "text": "done"}),
+    ):
+        answer = await desk.http.post(path, json=body)
+        assert (answer.status_code, answer.json()) == (
+            403,
+            {
+                "code": "frozen",
+                "message": "the tenant `main` is frozen: a stolen laptop; nothing new starts until it is thawed",
+            },
+        )
+    async with browser(desk) as page:
+        form = hidden((await page.get("/new")).text, "/sessions")
+        shown = await page.post("/sessions", data={**form, "text": "small", "actor": "desk"})
+    assert (shown.status_code, "nothing new starts until it is thawed" in words(shown.text)) == (403, True)
+    for path in (f"/v1/turns/{session}", f"/v1/sessions/{session}"):
+        assert (await desk.http.get(path)).status_code == 404
+    await desk.http.request("DELETE", "/v1/freezes/main", json={})
+    assert (await desk.http.post("/v1/turns", json={"text": "hello", "actor": "desk"})).status_code == 201
 
 
 async def test_only_an_operator_freezes_and_thaws(desk: GatewayDesk) -> None:
