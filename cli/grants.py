@@ -18,7 +18,10 @@ from signoff.cli.words import clean, span, utc_now
 from signoff.cli.workplace import find_workplace
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.store.grants import Grants, shown_grant
+
+Tenant = Annotated[str, typer.Option(help="The tenant it is remembered in.")]
 
 app = typer.Typer(help="List and take back answers that are remembered.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -26,6 +29,7 @@ app = typer.Typer(help="List and take back answers that are remembered.", no_arg
 @app.command("list")
 def list_grants(
     every: Annotated[bool, typer.Option("--all", help="Also what is over, used up or taken back.")] = False,
+    tenant: Tenant = DEFAULT_TENANT,
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
@@ -34,7 +38,7 @@ def list_grants(
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
         async with working_store(place.settings) as store:
-            found = [shown_grant(grant) for grant in await Grants(store).all(place.tenant, every=every)]
+            found = [shown_grant(grant) for grant in await Grants(store).all(tenant, every=every)]
         out.show(found, grant_table(found, utc_now()) if found else "nothing is remembered")
         return 0
 
@@ -45,6 +49,7 @@ def list_grants(
 def revoke(
     grant: Annotated[str, typer.Argument(metavar="ID", help="As `signoff grants list` shows it.")],
     person: Decider = "approver",
+    tenant: Tenant = DEFAULT_TENANT,
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
@@ -52,16 +57,16 @@ def revoke(
 
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
-        who = place.person(person)
+        who = place.person(person, tenant)
         async with working_store(place.settings) as store:
             grants = Grants(store)
             found = await grants.look(grant)
-            if found is None or found.like.tenant != place.tenant:
+            if found is None or found.like.tenant != tenant:
                 raise NotFound(f"there is no grant `{clean(grant)}`; `signoff grants list` shows those there are")
             if who.id not in found.people:
-                operator(place, who.id, place.tenant)
-            told = act(place.tenant, "revoke", who.id, utc_now(), kind="grant", grant=found.id, channel="cli")
-            gone = shown_grant(await grants.revoke(found.id, place.tenant, by=who.id, also=writing([told])))
+                operator(place, who.id, tenant)
+            told = act(tenant, "revoke", who.id, utc_now(), kind="grant", grant=found.id, channel="cli")
+            gone = shown_grant(await grants.revoke(found.id, tenant, by=who.id, also=writing([told])))
         out.show(gone, f"taken back: {gone.id}, {_what(gone)}")
         return 0
 

@@ -56,13 +56,14 @@ class Workplace:
         given = "task_queue" in self.settings.model_fields_set
         return self.settings.task_queue if given or self.running is None else self.running.task_queue
 
-    def person(self, person_id: str) -> Person:
-        """The person of this id. Raises `NotFound` that offers the nearest ones."""
-        found = self.people.find(person_id, self.tenant)
+    def person(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person:
+        """The person of this id in `tenant`. Raises `NotFound` that offers the nearest ones."""
+        found = self.people.find(person_id, tenant)
         if found is None:
-            ids = [person.id for person in self.people.all(self.tenant)]
-            near = did_you_mean(person_id, ids) or f"; known: {', '.join(f'`{each}`' for each in ids)}"
-            raise NotFound(f"there is no person {shown(person_id)}{near}")
+            ids = [person.id for person in self.people.all(tenant)]
+            near = did_you_mean(person_id, ids) or f"; known: {', '.join(f'`{each}`' for each in ids) or 'nobody'}"
+            where = "" if tenant == self.tenant else f" in the tenant {shown(tenant)}"
+            raise NotFound(f"there is no person {shown(person_id)}{where}{near}")
         return found
 
     def speaker(self, person_id: str) -> Person:
