@@ -1,1 +1,1 @@
-"""The whole story, played unattended on a server of its own and checked at every step."""
+"""Stories, played unattended on a server of their own and checked at every step."""
