@@ -233,6 +233,7 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "need.auto": "Runs by itself",
     "need.asks": "Asks a person",
     "need.maybe asks": "Asks unless a rule allows it",
+    "need.handler decides": "A function of the policy decides",
     "need.may be denied": "May be denied",
     "need.may be hidden": "May be hidden",
     "need.denied": "Always denied",

@@ -1,0 +1,131 @@
+"""Whole turns under a policy whose own function says who must agree."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.policy.handler import Answer, ProposedCall
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+RULE = "handler:test_policy_handlers:limit"
+SAYS: dict[str, Any] = {}
+
+
+async def limit(call: ProposedCall, context: dict[str, Any]) -> Any:
+    """What `SAYS` has for the payee; a list is used up, its last one stays."""
+    payee = call.args["to"]
+    said = SAYS[payee]
+    if isinstance(said, list):
+        return said.pop(0) if len(said) > 1 else said[0]
+    return said
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    SAYS.clear()
+
+
+def script(*payees: str) -> list[Any]:
+    """A model that pays each of them at once."""
+    return [calls(*(("pay", {"amount": 20, "to": payee}) for payee in payees)), respond("done")]
+
+
+def handled(ledger: Ledger, **fields: Any) -> Any:
+    """A catalog of one tool under the handler."""
+    return catalog_of([pay_tool(ledger, ApprovalPolicy(handler="test_policy_handlers:limit", **fields))])
+
+
+@pytest.mark.row("B71")
+async def test_each_call_goes_the_way_its_handler_says(client: Client, store: Store, task_queue: str) -> None:
+    """One runs by itself, one asks, one is denied; the record names the handler for each."""
+    SAYS.update(Ana="auto", Bo=Answer("ask", reason="a new payee"), Cy=Answer("deny", reason="a blocked payee"))
+    ledger = Ledger()
+    async with bench(client, store, task_queue, handled(ledger), script("Ana", "Bo", "Cy")) as desk:
+        key = await desk.start()
+        request = (await desk.waiting(key)).calls[1].approval
+        assert request is not None
+        await desk.signoff.decide(yes(key, "c1.2"))
+        result = await desk.signoff.result(key)
+        records = await AuditLog(store).stream(key.workflow_id)
+    assert (request.rule, request.rule_text) == (RULE, "ask: a new payee")
+    assert [(each.code, each.rule) for each in result.calls] == [("ok", RULE), ("ok", RULE), ("denied", RULE)]
+    assert result.calls[2].denied is not None
+    assert (result.calls[2].denied.source, result.calls[2].denied.reason) == ("policy", "a blocked payee")
+    assert sorted(row[1]["to"] for row in ledger.rows) == ["Ana", "Bo"]
+    named = {record.kind for record in records if RULE in record.data}
+    assert {"auto", "request", "verdict", "execution"} <= named
+
+
+async def test_a_handler_that_changes_its_mind_before_the_run_asks(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """It said auto at the gate and does not where the call would run: people are asked, and their yes is enough."""
+    SAYS.update(Ana=["auto", "ask"])
+    ledger = Ledger()
+    async with bench(client, store, task_queue, handled(ledger), script("Ana")) as desk:
+        key = await desk.start()
+        request = (await desk.waiting(key)).calls[0].approval
+        assert request is not None
+        assert (request.revision, request.rule, ledger.rows) == (2, RULE, [])
+        await desk.signoff.decide(yes(key, revision=2))
+        result = await desk.signoff.result(key)
+    assert [outcome.code for outcome in result.calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def test_a_handler_may_deny_what_people_approved(client: Client, store: Store, task_queue: str) -> None:
+    """As every rule that became tighter while people were asked."""
+    SAYS.update(Ana=["ask", "deny"])
+    ledger = Ledger()
+    async with bench(client, store, task_queue, handled(ledger), script("Ana")) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+    assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("denied", RULE)]
+    assert ledger.rows == []
+
+
+async def test_a_handler_that_breaks_asks_and_the_turn_goes_on(client: Client, store: Store, task_queue: str) -> None:
+    """Even where a rule would let the call pass."""
+    ledger = Ledger()
+    catalog = handled(ledger, auto_approve_if="true")
+    async with bench(client, store, task_queue, catalog, script("Ana")) as desk:
+        key = await desk.start()
+        request = (await desk.waiting(key)).calls[0].approval
+        assert request is not None
+        assert request.rule == f"{RULE} (failed)"
+        assert request.rule_text == "ask: `handler` failed (KeyError), so a person is asked"
+        await desk.signoff.decide(yes(key))
+        assert [outcome.code for outcome in (await desk.signoff.result(key)).calls] == ["ok"]
+    assert len(ledger.rows) == 1
+
+
+async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The next call like it asks for another reason, so it asks; for the same reason it runs by the grant."""
+    SAYS.update(Ana=["auto", "auto", "ask", "ask", "auto", "auto"])
+    ledger = Ledger()
+    catalog = handled(ledger, require_approval_if="true", allow_remember=True)
+    turns = [*script("Ana")]
+    async with bench(client, store, task_queue, catalog, turns) as desk:
+        first = await desk.start()
+        await desk.waiting(first)
+        remember = {"scope": "tenant", "seconds": 3_600, "uses": 5}
+        await desk.signoff.decide(yes(first, remember=remember))
+        assert [each.rule for each in (await desk.signoff.result(first)).calls] == ["require_approval_if"]
+        second = await desk.start()
+        request = (await desk.waiting(second)).calls[0].approval
+        assert request is not None
+        await desk.signoff.decide(yes(second))
+        await desk.signoff.result(second)
+        third = await desk.start()
+        (outcome,) = (await desk.signoff.result(third)).calls
+    assert request.rule == f"require_approval_if, {RULE}"
+    assert outcome.rule.startswith("grant:")
+    assert len(ledger.rows) == 3
