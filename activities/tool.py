@@ -76,11 +76,11 @@ class ToolActivity:
         problem = witness.requester_problem(permit.ctx)
         if problem:
             return await self._refused(task, problem)
-        call = CallPart(call=permit.call, tool=task.tool, args=task.args)
+        call = _call(task)
         found = judge(self._room.catalog, permit.ctx, call, args, Tally())
         found = await heard(self._room.catalog, permit.ctx, call, args, found)
         if found.kind == "settled":
-            return ToolReply(outcome=settled_outcome(found, call))
+            return await self._ended(task, found)
         if not self._room.believes(permit.ctx):
             found = doubted(found)
         if permit.kind == "auto":
@@ -111,13 +111,19 @@ class ToolActivity:
         await self._journal.refused(task.permit, why)
         return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", f"Not executed: {why}."))
 
+    async def _ended(self, task: ToolTask, found: Judgement) -> ToolReply:
+        """The gates end here what they had let through before: written down, as nothing else tells of it."""
+        outcome = settled_outcome(found, _call(task))
+        await self._journal.alone(self._journal.end(task.permit, outcome, ""))
+        return ToolReply(outcome=outcome)
+
     async def _once(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> ToolReply:
         tool, store = self._tool, self._room.store
         # What runs by a grant takes a ticket even if it only reads: a grant is spent with a ticket.
         if tool.read_only and not found.grant:
             freeze = await self._freezes.look(task.permit.ctx.tenant)
             if freeze is not None:
-                return _frozen(task, found, freeze.reason)
+                return await self._ended(task, frozen(found, freeze.reason, _call(task)))
             return ToolReply(outcome=await self._read(task, args, found))
         earlier = await self._earlier(task, found)
         if earlier is not None:
@@ -137,7 +143,7 @@ class ToolActivity:
         if told is not None:
             return told
         if claim.kind == "frozen":
-            return _frozen(task, found, claim.frozen)
+            return await self._ended(task, frozen(found, claim.frozen, _call(task)))
         if claim.kind == "ungranted":
             return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
         if claim.kind == "open" and (claim.frozen or not (tool.idempotent or tool.read_only)):
@@ -247,9 +253,8 @@ def _named(room: Room, tool: Tool) -> Any:
     return activity.defn(name=tool.name)(run)
 
 
-def _frozen(task: ToolTask, found: Judgement, reason: str) -> ToolReply:
-    call = CallPart(call=task.permit.call, tool=task.tool, args=task.args)
-    return ToolReply(outcome=settled_outcome(frozen(found, reason, call), call))
+def _call(task: ToolTask) -> CallPart:
+    return CallPart(call=task.permit.call, tool=task.tool, args=task.args)
 
 
 def _is_cancelled() -> bool:

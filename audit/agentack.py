@@ -53,10 +53,11 @@ class _Question:
 
 @dataclass
 class _Turn:
-    """What was asked so far: by action id, and those without an answer."""
+    """What was asked so far: by action id, those without an answer, and the approved one of a call that has not run."""
 
     asked: dict[str, _Question] = field(default_factory=dict)
     waiting: list[_Question] = field(default_factory=list)
+    approved: dict[str, _Question] = field(default_factory=dict)
 
     def events(self, record: Record) -> Iterator[Event]:
         """What one record says, as the checker reads it."""
@@ -73,7 +74,12 @@ class _Turn:
             names = {"action_id": facts["approval"], "intent_id": facts["approval"]}
             yield _event(record, "action_proposed", **names, action=_action(facts, facts["digest"]))
         elif record.kind == "execution" and "refused" not in facts:
+            self.approved.pop(facts["approval"], None)
             yield _event(record, "action_executed", **_executed(facts))
+        elif record.kind == "outcome" and facts["approval"] in self.approved:
+            # The gates ended it where it should have run: the tool is gone, a rule denies it now, the tenant is frozen.
+            question = self.approved.pop(facts["approval"])
+            yield _event(record, "action_blocked", **question.names, reason=facts["code"])
 
     def _asked(self, record: Record, facts: Mapping[str, Any]) -> Iterator[Event]:
         action_id = _action_id(facts["approval"], facts["revision"], facts["digest"])
@@ -92,6 +98,7 @@ class _Turn:
             return
         state = str(facts["state"])
         if state == "lapsed":
+            self.approved.pop(question.approval, None)
             yield _event(record, "action_blocked", **question.names, reason=state)
             return
         # Whatever else was asked about this call, this answer has taken its place.
@@ -99,6 +106,7 @@ class _Turn:
             yield from _denied(record, other, f"replaced by revision {facts['revision']}")
         self.waiting = [each for each in self.waiting if each.approval != question.approval]
         if state == "approved":
+            self.approved[question.approval] = question
             expiry = {} if question.lasts is None else {"expires_at": _later(record.at, question.lasts)}
             yield _event(record, "approval_decision", **question.names, decision="allow", **expiry)
         else:

@@ -24,6 +24,7 @@ from signoff.audit.record import Record
 from signoff.contracts.decision import Remember
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey
+from signoff.policy.model import ApprovalPolicy
 from signoff.registry.context import ToolContext
 from signoff.store.store import open_store
 from signoff.testing.scripted import calls, respond
@@ -159,6 +160,21 @@ async def happened(desk: GatewayDesk) -> TurnKey:
     return await doubted(desk, verdict="happened", result="paid")
 
 
+async def denied_in_the_end(desk: GatewayDesk) -> TurnKey:
+    """Approved, and denied by a rule that is deployed before it runs."""
+    client, store, queue = desk.desk.client, desk.desk.store, f"rule-{uuid.uuid4().hex[:12]}"
+    script = [calls(("pay", {"amount": 420, "to": "Lisbon"})), respond("done")]
+    async with bench(client, store, queue, catalog_of([pay_tool(Ledger())]), script) as before:
+        key = await before.start()
+        await before.suspended(key)
+    tightened = catalog_of([pay_tool(Ledger(), ApprovalPolicy(deny_if="args.amount > 1.0"))])
+    async with bench(client, store, queue, tightened, script) as after:
+        await after.signoff.decide(yes(key))
+        result = await after.signoff.result(key)
+    assert [outcome.code for outcome in result.calls] == ["denied"]
+    return key
+
+
 async def by_rule(desk: GatewayDesk) -> TurnKey:
     """A rule asks nobody."""
     return await desk.start("small")
@@ -173,8 +189,8 @@ async def granted(desk: GatewayDesk) -> TurnKey:
 
 
 WAYS = (
-    approved, denied, some_of_each, by_two, timed_out, cancelled, edited, edited_by_both, in_doubt, happened, by_rule,
-    granted,
+    approved, denied, some_of_each, by_two, timed_out, cancelled, edited, edited_by_both, in_doubt, happened,
+    denied_in_the_end, by_rule, granted,
 )  # fmt: skip
 
 
