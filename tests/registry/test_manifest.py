@@ -135,6 +135,17 @@ async def test_manifest_composes_over_code(folder: Path) -> None:
     assert "user.costCentre" in catalog.fields.declared
 
 
+def test_a_policys_handler_and_a_tools_probe_are_functions_of_the_manifest(folder: Path) -> None:
+    """Found by their references when it is loaded; a tool without has none."""
+    approval = "    requires_approval: {handler: 'kit_handlers:raw'}\n"
+    catalog = load(folder, TOOL + approval + "    probe: kit_handlers:raw\n")
+    tool = catalog.registry.resolve("search")
+    assert tool is not None
+    assert tool.probe is not None
+    assert catalog.handlers == {"search": tool.probe}
+    assert load(folder, TOOL).handlers == {}
+
+
 def test_same_manifest_has_the_same_hash(folder: Path) -> None:
     """Comments, order of keys and spelling do not change the catalog."""
     assert load(folder, GOOD).hash == load(folder, "# words\n" + GOOD.replace("read_only", "readOnly")).hash
@@ -210,6 +221,9 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "policy type": (TOOL + "    requires_approval: yes\n", 7, "`requires_approval` of tool `search`"),
     "policy key": (TOOL + "    requires_approval:\n      autoApproveIff: x\n", 8, "did you mean `autoApproveIf`?"),
     "policy typo": (TOOL + "    requires_approval:\n      denyIf: args.limti > 3\n", 8, "limit"),
+    "probe unknown": (TOOL + "    probe: kit_handlers:serch\n", 7, "`probe` of tool `search`: module `kit_handlers` has"),
+    "probe sync": (TOOL + "    probe: kit_handlers:sync\n", 7, "probes are async only"),
+    "probe of other arguments": (TOOL + "    probe: kit_handlers:pay\n", 7, "needs its `probe` to be an async function"),
     "policy handler": (TOOL + "    requires_approval:\n      handler: desk\n", 8, "`desk` is not `module:function`"),
     "policy handler unknown": (
         TOOL + "    requires_approval:\n      deny_if: 'false'\n      handler: kit_handlers:serch\n",
