@@ -17,6 +17,15 @@ def looser(folder: Path, limit: int) -> str:
     return str(path)
 
 
+def by_handler(folder: Path) -> str:
+    """The desk's manifest, a function of the policy saying its word after the rule."""
+    (folder / "cli_simulated_rules.py").write_text("def judge(call, context):\n    raise SystemExit('asked')\n")
+    rule = "requires_approval:\n      handler: cli_simulated_rules:judge"
+    path = folder / "handled.yaml"
+    path.write_text(f"path: ['{folder}']\n{MANIFEST.read_text().replace('requires_approval:', rule, 1)}")
+    return str(path)
+
+
 async def ended(kind: str, at_least: int) -> None:
     """Return when the record of this folder has so many records of one kind."""
     async with open_store("sqlite:///.signoff/signoff.db") as store:
@@ -49,6 +58,11 @@ async def test_simulate_says_what_people_denied_that_a_policy_would_let_run(
     tighter = await desk("policy", "simulate", looser(tmp_path, 1), "--json")
     assert became(tighter.data) == {"denied": "ask", "approved": "ask", "auto": "ask"}
     assert "70" not in str([row["why"] for row in ran.data])
+    handled = await desk("policy", "simulate", by_handler(tmp_path), "--json")
+    assert became(handled.data) == {"denied": "unknown", "approved": "unknown", "auto": "unknown"}
+    assert {row["why"] for row in handled.data} == {
+        "its policy has a handler, which is asked about what is proposed now only"
+    }
 
 
 async def test_simulate_needs_a_duration(desk: Cli) -> None:

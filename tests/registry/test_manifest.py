@@ -221,9 +221,17 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "policy type": (TOOL + "    requires_approval: yes\n", 7, "`requires_approval` of tool `search`"),
     "policy key": (TOOL + "    requires_approval:\n      autoApproveIff: x\n", 8, "did you mean `autoApproveIf`?"),
     "policy typo": (TOOL + "    requires_approval:\n      denyIf: args.limti > 3\n", 8, "limit"),
-    "probe unknown": (TOOL + "    probe: kit_handlers:serch\n", 7, "`probe` of tool `search`: module `kit_handlers` has"),
+    "probe unknown": (
+        TOOL + "    probe: kit_handlers:serch\n",
+        7,
+        "`probe` of tool `search`: module `kit_handlers` has",
+    ),
     "probe sync": (TOOL + "    probe: kit_handlers:sync\n", 7, "probes are async only"),
-    "probe of other arguments": (TOOL + "    probe: kit_handlers:pay\n", 7, "needs its `probe` to be an async function"),
+    "probe of other arguments": (
+        TOOL + "    probe: kit_handlers:pay\n",
+        7,
+        "needs its `probe` to be an async function",
+    ),
     "policy handler": (TOOL + "    requires_approval:\n      handler: desk\n", 8, "`desk` is not `module:function`"),
     "policy handler unknown": (
         TOOL + "    requires_approval:\n      deny_if: 'false'\n      handler: kit_handlers:serch\n",
