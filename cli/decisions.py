@@ -1,33 +1,26 @@
 """`inbox`, `approve`, `deny` and `happened`."""
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
-from signoff import listing
+from signoff.cli.desks import Desk, desk_of
 from signoff.cli.edits import change_lines, edited_args, read_settings
-from signoff.cli.lookups import find_approval
-from signoff.cli.options import Address, AsJson, Decider, Manifest
+from signoff.cli.options import Address, AsJson, Decider, Manifest, Url
 from signoff.cli.output import Output, run
 from signoff.cli.words import clean, receipt_line, utc_now, waiting_table
-from signoff.cli.workplace import Workplace, find_workplace
-from signoff.client import Signoff
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
-from signoff.contracts.ids import ApprovalKey
 from signoff.contracts.limits import MAX_REMEMBERED_USES
-from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.gateway.edited_card import as_edited
 from signoff.policy.durations import seconds
-from signoff.registry.seats import rights
 
-CHANNEL = "cli"
+Opened: TypeAlias = AbstractAsyncContextManager[Desk]
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -69,10 +62,14 @@ Everywhere = Annotated[bool, typer.Option("--everywhere", help="With --remember:
 
 @app.command()
 def inbox(
-    person: Decider = "approver", manifest: Manifest = None, address: Address = None, as_json: AsJson = False
+    person: Decider = "",
+    manifest: Manifest = None,
+    address: Address = None,
+    url: Url = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the requests that wait for a person, soonest deadline first."""
-    run(lambda out: _inbox(out, person, manifest, address), as_json=as_json)
+    run(lambda out: _inbox(out, desk_of(url, manifest, address, looks=person)), as_json=as_json)
 
 
 @app.command()
@@ -87,9 +84,10 @@ def approve(
     lasting: Lasting = "1h",
     uses: Uses = 10,
     everywhere: Everywhere = False,
-    person: Decider = "approver",
+    person: Decider = "",
     manifest: Manifest = None,
     address: Address = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Approve requests: their calls run, once each, with exactly the arguments shown, or as you change them.
@@ -101,7 +99,7 @@ def approve(
     if change and len(names) > 1:
         raise typer.BadParameter("only one request at a time can be changed", param_hint="--set/--edit")
     said = Said(Decision(approval_id="", verdict="approved", reason=reason, remember=wish), confirm, change)
-    run(lambda out: _decide(out, names, said, person, manifest, address), as_json=as_json)
+    run(lambda out: _decide(out, names, said, desk_of(url, manifest, address, speaks=person)), as_json=as_json)
 
 
 @app.command()
@@ -113,15 +111,16 @@ def deny(
     lasting: Lasting = "1h",
     uses: Uses = 10,
     everywhere: Everywhere = False,
-    person: Decider = "approver",
+    person: Decider = "",
     manifest: Manifest = None,
     address: Address = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Deny requests: their calls do not run, and the agents are told why. Of a call in doubt: give up."""
     wish = _wish(remember, where, lasting, uses, everywhere)
     said = Said(Decision(approval_id="", verdict="denied", reason=reason, remember=wish))
-    run(lambda out: _decide(out, names, said, person, manifest, address), as_json=as_json)
+    run(lambda out: _decide(out, names, said, desk_of(url, manifest, address, speaks=person)), as_json=as_json)
 
 
 @app.command()
@@ -129,83 +128,67 @@ def happened(
     name: Annotated[str, typer.Argument(metavar="ID", help="A short code such as K7Q-2FM, or an approval id.")],
     result: Annotated[str, typer.Option(help="What came of it; the agent reads it as the call's result.")] = "",
     reason: Annotated[str, typer.Option(help="How you know; kept with the decision.")] = "",
-    person: Decider = "approver",
+    person: Decider = "",
     manifest: Manifest = None,
     address: Address = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Say that a call in doubt happened; `approve` says that it did not and runs it, `deny` gives it up."""
     said = Said(Decision(approval_id="", verdict="happened", reason=reason, result=result))
-    run(lambda out: _decide(out, [name], said, person, manifest, address), as_json=as_json)
+    run(lambda out: _decide(out, [name], said, desk_of(url, manifest, address, speaks=person)), as_json=as_json)
 
 
-async def _inbox(out: Output, person_id: str, manifest: Path | None, address: str | None) -> int:
-    place = find_workplace(manifest)
-    person = place.person(person_id)
-    signoff = await place.reach(address)
-    entries = rights(person, place.people.delegators(person.id, place.tenant, utc_now()))
-    cards = await listing.waiting(signoff.temporal, tenant=place.tenant, approvers=entries)
+async def _inbox(out: Output, opened: Opened) -> int:
+    async with opened as desk:
+        cards = await desk.waiting()
     if cards:
         out.show(cards, waiting_table(cards, utc_now()), "", "signoff show CODE    signoff approve CODE")
     else:
-        out.show(cards, f'nothing waits for {person.name or person.id}; `signoff ask "..."` starts a turn')
+        out.show(cards, f'nothing waits for {desk.whom()}; `signoff ask "..."` starts a turn')
     return 0
 
 
-async def _decide(
-    out: Output,
-    names: list[str],
-    said: Said,
-    person_id: str,
-    manifest: Path | None,
-    address: str | None,
-) -> int:
+async def _decide(out: Output, names: list[str], said: Said, opened: Opened) -> int:
     """One receipt a name, in their order; one that is refused keeps none of the others from counting."""
-    place = find_workplace(manifest)
-    person = place.speaker(person_id)
-    signoff = await place.reach(address)
-    if len(names) == 1:
-        receipt, line = await _answered(out, signoff, place, names[0], said, person)
-        out.show(receipt, line)
-        return 1 if receipt.status == "refused" else 0
-    receipts: list[Receipt] = []
-    for name in names:
-        try:
-            receipt, line = await _answered(out, signoff, place, name, said, person)
-        except Refused as error:
-            code: ReceiptCode = "unknown" if isinstance(error, NotFound) else "malformed"
-            receipt = Receipt(status="refused", code=code, approval_id=clean(name), message=error.message)
-            line = error.message
-        receipts.append(receipt)
-        out.say(f"{clean(name)}: {line}")
+    async with opened as desk:
+        if len(names) == 1:
+            receipt, line = await _answered(out, desk, names[0], said)
+            out.show(receipt, line)
+            return 1 if receipt.status == "refused" else 0
+        receipts: list[Receipt] = []
+        for name in names:
+            try:
+                receipt, line = await _answered(out, desk, name, said)
+            except Refused as error:
+                code: ReceiptCode = "unknown" if isinstance(error, NotFound) else "malformed"
+                receipt = Receipt(status="refused", code=code, approval_id=clean(name), message=error.message)
+                line = error.message
+            receipts.append(receipt)
+            out.say(f"{clean(name)}: {line}")
     out.show(receipts)
     return 1 if any(receipt.status == "refused" for receipt in receipts) else 0
 
 
-async def _answered(
-    out: Output, signoff: Signoff, place: Workplace, name: str, said: Said, person: Person
-) -> tuple[Receipt, str]:
+async def _answered(out: Output, desk: Desk, name: str, said: Said) -> tuple[Receipt, str]:
     """The receipt of one answer, and a line that says it."""
-    key = await find_approval(signoff, name, tenant=place.tenant, approvers=None)
-    request = await _request(signoff, key)
+    approval_id, request = await desk.asked(name)
     answer = said.answer
     seen = request
     if said.change:
         if request is None:
             raise ServerUnavailable("changed arguments cannot be checked while no worker answers; try again")
-        edited = await edited_args(out, place, request, said.change.settings, editor=said.change.editor)
+        found = await desk.arguments(request)
+        edited = edited_args(out, request, found, said.change.settings, editor=said.change.editor)
         answer = answer.model_copy(update={"edited_args": edited})
-        seen = as_edited(request, edited, place.catalog.registry.resolve(request.tool))
+        seen = as_edited(request, edited, found.tool)
     if seen is not None and answer.verdict == "approved":
         _check_confirmed(seen, said.confirm)
-    decision = signed_off(answer, key, request, person, utc_now())
-    if request is None:
-        decision = decision.model_copy(update={"revision": await _revision(signoff, place, key)})
-    receipt = await signoff.decide(decision)
+    receipt = await desk.answer(answer, approval_id, request)
     if request is None:
         return receipt, receipt_line(receipt)
     if said.change and receipt.status in ("accepted", "counted"):
-        request = await _request(signoff, key) or request
+        request = (await desk.asked(approval_id))[1] or request
     changed = "; ".join(change_lines(request)) if said.change and receipt.status != "refused" else ""
     line = receipt_line(receipt, request.card.effect, doubt=request.kind == "in_doubt")
     return receipt, f"{line} ({changed})" if changed else line
@@ -221,36 +204,6 @@ def _wish(remember: bool, where: str, lasting: str, uses: int, everywhere: bool)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--for") from None
     return Remember(scope="tenant" if everywhere else "session", where=where, seconds=length, uses=uses)
-
-
-def signed_off(
-    answer: Decision, key: ApprovalKey, request: ApprovalRequest | None, person: Person, now: datetime
-) -> Decision:
-    """`answer` as this person's, bound to the request as it was shown. `request` is None when nobody could show it."""
-    return answer.model_copy(
-        update={
-            "approval_id": key.id,
-            "revision": request.revision if request is not None else None,
-            "digest": request.digest if request is not None else "",
-            "subject": person.id,
-            "channel": CHANNEL,
-            "assurance": "session",
-            "received_at": now,
-        }
-    )
-
-
-async def _request(signoff: Signoff, key: ApprovalKey) -> ApprovalRequest | None:
-    """The request, or None when no worker is there to show it: the answer is stored all the same."""
-    try:
-        return await signoff.request(key.id)
-    except ServerUnavailable:
-        return None
-
-
-async def _revision(signoff: Signoff, place: Workplace, key: ApprovalKey) -> int | None:
-    cards = await listing.waiting(signoff.temporal, tenant=place.tenant)
-    return next((card.revision for card in cards if card.id == key.id), None)
 
 
 def _check_confirmed(request: ApprovalRequest, typed: str) -> None:

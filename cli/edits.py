@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -9,15 +10,23 @@ import typer
 
 from signoff.approvals.changes import changes
 from signoff.cli.output import Output
-from signoff.cli.parts import working_store
-from signoff.cli.workplace import Workplace
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import ConfigError, NotFound, Refused
 from signoff.gateway.argument_fields import Field, fields_of, whole_field
 from signoff.gateway.argument_reading import Typed, read_fields
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.schema import CompiledSchema
-from signoff.store.content import load
+from signoff.registry.tool import Tool
+
+
+@dataclass(frozen=True)
+class Editable:
+    """Arguments to be changed, the tool if it is known here, and which of them are hidden by us: elsewhere a mask
+    stands for what is hidden, and is sent back as it is."""
+
+    args: dict[str, Any]
+    tool: Tool | None = None
+    secrets: tuple[str, ...] = ()
 
 
 def read_settings(settings: Sequence[str]) -> dict[str, str]:
@@ -31,22 +40,24 @@ def read_settings(settings: Sequence[str]) -> dict[str, str]:
     return found
 
 
-async def edited_args(
-    out: Output, place: Workplace, request: ApprovalRequest, settings: Mapping[str, str], *, editor: bool
+def edited_args(
+    out: Output,
+    request: ApprovalRequest,
+    found: Editable,
+    settings: Mapping[str, str],
+    *,
+    editor: bool,
 ) -> dict[str, Any]:
     """The arguments of `request` with `settings`, then as an editor leaves them.
 
     Raises `Refused` for what does not fit the tool's schema or changes nothing, `NotFound` for a path, `ConfigError`
-    without an editor, `StoreUnavailable`.
+    without an editor.
     """
     if not request.allow_edit:
         raise Refused("arguments cannot be changed here; deny and say what to change", code="not_allowed")
-    async with working_store(place.settings) as store:
-        args = await load(store, request.args)
-    tool = place.catalog.registry.resolve(request.tool)
-    schema = tool.schema if tool is not None else None
-    made = set_values(args, settings, schema, request.secrets) if settings else args
-    made = _in_editor(out, made, args, schema, request.secrets) if editor else made
+    args, schema = found.args, found.tool.schema if found.tool is not None else None
+    made = set_values(args, settings, schema, found.secrets) if settings else args
+    made = _in_editor(out, made, args, schema, found.secrets) if editor else made
     if made == args:
         raise Refused("nothing was changed; approve it as it is, or change something")
     return made
@@ -56,7 +67,7 @@ def set_values(
     args: dict[str, Any], settings: Mapping[str, str], schema: CompiledSchema | None, secrets: Sequence[str]
 ) -> dict[str, Any]:
     """`args` with some values replaced, each of the type that the schema says. Raises `Refused`, `NotFound`."""
-    fields = fields_of(args, schema.schema if schema is not None else {}, secrets)
+    fields = fields_of(args, schema.schema if schema is not None else _shape_of(args), secrets)
     named = {field.dotted: field for field in fields}
     form: dict[str, str] = {}
     for path, value in settings.items():
@@ -75,6 +86,20 @@ def change_lines(request: ApprovalRequest) -> list[str]:
     found = changes(request.before, request.card.rows)
     lines = [f"{each.label or each.name}: {each.before or 'nothing'} -> {each.after or 'nothing'}" for each in found]
     return lines or ["what was changed is hidden"]
+
+
+def _shape_of(value: Any) -> dict[str, Any]:
+    """A schema by which every value stays of its type, where the tool's own is not known; the gates check by that."""
+    match value:
+        case dict():
+            return {"type": "object", "properties": {name: _shape_of(each) for name, each in value.items()}}
+        case bool():
+            return {"type": "boolean"}
+        case int() | float():
+            return {"type": "number"}
+        case str():
+            return {"type": "string"}
+    return {}
 
 
 def _written(field: Field, value: str) -> str:

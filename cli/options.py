@@ -14,9 +14,15 @@ Address = Annotated[
     str | None,
     typer.Option("--address", help="A running Temporal server, host:port; else TEMPORAL_*.", show_default=False),
 ]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", help="A gateway to ask, with the token in SIGNOFF_TOKEN.", show_default=False),
+]
 Model = Annotated[
     str, typer.Option("--model", help="Ask this model where the manifest names a script, such as openai:gpt-5.")
 ]
-Asker = Annotated[str, typer.Option("--as", help="Who asks: the id of a person.")]
-Decider = Annotated[str, typer.Option("--as", help="Who decides: the id of a person.")]
+Asker = Annotated[str, typer.Option("--as", help="Who asks: the id of a person; else `guest`, or whose token it is.")]
+Decider = Annotated[
+    str, typer.Option("--as", help="Who decides: the id of a person; else `approver`, or whose token it is.")
+]
 """In the development profile nobody signs in: one says who one is."""

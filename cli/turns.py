@@ -6,21 +6,21 @@ import typer
 
 from signoff import listing
 from signoff.cli.cards import card_lines
-from signoff.cli.lookups import find_either, find_turn
-from signoff.cli.options import Address, AsJson, Asker, Manifest
+from signoff.cli.desks import Desk, Here, desk_of
+from signoff.cli.options import Address, AsJson, Asker, Manifest, Url
 from signoff.cli.output import Output, run
 from signoff.cli.parts import working_store
+from signoff.cli.remote import at_gateway, gateway_url
 from signoff.cli.words import turn_lines, turn_table, utc_now
 from signoff.cli.workplace import Workplace, find_workplace
-from signoff.client import Signoff
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, NotFound, ServerUnavailable
-from signoff.contracts.ids import TurnKey, is_id
+from signoff.contracts.ids import is_id
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import Message, TextPart, user_message
 from signoff.contracts.names import ENGINE
 from signoff.contracts.turn import TurnInput, TurnView
-from signoff.gateway.masking import masked_request, masked_view
+from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.gateway.uuid7 import uuid7
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of, turn_context
@@ -37,19 +37,26 @@ app = typer.Typer(rich_markup_mode=None)
 def ask(
     text: Annotated[str, typer.Argument(help="What is wanted, in plain words.")],
     actor: Annotated[str, typer.Option(help="Who is asked; the manifest's first actor if not given.")] = "",
-    person: Asker = "guest",
+    person: Asker = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Watch the turn until it ends.")] = True,
     session: Annotated[str, typer.Option(help="The conversation it belongs to; a new one if not given.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge calls, but ask nobody and run nothing.")] = False,
     manifest: Manifest = None,
     address: Address = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask an actor for something. The turn is safe once its id is printed, whatever stops afterwards."""
 
     async def body(out: Output) -> int:
+        there = gateway_url(url, manifest, address)
+        if there is not None:
+            body = {"text": text, "actor": actor, "session": _session(session), "dry_run": dry_run}
+            async with at_gateway(there, person) as gateway:
+                started = await gateway.start({name: value for name, value in body.items() if value})
+                return await _begun(out, gateway, started.id, f"turn {started.turn}", wait=wait, found=started)
         place = find_workplace(manifest)
-        asker = place.speaker(person)
+        asker = place.speaker(person or DEFAULT_ASKER)
         async with working_store(place.settings) as store:
             await Freezes(store).refuse_new(place.tenant)
         principal = principal_of(asker)
@@ -69,15 +76,9 @@ def ask(
         )
         signoff = await place.reach(address)
         key = await signoff.start_turn(turn)
-        if wait:
-            out.say(f"turn {key.turn} ({turn.actor}, as {principal.user})")
-            try:
-                return await _follow(out, place, signoff, key, every=False)
-            except ServerUnavailable as error:
-                raise ServerUnavailable(f"turn `{key.turn}` is accepted and safe, but {error.message}") from None
         found = {**key._asdict(), "workflow_id": key.workflow_id}
-        out.show(found, f"turn {key.turn} is accepted: signoff watch {key.turn}")
-        return 0
+        words = f"turn {key.turn} ({turn.actor}, as {principal.user})"
+        return await _begun(out, Here(place, signoff), ".".join(key), words, wait=wait, found=found)
 
     run(body, as_json=as_json)
 
@@ -87,20 +88,18 @@ def show(
     name: Annotated[str, typer.Argument(metavar="ID", help="A short code, an approval id or a turn.")],
     manifest: Manifest = None,
     address: Address = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the card of a request, or a turn."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
-        signoff = await place.reach(address)
-        key = await find_either(signoff, name, tenant=place.tenant)
-        if isinstance(key, TurnKey):
-            view = masked_view(await signoff.view(key), place.catalog)
-            out.show(view, *turn_lines(view))
+        async with desk_of(url, manifest, address) as desk:
+            found = await desk.found(name)
+        if isinstance(found, TurnView):
+            out.show(found, *turn_lines(found))
         else:
-            request = masked_request(await signoff.request(key.id))
-            out.show(request, card_lines(request, utc_now()))
+            out.show(found, card_lines(found, utc_now()))
         return 0
 
     run(body, as_json=as_json)
@@ -133,25 +132,37 @@ def watch(
     turn: Annotated[str, typer.Argument(metavar="TURN", help="A turn's id.")],
     manifest: Manifest = None,
     address: Address = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Watch a turn until it ends; with --json one line each time it changed."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
-        signoff = await place.reach(address)
-        key = await find_turn(signoff, turn, tenant=place.tenant)
-        return await _follow(out, place, signoff, key, every=True)
+        async with desk_of(url, manifest, address) as desk:
+            return await _follow(out, desk, await desk.turn(turn), every=True)
 
     run(body, as_json=as_json)
 
 
-async def _follow(out: Output, place: Workplace, signoff: Signoff, key: TurnKey, *, every: bool) -> int:
+async def _begun(out: Output, desk: Desk, turn: str, words: str, *, wait: bool, found: object) -> int:
+    """Say that a turn is started, and follow it if wanted."""
+    short = turn.rpartition(".")[2]
+    if not wait:
+        out.show(found, f"turn {short} is accepted: signoff watch {short}")
+        return 0
+    out.say(words)
+    try:
+        return await _follow(out, desk, turn, every=False)
+    except ServerUnavailable as error:
+        raise ServerUnavailable(f"turn `{short}` is accepted and safe, but {error.message}") from None
+
+
+async def _follow(out: Output, desk: Desk, turn: str, *, every: bool) -> int:
     """Print what happens until the turn ends; as JSON `every` view, or the last one."""
     told: set[str] = set()
     view: TurnView | None = None
-    async for seen in signoff.watch(key):
-        view = masked_view(seen, place.catalog)
+    async for seen in desk.follow(turn):
+        view = seen
         if every and out.as_json:
             out.show(view, compact=True)
         for line in turn_lines(view):

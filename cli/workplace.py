@@ -70,8 +70,8 @@ class Workplace:
         """The person that somebody says they are. Raises `NotFound`, and `ConfigError` in the production profile."""
         if self.settings.profile == "production":
             raise ConfigError(
-                "`profile` is `production`, where nobody is taken at their word: use the inbox, or the API with a "
-                "personal token",
+                "`profile` is `production`, where nobody is taken at their word: use the inbox, or put a personal "
+                "token in SIGNOFF_TOKEN",
                 field="profile",
             )
         return self.person(person_id)

@@ -85,12 +85,16 @@ class ApprovalsApi:
         self,
         request: Request,
         as_person: Annotated[str | None, Query(alias="as", description="Only what this person may decide.")] = None,
+        mine: Annotated[bool, Query(description="Only what the token's own person may decide.")] = False,
         tenant: str | None = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> dict[str, list[WaitingCard]]:
         """From visibility and memo alone; read a request by its id before deciding."""
-        tenant = own_tenant(caller_of(request), tenant)
+        caller = caller_of(request)
+        tenant = own_tenant(caller, tenant)
         person = None if as_person is None else known_person(self._deps.people, as_person, tenant)
+        if mine:
+            person = acting(self._deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
         approvers = None if person is None else self._deps.rights(person)
         found = await waiting(self._deps.desk.temporal, tenant=tenant, approvers=approvers, limit=limit)
         return {"approvals": found}

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from cli_kit import MANIFEST, Cli, assert_one_sentence
+from cli_kit import MANIFEST, Cli, Ran, assert_one_sentence
 from pydantic_core import from_json
 
 from signoff.embedded import ServerHandle, free_port
@@ -131,9 +131,91 @@ async def test_a_worker_that_has_no_private_key_runs_what_people_approve(
     assert not any(secret in logs for secret in tokens.values())
 
 
-async def token(cli: Cli, person: str) -> str:
-    """A personal token that may do everything."""
-    scopes = [word for scope in ("read", "decide", "start") for word in ("--scope", scope)]
+async def test_with_a_token_the_command_line_speaks_to_the_gateway(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
+) -> None:
+    """Ask, list, show, approve, deny and watch from a machine that has a token and an address, and nothing else."""
+    here(clean_env, site, "gateway")
+    await cli("keys", "create")
+    tokens = {name: await token(cli, name) for name in ("ana", "rui")}
+    looking = await token(cli, "ana", "read")
+    worker = site.folder / "worker"
+    worker.mkdir()
+    await cli("keys", "export", "--out", str(worker / "public-keys.json"))
+    for name in [*site.env("gateway")]:
+        if name.startswith(("SIGNOFF_", "TEMPORAL_")):
+            clean_env.delenv(name, raising=False)
+    gateway = f"http://127.0.0.1:{site.port}"
+    clean_env.setenv("SIGNOFF_PUBLIC_URL", gateway)
+
+    async def said(person: str, *words: str) -> Ran:
+        clean_env.setenv("SIGNOFF_TOKEN", tokens[person])
+        return await cli(*words)
+
+    assert "did not answer" in assert_one_sentence(await said("ana", "inbox"))
+    async with site.running("worker"), site.running("gateway"):
+        asked = await said("rui", "ask", "pay 420", "--no-wait", "--json")
+        assert (asked.code, asked.data["tenant"]) == (0, "main")
+        card = await waits(said, asked.data["turn"])
+        assert (await said("rui", "inbox", "--json")).data == []
+        shown = await said("ana", "show", card["code"])
+        assert (shown.code, "Pay 420 EUR" in shown.out, "asked by" in shown.out) == (0, True, True)
+        own = await said("rui", "approve", card["code"])
+        assert (own.code, "you asked for this yourself" in own.out or "may not" in own.out) == (1, True)
+        other = await said("ana", "approve", card["code"], "--as", "rui")
+        assert (other.code, "cannot act as `rui`" in other.out) == (1, True)
+        clean_env.setenv("SIGNOFF_TOKEN", looking)
+        assert "needs the scope `decide`" in assert_one_sentence(await cli("approve", card["code"]))
+        both = await said("ana", "approve", card["code"], "ZZZ-ZZZ", "--json")
+        assert (both.code, [each["status"] for each in both.data]) == (1, ["accepted", "refused"])
+        watched = await said("rui", "watch", asked.data["id"])
+        assert (watched.code, "Pay 420 EUR to Ana: ran" in watched.out) == (0, True)
+        assert watched.out.count("Pay 420 EUR to Ana: ran") == 1
+        second = await said("rui", "ask", "pay 430", "--no-wait", "--json")
+        changed = (await waits(said, second.data["turn"]))["code"]
+        edited = await said("ana", "approve", changed, "--set", "amount=431")
+        assert (edited.code, "430 -> 431" in edited.out) == (0, True), edited
+        assert (await said("rui", "show", second.data["id"], "--json")).data["turn"] == second.data["turn"]
+        third = await said("rui", "ask", "pay 440", "--no-wait", "--json")
+        denied = await said("ana", "deny", (await waits(said, third.data["turn"]))["code"], "--reason", "no", "--json")
+        assert (denied.code, denied.data["verdict"]) == (0, "denied")
+        assert "there is no" in assert_one_sentence(await said("ana", "show", "nothing"))
+        assert "there is no actor" in assert_one_sentence(await said("rui", "ask", "pay 1", "--actor", "nobody"))
+        follows = await said("rui", "ask", "pay 5")
+        assert (follows.code, "ran by rule" in follows.out) == (0, True)
+        clean_env.setenv("SIGNOFF_TOKEN", "sgf_" + "x" * 40)
+        assert "put one of yours in SIGNOFF_TOKEN" in assert_one_sentence(await cli("inbox"))
+        page = await cli("show", "K7Q-2FM", "--url", f"{gateway}/login")
+        assert "is no gateway of this version" in assert_one_sentence(page)
+
+
+async def test_a_token_is_sent_nowhere_in_the_open(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """Plain HTTP to another machine, or a gateway and a server at once: refused before anything is sent."""
+    clean_env.setenv("SIGNOFF_TOKEN", "sgf_secret")
+    told = assert_one_sentence(await cli("inbox", "--url", "http://approvals.example.com"))
+    assert "is not https" in told
+    assert "sgf_secret" not in told
+    mixed = await cli("inbox", "--url", "https://approvals.example.com", "--address", "127.0.0.1:9")
+    assert (mixed.code, "leave --address and --manifest out" in mixed.err) == (2, True)
+    wrong = assert_one_sentence(await cli("inbox", "--url", "approvals"))
+    assert "looks like https://" in wrong
+
+
+async def waits(said: Callable[..., Awaitable[Ran]], turn: str) -> dict[str, Any]:
+    """The card of a turn in Ana's inbox."""
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline:
+        for card in (await said("ana", "inbox", "--json")).data:
+            if card["turn"] == turn:
+                found: dict[str, Any] = card
+                return found
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"turn {turn} never reached the inbox")
+
+
+async def token(cli: Cli, person: str, *some: str) -> str:
+    """A personal token that may do everything, or `some` things."""
+    scopes = [word for scope in some or ("read", "decide", "start") for word in ("--scope", scope)]
     ran = await cli("token", "create", person, *scopes, "--json")
     assert ran.code == 0, ran.err
     return str(ran.data["token"])
