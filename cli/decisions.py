@@ -9,7 +9,7 @@ import typer
 
 from signoff.cli.desks import Desk, desk_of
 from signoff.cli.edits import change_lines, edited_args, read_settings
-from signoff.cli.options import Address, AsJson, Decider, Manifest, Url
+from signoff.cli.options import Address, Answerer, AsJson, Manifest, Url
 from signoff.cli.output import Output, run
 from signoff.cli.words import clean, receipt_line, utc_now, waiting_table
 from signoff.contracts.approval import ApprovalRequest
@@ -62,7 +62,7 @@ Everywhere = Annotated[bool, typer.Option("--everywhere", help="With --remember:
 
 @app.command()
 def inbox(
-    person: Decider = "",
+    person: Answerer = "",
     manifest: Manifest = None,
     address: Address = None,
     url: Url = None,
@@ -84,7 +84,7 @@ def approve(
     lasting: Lasting = "1h",
     uses: Uses = 10,
     everywhere: Everywhere = False,
-    person: Decider = "",
+    person: Answerer = "",
     manifest: Manifest = None,
     address: Address = None,
     url: Url = None,
@@ -111,7 +111,7 @@ def deny(
     lasting: Lasting = "1h",
     uses: Uses = 10,
     everywhere: Everywhere = False,
-    person: Decider = "",
+    person: Answerer = "",
     manifest: Manifest = None,
     address: Address = None,
     url: Url = None,
@@ -128,7 +128,7 @@ def happened(
     name: Annotated[str, typer.Argument(metavar="ID", help="A short code such as K7Q-2FM, or an approval id.")],
     result: Annotated[str, typer.Option(help="What came of it; the agent reads it as the call's result.")] = "",
     reason: Annotated[str, typer.Option(help="How you know; kept with the decision.")] = "",
-    person: Decider = "",
+    person: Answerer = "",
     manifest: Manifest = None,
     address: Address = None,
     url: Url = None,

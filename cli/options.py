@@ -22,7 +22,8 @@ Model = Annotated[
     str, typer.Option("--model", help="Ask this model where the manifest names a script, such as openai:gpt-5.")
 ]
 Asker = Annotated[str, typer.Option("--as", help="Who asks: the id of a person; else `guest`, or whose token it is.")]
-Decider = Annotated[
-    str, typer.Option("--as", help="Who decides: the id of a person; else `approver`, or whose token it is.")
+Answerer = Annotated[
+    str, typer.Option("--as", help="Who answers: the id of a person; else `approver`, or whose token it is.")
 ]
+Decider = Annotated[str, typer.Option("--as", help="Who decides: the id of a person.")]
 """In the development profile nobody signs in: one says who one is."""
