@@ -101,7 +101,6 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "card.time": "Time",
     "card.asked": "Asked",
     "card.by": "answer by",
-    "card.otherwise": "otherwise denied",
     "card.others": "Others",
     "card.votes": "{n} of {of} approvals",
     "card.one_enough": "One approval is enough.",
