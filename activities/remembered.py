@@ -7,10 +7,14 @@ decide this, one denial ends it, and a receipt that accepts it is a promise. Bot
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
+from signoff.activities.journal import now
 from signoff.activities.room import Room
+from signoff.approvals.entries import act, fingerprint
 from signoff.approvals.grants import agreed_wish, grant_id, grant_rule, likeness
+from signoff.audit.log import writing
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit, Pinned, ToolDenied
 from signoff.contracts.canonical import sha256_hex
@@ -70,7 +74,7 @@ class Remembered:
         approval_id = ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), permit.call).id
         like = _like(ctx.tenant, ctx.session, tool.name, definition_hash(tool), wish, args)
         times = [decision.received_at for decision in permit.decisions if decision.received_at is not None]
-        await self._rows.write(
+        await self._keep(
             grant_id(approval_id, permit.revision, "approved"),
             "approved",
             like.model_copy(update={"rule": verdict.rule, "policy_hash": verdict.policy_hash}),
@@ -117,7 +121,7 @@ class Remembered:
         if wish is None:
             return
         like = _like(request.tenant, request.session, request.tool, request.definition, wish, args)
-        await self._rows.write(
+        await self._keep(
             grant_id(request.id, request.revision, "denied"),
             "denied",
             like.model_copy(update={"rule": request.rule, "policy_hash": request.policy_hash}),
@@ -126,6 +130,48 @@ class Remembered:
             approval_id=request.id,
             reason=decision.reason,
             since=authority.received_at,
+        )
+
+    async def _keep(
+        self,
+        name: str,
+        verdict: Literal["approved", "denied"],
+        like: Like,
+        wish: Remember,
+        *,
+        people: tuple[str, ...],
+        approval_id: str,
+        reason: str,
+        since: datetime | None,
+    ) -> None:
+        """Write the row and, with it, that it was written: whose it is and for which calls, these by their hash."""
+        told = act(
+            like.tenant,
+            "remember",
+            people[-1],
+            now(),
+            kind="grant",
+            key=f"remember/{name}",
+            grant=name,
+            verdict=verdict,
+            people=list(people),
+            approval=approval_id,
+            tool=like.tool,
+            session=like.session,
+            like=fingerprint(like.model_dump()),
+            uses=wish.uses,
+            seconds=wish.seconds,
+        )
+        await self._rows.write(
+            name,
+            verdict,
+            like,
+            wish,
+            people=people,
+            approval_id=approval_id,
+            reason=reason,
+            since=since,
+            also=writing([told]),
         )
 
     def _unproved(self, decision: Decision) -> str:

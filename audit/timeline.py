@@ -105,6 +105,15 @@ def _act(facts: Mapping[str, Any]) -> str:
     return f"{facts.get('act', 'did something')}{f' ({more})' if more else ''}"
 
 
+def _standing(facts: Mapping[str, Any]) -> str:
+    names = ("added", "removed", "changed")
+    differs = "; ".join(f"{name} {', '.join(facts[name])}" for name in names if name in facts)
+    told = (
+        f"{facts.get('act')} at {facts.get('where')}: {facts.get('count')} by hash {str(facts.get('after'))[:_SHORT]}"
+    )
+    return f"{told} ({differs})" if differs else told
+
+
 def _call(facts: Mapping[str, Any]) -> str:
     return f"{facts.get('tool', 'a tool')} {facts.get('call', '')}".strip()
 
@@ -128,7 +137,7 @@ _KINDS: Final = {
     "ending": _ending,
     "delivery": _delivery,
     "admin": _act,
-    "policy": _act,
-    "people": _act,
+    "policy": _standing,
+    "people": _standing,
     "retired": _retired,
 }

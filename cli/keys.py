@@ -7,9 +7,15 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from signoff.approvals.entries import act
+from signoff.audit.log import AuditLog
 from signoff.cli.options import AsJson
 from signoff.cli.output import Output, run
+from signoff.cli.parts import working_store
 from signoff.cli.words import utc_now
+from signoff.cli.workplace import account
+from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.keyfiles import create_key, read_private, read_public, retire_key, write_public
 from signoff.settings import Settings, load_settings
 from signoff.signing import PublicKey, PublicKeys, Signer
@@ -29,6 +35,7 @@ def create(as_json: AsJson = False) -> None:
             f"private  {settings.signing_keys}  (0600, for the gateway alone)",
             f"public   {settings.public_keys}  (for every worker; it holds no secret)",
             "it signs once the gateway starts anew; workers take the public file up by themselves",
+            *await _recorded(settings, "keys create", made.id),
         ]
         out.show(_row(made.public_half()) | _files(settings), *words)
         return 0
@@ -68,6 +75,7 @@ def retire(
         words = [
             f"key {retired.id} is retired since {_time(retired.retired_at)}; what it signed before stays good",
             f"give workers {settings.public_keys}, and start the gateway anew if it still signs with it",
+            *await _recorded(settings, "keys retire", retired.id),
         ]
         out.show(_row(retired) | _files(settings), *words)
         return 0
@@ -94,6 +102,17 @@ def export(
         return 0
 
     run(body, as_json=as_json)
+
+
+async def _recorded(settings: Settings, name: str, key: str) -> list[str]:
+    """Write down what was done to a key, once. It is done whatever the store says: what comes back tells that."""
+    told = act(DEFAULT_TENANT, name, "", utc_now(), key=f"{name}/{key}", key_id=key, channel="cli", account=account())
+    try:
+        async with working_store(settings) as store:
+            await AuditLog(store).append([told])
+    except (ConfigError, StoreUnavailable) as error:
+        return [f"not recorded: {error.message}"]
+    return []
 
 
 def _row(key: PublicKey) -> dict[str, Any]:

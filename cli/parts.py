@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from temporalio.client import Client
 
+from signoff.audit.standing import note_catalog, people_followed
 from signoff.cli.words import utc_now
 from signoff.cli.workplace import Workplace
 from signoff.client import Signoff
@@ -49,6 +50,7 @@ async def running_worker(
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A worker until the block ends, then shut down; the task ends early only if the worker fails.
 
+    Policies and people that differ from those last recorded are recorded, at the start and when they change.
     Raises `ConfigError` for a model without a driver, a tool that nobody could ever approve, or a production profile
     that lacks something.
     """
@@ -66,17 +68,22 @@ async def running_worker(
         verifier=verifier,
     )
     worker = build_worker(client, room, task_queue=task_queue)
-    task = asyncio.create_task(worker.run())
-    try:
-        yield task
-    finally:
-        await worker.shutdown()
-        await asyncio.gather(task, return_exceptions=True)
+    where = f"worker {task_queue}"
+    await note_catalog(store, place.catalog, where)
+    async with people_followed(store, place.people, where):
+        task = asyncio.create_task(worker.run())
+        try:
+            yield task
+        finally:
+            await worker.shutdown()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager
 async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> AsyncIterator[asyncio.Task[None]]:
-    """The gateway, which answers when the block begins, until it ends; it signs checkpoints of the record meanwhile.
+    """The gateway, which answers when the block begins, until it ends.
+
+    It signs checkpoints of the record meanwhile, and records whom it knows where that changes.
 
     Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile that lacks something.
     """
@@ -90,7 +97,7 @@ async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> A
         signer=await gateway_signer(place, store),
     )
     stop, ready = asyncio.Event(), asyncio.Event()
-    async with checkpoints_kept(store, deps.signer):
+    async with checkpoints_kept(store, deps.signer), people_followed(store, place.people, "gateway"):
         task = asyncio.create_task(serve(build_app(deps), settings.host, settings.port, stop=stop, ready=ready.set))
         waiting = asyncio.create_task(ready.wait())
         try:

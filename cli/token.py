@@ -1,20 +1,24 @@
 """`token create`, `token list` and `token revoke`: personal tokens for the HTTP API and for signing in."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from signoff.approvals.entries import act
+from signoff.audit.log import writing
 from signoff.cli.options import AsJson, Manifest
 from signoff.cli.output import Output, run
 from signoff.cli.parts import working_store
 from signoff.cli.words import clean, span, utc_now
-from signoff.cli.workplace import find_workplace
+from signoff.cli.workplace import account, find_workplace
 from signoff.contracts.errors import Refused
 from signoff.policy.durations import seconds
+from signoff.store.store import Also
 from signoff.store.tokens import SCOPES, Scope, Token, Tokens
 
 app = typer.Typer(help="Make, list and revoke personal tokens.", no_args_is_help=True, rich_markup_mode=None)
@@ -52,7 +56,9 @@ def create(
         if not found.active:
             raise Refused(f"`{found.id}` is not active: nothing could be done with this token")
         async with working_store(place.settings) as store:
-            secret, token = await Tokens(store).create(place.tenant, found.id, scopes, lifetime=lifetime, now=utc_now())
+            secret, token = await Tokens(store).create(
+                place.tenant, found.id, scopes, lifetime=lifetime, now=utc_now(), also=_told("token create")
+            )
         out.show(
             {"token": secret, **token.model_dump(mode="json")},
             secret,
@@ -89,11 +95,27 @@ def revoke(
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
         async with working_store(place.settings) as store:
-            ended = await Tokens(store).revoke(token, place.tenant, utc_now())
+            ended = await Tokens(store).revoke(token, place.tenant, utc_now(), also=_told("token revoke"))
         out.show(ended, f"token {ended.id} of {ended.person} is revoked")
         return 0
 
     run(body, as_json=as_json)
+
+
+def _told(name: str) -> Callable[[Token], Also]:
+    """The record of what is done to a token. Nobody proves who they are here; it has the account that did it."""
+
+    def seen(token: Token) -> Also:
+        facts: dict[str, Any] = {
+            "token": token.id,
+            "person": token.person,
+            "scopes": list(token.scopes),
+            "account": account(),
+        }
+        told = act(token.tenant, name, "", utc_now(), expires_at=token.expires_at.isoformat(), channel="cli", **facts)
+        return writing([told])
+
+    return seen
 
 
 def _table(tokens: list[Token], now: datetime) -> RenderableType:

@@ -117,7 +117,11 @@ class ApprovalsApi:
             return await self._turned_away(body, request, raw)
         if isinstance(key, Receipt):
             return await self._turned_away(key, request, raw)
-        found = await self._named(approval, body.as_person, request)
+        try:
+            found = await self._named(approval, body.as_person, request)
+        except Ambiguous as error:
+            await self._turned_away(refused("unknown", approval, error.message), request, raw)
+            raise
         if isinstance(found, Receipt):
             return await self._turned_away(found, request, raw)
         approval_id, person = found
@@ -157,7 +161,7 @@ class ApprovalsApi:
         try:
             named = await self._named(read.id, as_person, request)
         except Ambiguous as error:
-            return refused("unknown", read.id, error.message)
+            return await self._noted(refused("unknown", read.id, error.message), request, str(item))
         if isinstance(named, Receipt):
             return await self._noted(named, request, str(item))
         answer = Answer(
@@ -180,7 +184,7 @@ class ApprovalsApi:
         body = body or WithdrawBody()
         found = await self._named(approval, body.as_person, request)
         if isinstance(found, Receipt):
-            return _answered(found)
+            return _answered(await self._noted(found, request, body.model_dump_json()))
         try:
             return _answered(await withdraw(self._deps, *found, body.reason))
         except NotFound as error:

@@ -18,6 +18,7 @@ from signoff.contracts.person import Person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.guard import API, READING
 from signoff.gateway.identity import known_person
+from signoff.gateway.refusals import Refusals
 from signoff.registry.nearest import shown
 from signoff.store.sessions import Sessions
 from signoff.store.tokens import Scope, Tokens
@@ -67,6 +68,7 @@ class Door:
         self._deps = deps
         self._tokens = Tokens(deps.store)
         self._sessions = Sessions(deps.store)
+        self._refusals = Refusals(deps, "api")
 
     async def admit(self, request: Request, described: Annotated[object, Security(_BEARER)] = None) -> None:
         """Let a request in. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`.
@@ -76,7 +78,11 @@ class Door:
         path = request.scope["path"]
         if path in HEALTH:
             return
-        caller = await self._caller(request)
+        try:
+            caller = await self._caller(request)
+        except SignInNeeded as error:
+            await self._refusals.note(error.message)
+            raise
         request.scope[_CALLER], request.scope[_DOOR] = caller, self
         if any(path == each or path.startswith(f"{each}/") for each in OPEN_TO_ALL):
             return

@@ -4,11 +4,13 @@ from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
+from signoff.approvals.entries import act
+from signoff.audit.log import writing
 from signoff.contracts.decision import Assurance
 from signoff.contracts.person import Person
 from signoff.gateway.caller import SESSION
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.visitor import Visitors, new_session
+from signoff.gateway.visitor import Visitor, Visitors, new_session
 from signoff.store.sessions import LIFETIME, Sessions
 from signoff.store.tokens import Token
 
@@ -25,22 +27,27 @@ class Entrance:
 
     async def enter(self, person: Person, then: str, assurance: Assurance, token: Token | None = None) -> Response:
         """Sign a person in. The browser gets a new cookie: one set before by somebody else is worthless."""
-        cookie = new_session()
+        cookie, now = new_session(), self._deps.clock()
+        by = "" if token is None else token.id
+        told = act(person.tenant, "sign-in", person.id, now, assurance=assurance, token=by)
         await self._sessions.open(
             cookie,
             tenant=person.tenant,
             person=person.id,
             assurance=assurance,
-            now=self._deps.clock(),
+            now=now,
             token=token,
+            also=writing([told]),
         )
         response = RedirectResponse(then, status_code=303)
         self._visitors.set_cookie(response, SESSION, cookie, seconds=int(LIFETIME.total_seconds()))
         return response
 
-    async def leave(self, cookie: str) -> Response:
+    async def leave(self, visitor: Visitor) -> Response:
         """Sign out: the session is over, not only its cookie gone."""
-        await self._sessions.close(cookie)
+        person = visitor.person
+        told = act(person.tenant, "sign-out", person.id, self._deps.clock())
+        await self._sessions.close(visitor.session, also=writing([told]))
         response = RedirectResponse("/login?out=1", status_code=303)
         self._visitors.set_cookie(response, SESSION, "", seconds=0)
         return response

@@ -15,6 +15,7 @@ from signoff.gateway.entering import Entrance, local_path
 from signoff.gateway.faults import BadRequest
 from signoff.gateway.guard import READING
 from signoff.gateway.oidc import Attempt, assurance_of, provider_of
+from signoff.gateway.refusals import Refusals
 from signoff.gateway.render import Pages
 from signoff.gateway.sealed import seal, unseal
 from signoff.gateway.texts import text
@@ -37,6 +38,7 @@ class LoginPages:
         self._pages = pages
         self._tokens = Tokens(deps.store)
         self._entrance = Entrance(deps, visitors)
+        self._refusals = Refusals(deps, "inbox")
         self._provider = provider_of(deps.settings, deps.clock)
 
     def router(self) -> APIRouter:
@@ -71,7 +73,7 @@ class LoginPages:
             token = await self._tokens.known(form.get("secret", "").strip(), self._deps.clock())
             return await self._entrance.enter(self._person(token), then, "session", token)
         except Refused as error:
-            return self._refused(browser, then, error)
+            return await self._refused(browser, then, error)
 
     async def leave(self, request: Request) -> Response:
         """Sign out."""
@@ -79,7 +81,7 @@ class LoginPages:
         form = await request.form()
         if not visitor.opened(str(form.get("token", "")), "logout"):
             raise BadRequest("this page was out of date; open it again and sign out once more", status=403)
-        return await self._entrance.leave(visitor.session)
+        return await self._entrance.leave(visitor)
 
     async def to_provider(self, request: Request) -> Response:
         """Send the browser to the provider; what must come back is sealed into a cookie for ten minutes."""
@@ -101,7 +103,7 @@ class LoginPages:
             attempt, then = self._attempt(browser, request.cookies.get(ATTEMPT, ""))
             response = await self._admitted(attempt, then, dict(request.query_params))
         except Refused as error:
-            response = self._refused(browser, then, error)
+            response = await self._refused(browser, then, error)
         self._visitors.set_cookie(response, ATTEMPT, "", seconds=0)
         return response
 
@@ -125,7 +127,8 @@ class LoginPages:
             raise Refused("the person of this token is not in the directory, or not active any more")
         return person
 
-    def _refused(self, browser: Browser, then: str, error: Refused) -> Response:
+    async def _refused(self, browser: Browser, then: str, error: Refused) -> Response:
+        await self._refusals.note(error.message)
         note = text("login.refused", browser.reader.language, why=error.message)
         return self._form(browser, then, note=note, status=401)
 

@@ -35,10 +35,11 @@ class Grants:
         approval_id: str,
         reason: str = "",
         since: datetime | None = None,
+        also: Also | None = None,
     ) -> Grant:
         """Remember an answer; returns what stands under this id, which is the first, revoked or used up or not.
 
-        It is over `wish.seconds` after `since`, or after now, whichever is earlier.
+        It is over `wish.seconds` after `since`, or after now, whichever is earlier. `also` is written with a new one.
         """
         row = {
             "id": grant_id,
@@ -57,7 +58,9 @@ class Grants:
             now: int = connection.execute(select(StoreClock())).scalar_one()
             begin = moment(now) if since is None else min(moment(now), since)
             end = _millis(begin + timedelta(seconds=wish.seconds))
-            added(connection, GRANTS, row | {"created_at": now, "expires_at": end})
+            new = added(connection, GRANTS, row | {"created_at": now, "expires_at": end})
+            if new and also is not None:
+                also(connection)
             return _grant(connection.execute(select(GRANTS).where(GRANTS.c.id == grant_id)).one())
 
         return await self._store.run(write)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, delete, insert, select
 from signoff.contracts.base import Shape
 from signoff.contracts.decision import Assurance
 from signoff.store.schema import SESSIONS, TOKENS
-from signoff.store.store import Store
+from signoff.store.store import Also, Store
 from signoff.store.tokens import SCOPES, Scope, Token, millis, moment_of
 
 LIFETIME: Final = timedelta(hours=12)
@@ -43,10 +43,11 @@ class Sessions:
         assurance: Assurance,
         now: datetime,
         token: Token | None = None,
+        also: Also | None = None,
     ) -> Session:
         """A session for a browser that holds `cookie`, a secret of 32 random bytes that was never used before.
 
-        Sessions that are over are forgotten on the way.
+        `also` is written with it. Sessions that are over are forgotten on the way.
         """
         end = now + LIFETIME
         session = Session(
@@ -68,6 +69,8 @@ class Sessions:
         def begin(connection: Connection) -> None:
             connection.execute(delete(SESSIONS).where(SESSIONS.c.expires_at <= millis(now)))
             connection.execute(insert(SESSIONS).values(**row))
+            if also is not None:
+                also(connection)
 
         await self._store.run(begin)
         return session
@@ -82,10 +85,15 @@ class Sessions:
         row = await self._store.run(lambda connection: connection.execute(query).first())
         return None if row is None or row.revoked_at is not None else _session(row)
 
-    async def close(self, cookie: str) -> None:
-        """Sign out."""
-        gone = delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie))
-        await self._store.run(lambda connection: connection.execute(gone))
+    async def close(self, cookie: str, *, also: Also | None = None) -> None:
+        """Sign out. `also` is written with the end of a session that there was."""
+
+        def end(connection: Connection) -> None:
+            gone = connection.execute(delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie)))
+            if gone.rowcount and also is not None:
+                also(connection)
+
+        await self._store.run(end)
 
 
 def _digest(cookie: str) -> str:

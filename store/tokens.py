@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from signoff.contracts.base import Shape
 from signoff.contracts.errors import NotFound, Refused
 from signoff.store.schema import TOKENS
-from signoff.store.store import Store
+from signoff.store.store import Also, Store
 
 Scope = Literal["read", "decide", "start"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -45,11 +45,19 @@ class Tokens:
         self._store = store
 
     async def create(
-        self, tenant: str, person: str, scopes: Iterable[Scope], *, lifetime: timedelta, now: datetime
+        self,
+        tenant: str,
+        person: str,
+        scopes: Iterable[Scope],
+        *,
+        lifetime: timedelta,
+        now: datetime,
+        also: Callable[[Token], Also] | None = None,
     ) -> tuple[str, Token]:
         """A new token: its secret, which nobody can ask for again, and what is kept of it.
 
-        Raises `Refused` without a scope, or for a lifetime that is not between now and 366 days.
+        What `also` makes of the token is written with it. Raises `Refused` without a scope, or for a lifetime that is
+        not between now and 366 days.
         """
         given = tuple(scope for scope in SCOPES if scope in set(scopes))
         if not given:
@@ -75,7 +83,13 @@ class Tokens:
             "created_at": millis(now),
             "expires_at": millis(token.expires_at),
         }
-        await self._store.run(lambda connection: connection.execute(insert(TOKENS).values(**row)))
+
+        def keep(connection: Connection) -> None:
+            connection.execute(insert(TOKENS).values(**row))
+            if also is not None:
+                also(token)(connection)
+
+        await self._store.run(keep)
         return secret, token
 
     async def known(self, secret: str, now: datetime) -> Token:
@@ -103,22 +117,28 @@ class Tokens:
         query = select(TOKENS).where(TOKENS.c.tenant == tenant).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id)
         return await self._store.run(lambda connection: [_token(row) for row in connection.execute(query)])
 
-    async def revoke(self, token_id: str, tenant: str, now: datetime) -> Token:
+    async def revoke(
+        self, token_id: str, tenant: str, now: datetime, *, also: Callable[[Token], Also] | None = None
+    ) -> Token:
         """End a token, and with it every session that was opened by it; ending it again changes nothing.
 
-        Raises `NotFound`.
+        What `also` makes of a token that is ended now is written with it. Raises `NotFound`.
         """
         found = (TOKENS.c.id == token_id) & (TOKENS.c.tenant == tenant)
 
-        def end(connection: Connection) -> Row[Any] | None:
+        def end(connection: Connection) -> Token | None:
             mark = update(TOKENS).where(found, TOKENS.c.revoked_at.is_(None)).values(revoked_at=millis(now))
-            connection.execute(mark)
-            return connection.execute(select(TOKENS).where(found)).first()
+            done = connection.execute(mark)
+            row = connection.execute(select(TOKENS).where(found)).first()
+            token = None if row is None else _token(row)
+            if token is not None and done.rowcount and also is not None:
+                also(token)(connection)
+            return token
 
-        row = await self._store.run(end)
-        if row is None:
+        token = await self._store.run(end)
+        if token is None:
             raise NotFound(f"there is no token `{token_id[:40]}`; `signoff token list` shows those there are")
-        return _token(row)
+        return token
 
 
 def millis(moment: datetime) -> int:

@@ -1,0 +1,142 @@
+"""People and policies in force: written down when they differ from what was last written, once, by name and hash."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audit_kit import tamper, verified
+from desk_fixtures import Ledger, catalog_of, pay_tool
+
+from signoff.audit.log import AuditLog
+from signoff.audit.standing import NAMES_TOLD, note_catalog, note_people, people_followed
+from signoff.audit.timeline import timeline
+from signoff.contracts.errors import Unavailable
+from signoff.contracts.person import Person
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.people import FixedDirectory
+from signoff.registry.people_file import FileDirectory
+from signoff.store.store import Store
+
+ANA = Person(id="ana", roles=("finance",))
+BO = Person(id="bo")
+
+
+async def told(store: Store, tenant: str = "main") -> list[dict[str, Any]]:
+    """What the tenant's own stream says."""
+    return [record.facts for record in await AuditLog(store).stream(f"admin/{tenant}")]
+
+
+def names(facts: dict[str, Any]) -> tuple[Sequence[str], ...]:
+    """Whom a record names: added, removed, changed."""
+    return tuple(facts.get(each, []) for each in ("added", "removed", "changed"))
+
+
+async def test_people_are_recorded_when_they_differ_from_those_before(store: Store) -> None:
+    """First a count, then names and both hashes; the same people again add nothing, old ones that come back do."""
+    first, second = FixedDirectory([ANA, BO]), FixedDirectory([ANA.model_copy(update={"roles": ()}), Person(id="cy")])
+    seen = [await note_people(store, people, "gateway") for people in (first, first, second, second, first)]
+    assert seen == [True, False, True, False, True]
+    begin, change, back = await told(store)
+    assert (begin["count"], "before" in begin, names(begin)) == (2, False, ([], [], []))
+    assert names(change) == (["cy"], ["bo"], ["ana"])
+    assert (change["before"], change["after"]) == (begin["after"], back["before"])
+    assert back["after"] == begin["after"]
+    assert "finance" not in str(await told(store))
+    words = timeline(await AuditLog(store).stream("admin/main"))[1].what
+    assert words == f"people in force at gateway: 2 by hash {change['after'][:8]} (added cy; removed bo; changed ana)"
+
+
+async def test_each_process_is_compared_with_itself(store: Store) -> None:
+    """A worker with another file than the gateway is told once, not at every start of either."""
+    for _ in range(2):
+        await note_people(store, FixedDirectory([ANA]), "gateway")
+        await note_people(store, FixedDirectory([BO]), "worker q")
+    assert [facts["where"] for facts in await told(store)] == ["gateway", "worker q"]
+
+
+async def test_tenants_have_streams_of_their_own(store: Store) -> None:
+    """Also one whose last person is gone."""
+    zoe = Person(id="zoe", tenant="acme")
+    await note_people(store, FixedDirectory([ANA, zoe]), "gateway")
+    await note_people(store, FixedDirectory([ANA]), "gateway")
+    assert len(await told(store)) == 1
+    assert [names(facts) for facts in await told(store, "acme")] == [([], [], []), ([], ["zoe"], [])]
+
+
+async def test_processes_that_see_the_same_change_write_it_once(store: Store) -> None:
+    """Ten at once."""
+    people = FixedDirectory([ANA])
+    seen = await asyncio.gather(*(note_people(store, people, "gateway") for _ in range(10)))
+    assert seen.count(True) == len(await told(store)) == 1
+
+
+async def test_more_names_than_fit_are_counted(store: Store) -> None:
+    """A thousand people are one record of a bounded length."""
+    await note_people(store, FixedDirectory([ANA]), "gateway")
+    await note_people(store, FixedDirectory([Person(id=f"p{number:04}") for number in range(1_000)]), "gateway")
+    assert (len((await told(store))[1]["added"]), (await told(store))[1]["count"]) == (NAMES_TOLD, 1_000)
+
+
+async def test_a_file_that_changes_is_recorded_while_a_process_runs(store: Store, tmp_path: Path) -> None:
+    """What the directory takes up is written down within moments; a file that is wrong is not taken up."""
+    file = tmp_path / "people.yaml"
+    file.write_text("- id: ana\n")
+    ticks = iter(range(1_000_000))
+    people = FileDirectory(file, clock=lambda: float(next(ticks)))
+    async with people_followed(store, people, "worker q", every=0.01):
+        assert len(await told(store)) == 1
+        file.write_text("- id: ana\n- id: [\n")
+        await asyncio.sleep(0.05)
+        file.write_text("- id: ana\n- id: bo\n")
+        async with asyncio.timeout(10):
+            while len(await told(store)) < 2:
+                await asyncio.sleep(0.01)
+    assert names((await told(store))[1]) == (["bo"], [], [])
+
+
+async def test_what_cannot_be_written_now_is_written_later(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """A directory that does not answer ends nothing; the next look makes up for it."""
+
+    class Away(FixedDirectory):
+        """Does not answer twice."""
+
+        __slots__ = ("left",)
+
+        def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+            """See `Directory`."""
+            self.left: int = getattr(self, "left", 2) - 1
+            if self.left >= 0:
+                raise Unavailable("the directory is away") if self.left else ZeroDivisionError
+            return super().all(tenant)
+
+    with caplog.at_level(logging.WARNING):
+        async with people_followed(store, Away([ANA]), "gateway", every=0.01), asyncio.timeout(10):
+            while not await told(store):
+                await asyncio.sleep(0.01)
+    assert [message for message in caplog.messages if "the directory is away" in message]
+    assert [message for message in caplog.messages if "ZeroDivisionError" in message]
+
+
+async def test_policies_are_recorded_by_hash_when_a_worker_has_others(store: Store) -> None:
+    """The names of what differs; the same catalog again adds nothing."""
+    ledger = Ledger()
+    strict = catalog_of([pay_tool(ledger), pay_tool(ledger, name="refund")])
+    loose = catalog_of([pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 5.0"))])
+    seen = [await note_catalog(store, catalog, "worker q") for catalog in (strict, strict, loose)]
+    assert seen == [True, False, True]
+    begin, change = await told(store)
+    assert (begin["catalog"], change["catalog"]) == (strict.hash, loose.hash)
+    assert names(change)[1:] == (["policy refund", "tool refund"], ["catalog", "policy pay"])
+
+
+async def test_a_record_that_was_touched_does_not_keep_a_worker_from_starting(store: Store, store_url: str) -> None:
+    """It is found by the verifier; here it counts as none."""
+    catalog = catalog_of([pay_tool(Ledger())])
+    await note_catalog(store, catalog, "worker q")
+    await tamper(store_url, "UPDATE audit_records SET data = ''")
+    await AuditLog(store).append([])
+    assert await note_catalog(store, catalog, "worker q") is False
+    assert (await verified(store)).finding is not None

@@ -1,0 +1,84 @@
+"""What is done on the command line is recorded: tokens, keys, and grants taken back; never a secret."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import MANIFEST, Cli
+
+from signoff.audit.log import AuditLog
+from signoff.contracts.decision import Remember
+from signoff.contracts.grant import Like
+from signoff.store.grants import Grants
+from signoff.store.store import open_store
+
+
+async def acts(cli: Cli) -> list[dict[str, Any]]:
+    """What the tenant's own stream says."""
+    ran = await cli("audit", "show", "admin/main", "--json")
+    assert ran.code == 0, ran.err
+    return [json.loads(record["data"]) for record in ran.data["records"]]
+
+
+@pytest.fixture
+def place(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
+    """The command line of a desk."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    return cli
+
+
+async def test_tokens_are_recorded_by_id(place: Cli) -> None:
+    """Whose, what for, and by which account; ending one twice is recorded once."""
+    made = (await place("token", "create", "ana", "--scope", "read", "--json")).data
+    for _ in range(2):
+        assert (await place("token", "revoke", made["id"])).code == 0
+    found = await acts(place)
+    assert [facts["act"] for facts in found] == ["token create", "token revoke"]
+    for facts in found:
+        assert (facts["token"], facts["person"], facts["scopes"]) == (made["id"], "ana", ["read"])
+        assert facts["account"]
+    assert made["token"] not in str(found)
+
+
+async def test_keys_are_recorded_by_id(place: Cli) -> None:
+    """Made and retired, once each; nothing of the private file is there."""
+    ids = [(await place("keys", "create", "--json")).data["id"] for _ in range(2)]
+    for _ in range(2):
+        assert (await place("keys", "retire", ids[0])).code == 0
+    found = await acts(place)
+    assert [(facts["act"], facts["key_id"]) for facts in found] == [
+        ("keys create", ids[0]),
+        ("keys create", ids[1]),
+        ("keys retire", ids[0]),
+    ]
+    private = await asyncio.to_thread(Path(".signoff/signing-keys.json").read_text)
+    assert not [key for key in json.loads(private)["keys"] if key["private"] in str(found)]
+
+
+async def test_a_key_is_made_where_the_store_is_away(place: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """It says that nothing was recorded."""
+    clean_env.setenv("SIGNOFF_STORE_URL", "sqlite:///nowhere/signoff.db")
+    ran = await place("keys", "create")
+    assert (ran.code, "not recorded: the folder `nowhere`" in ran.out) == (0, True), ran.out
+
+
+async def test_a_grant_taken_back_is_recorded_once(place: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """By whom."""
+    clean_env.setenv("SIGNOFF_STORE_URL", "sqlite:///signoff.db")
+
+    async def remembered() -> list[str]:
+        async with open_store("sqlite:///signoff.db") as store:
+            like = Like(tenant="main", session="", tool="pay", definition="d", where="args.amount < 5.0", exact="")
+            await Grants(store).write("g1", "approved", like, Remember(), people=("ana",), approval_id="main.s.t.c1.1")
+            return await AuditLog(store).streams()
+
+    assert await remembered() == []
+    for _ in range(2):
+        assert (await place("grants", "revoke", "g1", "--as", "ana")).code == 0
+    ran = await place("audit", "show", "admin/main", "--json")
+    (record,) = ran.data["records"]
+    assert (record["subject"], record["kind"], json.loads(record["data"])["grant"]) == ("ana", "grant", "g1")
+    assert datetime.fromisoformat(record["at"]).tzinfo == UTC

@@ -1,0 +1,147 @@
+"""What is done beside deciding is recorded, too: signing in and out, links, the kill switch, grants."""
+
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from gateway_desk import GatewayDesk, gateway_desk
+from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.contracts.ids import parse_approval_id
+from signoff.gateway.faults import Ambiguous
+from signoff.gateway.links import LINK_KEY, Link, make_link
+from signoff.gateway.refusals import KEPT_A_MINUTE
+from signoff.store.store import Store
+
+
+@pytest.fixture
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+    """A desk whose record begins with the test."""
+    async with gateway_desk(client, store, f"acts-{uuid.uuid4().hex[:12]}") as found:
+        yield found
+
+
+async def acts(desk: GatewayDesk, tenant: str = "main") -> list[Record]:
+    """The records that belong to no turn."""
+    return await AuditLog(desk.deps.store).stream(f"admin/{tenant}")
+
+
+def names(records: list[Record]) -> list[tuple[str, str]]:
+    """Who did what."""
+    return [(record.subject, record.facts["act"]) for record in records]
+
+
+async def taken_back(desk: GatewayDesk, path: str) -> httpx.Response:
+    """Delete something as the approver."""
+    headers = {"content-type": "application/json"}
+    return await desk.http.delete(path, params={"as": "approver"}, headers=headers)
+
+
+async def test_signing_in_and_out_is_recorded_without_the_secret(desk: GatewayDesk) -> None:
+    """By which token, how strongly; a page that was never signed in is not signed out."""
+    locked = locked_desk(desk)
+    secret = await token_of(locked, "ana")
+    async with browser(locked) as page:
+        assert (await sign_in(page, secret)).status_code == 303
+        cookie = page.cookies["signoff_session"]
+        form = hidden((await page.get("/")).text, "/logout")
+        assert (await page.post("/logout", data=form)).status_code == 303
+    records = await acts(locked)
+    assert names(records) == [("ana", "sign-in"), ("ana", "sign-out")]
+    assert (records[0].facts["assurance"], len(records[0].facts["token"])) == ("session", 12)
+    assert not [record for record in records if secret in record.data or cookie in record.data]
+
+
+async def test_refused_sign_ins_are_recorded_so_many_a_minute(desk: GatewayDesk) -> None:
+    """On the page and over the API; of a flood, some and a count; never what was sent."""
+    now = [datetime(2030, 1, 1, tzinfo=UTC)]
+    locked = locked_desk(desk, clock=lambda: now[0])
+    async with browser(locked) as page:
+        assert (await sign_in(page, "sgf_guessed")).status_code == 401
+    for _ in range(KEPT_A_MINUTE + 5):
+        now[0] += timedelta(milliseconds=1)
+        assert (await locked.http.get("/v1/approvals", headers=bearer("sgf_guessed"))).status_code == 401
+    now[0] += timedelta(minutes=1)
+    await locked.http.get("/v1/approvals", headers=bearer("sgf_guessed"))
+    records = await acts(locked)
+    assert {record.facts["act"] for record in records} == {"sign-in refused"}
+    channels = [record.facts["channel"] for record in records]
+    assert (channels.count("inbox"), channels.count("api")) == (1, KEPT_A_MINUTE + 1)
+    assert records[-1].facts["more_before"] == 5
+    assert not [record for record in records if "guessed" in record.model_dump_json()]
+
+
+async def test_a_link_that_was_opened_is_recorded_once(desk: GatewayDesk) -> None:
+    """Whoever's mail it was, however often they, or a scanner, look."""
+    approval = await desk.asked("easy")
+    link = Link(approval=approval, revision=1, person="ana", channel="email", expires=datetime(2100, 1, 1, tzinfo=UTC))
+    written = make_link(await desk.deps.store.secret_key(LINK_KEY), link)
+    async with browser(desk) as page:
+        for _ in range(3):
+            assert (await page.get(f"/link/{written}")).status_code == 200
+    key = parse_approval_id(approval)
+    assert key is not None
+    records = await AuditLog(desk.deps.store).stream(key.turn.workflow_id)
+    opened = [record for record in records if record.kind == "delivery"]
+    assert [(record.subject, record.facts["event"], record.facts["channel"]) for record in opened] == [
+        ("ana", "opened", "email")
+    ]
+    assert written not in opened[0].data
+    await desk.decide(approval, **{"verdict": "denied", "as": "approver"})
+
+
+async def test_the_kill_switch_is_recorded_over_the_api(desk: GatewayDesk) -> None:
+    """A freeze that stands already, and a thaw of nothing, are none."""
+    for _ in range(2):
+        frozen = await desk.http.post("/v1/freezes", json={"reason": "a leak", "as": "approver"})
+        assert frozen.status_code == 200, frozen.text
+    codes = [(await taken_back(desk, "/v1/freezes/main")).status_code for _ in range(2)]
+    assert codes == [200, 404]
+    records = await acts(desk)
+    assert names(records) == [("approver", "freeze"), ("approver", "thaw")]
+    assert (records[0].facts["reason"], records[0].facts["channel"]) == ("a leak", "api")
+
+
+async def test_a_remembered_answer_is_recorded_when_it_is_made_and_taken_back(desk: GatewayDesk) -> None:
+    """Who gave it, how long and how often it counts; what it is about by hash alone."""
+    wish: dict[str, Any] = {"scope": "tenant", "where": "args.amount < 500.0", "uses": 3, "seconds": 600}
+    approval = await desk.asked("alike")
+    answer = await desk.decide(approval, **{"verdict": "approved", "as": "approver", "remember": wish})
+    assert answer.json()["status"] == "accepted", answer.text
+    key = parse_approval_id(approval)
+    assert key is not None
+    await desk.desk.signoff.result(key.turn)
+    (grant,) = (await desk.http.get("/v1/grants")).json()["grants"]
+    for _ in range(2):
+        back = await taken_back(desk, f"/v1/grants/{grant['id']}")
+        assert back.status_code == 200, back.text
+    records = await acts(desk)
+    assert names(records) == [("approver", "remember"), ("approver", "revoke")]
+    made = records[0].facts
+    assert (made["grant"], made["uses"], made["seconds"], made["approval"]) == (grant["id"], 3, 600, approval)
+    assert "args.amount" not in records[0].data
+
+
+async def test_an_ambiguous_code_is_recorded_alone_and_in_a_batch(
+    desk: GatewayDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows which request was meant, and the attempt is there all the same."""
+
+    async def two(*args: object, **named: object) -> str:
+        raise Ambiguous("K7Q-2FM", ["main.s.t.c1.1", "main.s.t.c1.2"])
+
+    # Two requests with one code are a matter of luck.
+    monkeypatch.setattr("signoff.gateway.approvals_api.find_approval", two)
+    alone = await desk.decide("K7Q-2FM", **{"verdict": "approved", "as": "approver"})
+    assert alone.status_code == 409, alone.text
+    item = {"id": "K7Q-2FM", "verdict": "approved", "revision": 1, "digest": "0" * 64}
+    batch = await desk.http.post("/v1/approvals/decide", json={"decisions": [item], "as": "approver"})
+    assert [receipt["code"] for receipt in batch.json()["receipts"]] == ["unknown"], batch.text
+    records = await acts(desk)
+    assert [(record.kind, record.facts["receipt"]) for record in records] == [("attempt", "unknown")] * 2
