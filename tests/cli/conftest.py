@@ -7,7 +7,7 @@ from cli_kit import MANIFEST, Cli, run_in_thread
 
 from signoff.cli.parts import running_worker, working_store
 from signoff.cli.workplace import find_workplace
-from signoff.embedded import ServerHandle
+from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 
 
 @pytest.fixture
@@ -16,14 +16,24 @@ def cli(clean_env: pytest.MonkeyPatch) -> Cli:
     return run_in_thread
 
 
+@pytest.fixture(scope="module")
+async def cli_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHandle]:
+    """A server on which nothing of other tests waits: lists show, and a freeze withdraws, whatever does."""
+    file = tmp_path_factory.mktemp("temporal") / "temporal.db"
+    async with run_server(ServerOptions(file, port=free_port(), ui_port=None)) as handle:
+        yield handle
+
+
 @pytest.fixture
-async def desk(cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str) -> AsyncIterator[Cli]:
-    """The command line of a desk with a worker, on the session's server."""
+async def desk(
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str
+) -> AsyncIterator[Cli]:
+    """The command line of a desk with a worker, on the module's server."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv("SIGNOFF_TASK_QUEUE", task_queue)
-    clean_env.setenv("TEMPORAL_ADDRESS", server.address)
+    clean_env.setenv("TEMPORAL_ADDRESS", cli_server.address)
     place = find_workplace()
-    client = await server.connect()
+    client = await cli_server.connect()
     async with (
         working_store(place.settings) as store,
         running_worker(place, client, store, task_queue=task_queue),
