@@ -26,6 +26,8 @@ from signoff.registry.people import development_directory
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 
+PATIENCE = timedelta(seconds=60)
+"""How long a busy machine may take over fifty questions at once."""
 _COMPLETED = UpdateWorkflowExecutionLifecycleStage.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_COMPLETED
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 SCRIPT = [calls(PAY), respond("done")]
@@ -245,7 +247,7 @@ async def _race(desk: Bench, key: TurnKey, number: int) -> Receipt:
     with contextlib.suppress(RPCError):
         await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
     await desk.signoff.result(key)
-    receipt: Receipt = await handle.query(names.RECEIPT, answer.approval_id, result_type=Receipt)
+    receipt: Receipt = await handle.query(names.RECEIPT, answer.approval_id, result_type=Receipt, rpc_timeout=PATIENCE)
     return receipt
 
 
