@@ -5,8 +5,7 @@ import logging
 import os
 import stat
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
@@ -16,8 +15,6 @@ from pydantic import BaseModel, ValidationError
 from signoff.contracts.errors import ConfigError
 from signoff.signing import PrivateKey, PrivateKeys, PublicKeys, Verifier, _Known, new_key
 
-LOOK_SECONDS: Final = 1.0
-"""How often a worker looks at most whether its file has changed."""
 _OPEN_TO_OTHERS: Final = stat.S_IWGRP | stat.S_IRWXO
 _MAKE: Final = "make one with `signoff keys create`"
 _EXPORT: Final = "take the one that `signoff keys export` writes where the gateway is"
@@ -98,22 +95,19 @@ def ensure_development_keys(private: Path, public: Path, now: datetime) -> Priva
 class FileVerifier(Verifier):
     """A verifier of the keys in a public file, read again when the file changes.
 
-    It is looked at once in `LOOK_SECONDS` at most. While it is missing nothing is believed, unless keys were there
-    before: those stay in force, as they do while it cannot be read.
+    It is looked at for every signature, which costs microseconds: a gateway signs with a new key at once. While the
+    file is missing nothing is believed, unless keys were there before: those stay in force, as they do while it
+    cannot be read.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path) -> None:
         """Raises `ConfigError` for a file that is there and holds no public keys."""
         self._path = path
-        self._clock = clock
         self._state = _file_state(path)
         super().__init__(read_public(path).keys if self._state is not None else ())
-        self._looked = clock()
 
     def _known(self) -> Mapping[str, _Known]:
-        if self._clock() - self._looked >= LOOK_SECONDS:
-            self._looked = self._clock()
-            self._look()
+        self._look()
         return super()._known()
 
     def _look(self) -> None:

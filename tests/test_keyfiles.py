@@ -11,7 +11,6 @@ import pytest
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError
 from signoff.keyfiles import (
-    LOOK_SECONDS,
     FileVerifier,
     create_key,
     ensure_development_keys,
@@ -157,33 +156,18 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
         create_key(tmp_path / "taken" / "private.json", tmp_path / "public.json", NOW)
 
 
-class Clock:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now
-
-
 def test_a_worker_takes_up_new_and_retired_keys_by_itself(private: Path, public: Path) -> None:
-    """It reads its file again when that changed, once a second at most; before there is one it believes nothing."""
-    clock = Clock()
-    check = FileVerifier(public, clock=clock)
+    """It reads its file again as soon as that changed; before there is one it believes nothing."""
+    check = FileVerifier(public)
+    assert check.key_ids == ()
     create_key(private, public, NOW - timedelta(days=2))
     old = Signer(read_private(private))
-    assert not check.check_decision(decision(old))
-    clock.now += LOOK_SECONDS
     assert check.check_decision(decision(old))
     create_key(private, public, NOW - timedelta(days=1))
     new = Signer(read_private(private))
-    clock.now += LOOK_SECONDS
     assert check.check_decision(decision(new))
     assert check.check_decision(decision(old))
     retire_key(private, public, old.key_id, NOW)
-    clock.now += LOOK_SECONDS
     assert not check.check_decision(decision(old, NOW))
     assert check.check_decision(decision(old, NOW - timedelta(seconds=1)))
     assert set(check.key_ids) == {old.key_id, new.key_id}
@@ -193,22 +177,18 @@ def test_a_file_that_breaks_leaves_the_keys_in_force(
     private: Path, public: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Lost or unreadable, the last keys hold; it is said once; a key taken out of a whole file is gone at once."""
-    clock = Clock()
     create_key(private, public, NOW)
     signer = Signer(read_private(private))
-    check = FileVerifier(public, clock=clock)
+    check = FileVerifier(public)
     public.write_text('{"keys": [')
     for _ in range(3):
-        clock.now += LOOK_SECONDS
         assert check.check_decision(decision(signer))
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "the keys known before stay in force"
     ]
     public.unlink()
-    clock.now += LOOK_SECONDS
     assert check.check_decision(decision(signer))
     write_keys(PrivateKeys(keys=(new_key(NOW),)), private, public)
-    clock.now += LOOK_SECONDS
     assert not check.check_decision(decision(signer))
 
 
