@@ -31,9 +31,12 @@ async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
 
     Whoever may start workflows may start this activity from one of theirs: what such a one tells is not written.
     """
+    await AuditLog(room.store).append(_own(seen))
+
+
+def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
     info = activity.info()
-    if info.workflow_type == ACTOR_TURN:
-        await AuditLog(room.store).append(entry for entry in seen if entry.stream == info.workflow_id)
+    return [entry for entry in seen if info.workflow_type == ACTOR_TURN and entry.stream == info.workflow_id]
 
 
 class RecordActivity:
@@ -49,15 +52,37 @@ class RecordActivity:
 
 
 class Journal:
-    """The record of one tool's calls. Where its policy asks for no more than best effort, nothing here raises.
+    """The record of one call. Where its tool's policy asks for no more than best effort, nothing but `receive` raises.
 
     Else what cannot be written raises `StoreUnavailable`, and the activity is tried again.
     """
 
     def __init__(self, room: Room, tool: Tool) -> None:
+        self._room = room
         self._log = AuditLog(room.store)
         self._tool = tool
         self._required = is_required(room.catalog.policies.get(tool.name))
+        self._owed: list[AuditEntry] = []
+
+    async def receive(self, seen: Sequence[AuditEntry]) -> None:
+        """Take over what the turn saw before this call: written before, or together with, the next that is written.
+
+        A transaction of its own would be a quarter of the time from a decision to its effect.
+        Raises `StoreUnavailable`.
+        """
+        if self._required:
+            self._owed = _own(seen)
+        else:
+            await hand_over(self._room, seen)
+
+    async def settle(self) -> None:
+        """Write what was received and is not written yet."""
+        if self._owed:
+            await self._keep([])
+
+    def settled(self) -> None:
+        """What was received has been written, by what `together` gave."""
+        self._owed = []
 
     async def refused(self, permit: Permit, why: str) -> None:
         """Somebody wanted to run the tool without the right to."""
@@ -78,7 +103,7 @@ class Journal:
 
     def together(self, seen: Sequence[AuditEntry]) -> Also | None:
         """What writes `seen` in the transaction of what it records; None where it is written apart."""
-        return writing(seen) if self._required else None
+        return writing([*self._owed, *seen]) if self._required else None
 
     async def apart(self, seen: Sequence[AuditEntry]) -> None:
         """Write what is not written together with something else."""
@@ -91,7 +116,8 @@ class Journal:
 
     async def _keep(self, seen: Sequence[AuditEntry]) -> None:
         try:
-            await self._log.append(seen)
+            await self._log.append([*self._owed, *seen])
+            self._owed = []
         except StoreUnavailable as error:
             if self._required:
                 raise

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
 from signoff.activities.hearing import heard
-from signoff.activities.journal import Journal, hand_over, now
+from signoff.activities.journal import Journal, now
 from signoff.activities.permit import Caller, Seating, caller_problem, doubted, given_up, seating, standing
 from signoff.activities.probing import Probing, known
 from signoff.activities.pulse import pulse
@@ -61,14 +61,19 @@ class ToolActivity:
             problem = caller_problem(caller, task.permit, task.tool)
             if problem or task.tool != self._tool.name:
                 return await self._refused(task, problem or "the permit names another tool")
-            await hand_over(self._room, task.audit)
-            args = await load(self._room.store, task.args)
-            found = await self._judged(task, args)
-            if isinstance(found, ToolReply):
-                return found
-            if task.permit.kind == "approved":
-                await self._remembered.approved(task.permit, self._tool, found, args)
-            return await self._once(task, args, found)
+            await self._journal.receive(task.audit)
+            reply = await self._permitted(task)
+            await self._journal.settle()
+            return reply
+
+    async def _permitted(self, task: ToolTask) -> ToolReply:
+        args = await load(self._room.store, task.args)
+        found = await self._judged(task, args)
+        if isinstance(found, ToolReply):
+            return found
+        if task.permit.kind == "approved":
+            await self._remembered.approved(task.permit, self._tool, found, args)
+        return await self._once(task, args, found)
 
     async def _judged(self, task: ToolTask, args: Any) -> ToolReply | Judgement:
         """Gates again with the present catalog, digest, decisions or policy; a judgement when the call may run."""
@@ -139,6 +144,10 @@ class ToolActivity:
             grant=found.grant,
             also=self._journal.together(begins),
         )
+        if claim.kind == "fresh":
+            self._journal.settled()
+        else:
+            await self._journal.settle()
         told = known(claim)
         if told is not None:
             return told

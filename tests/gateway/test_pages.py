@@ -309,7 +309,7 @@ async def test_turns_are_found_by_state_and_person(gateway: GatewayDesk) -> None
     async with browser(gateway) as page:
         everything = await page.get("/turns")
         assert everything.status_code == 200
-        none = await page.get("/turns", params={"person": "bo"})
+        none = await page.get("/turns", params={"person": "asks-nothing"})
         assert "No conversation matches" in words(none.text)
         odd = await page.get("/turns", params={"state": '"', "actor": "' OR", "since": "x"})
         assert odd.status_code == 200
