@@ -19,6 +19,8 @@ from signoff.registry.seats import rights
 
 OPERATOR: Final = "admin"
 """The role that may freeze, thaw, and take back what others had remembered."""
+AUDITOR: Final = "auditor"
+"""The role that may read all of a tenant: every conversation and its record. `OPERATOR` may, too."""
 CLEAN_PASSES: Final = 2
 """How many passes in a row must find nothing: lists are a moment behind the turns."""
 _AT_ONCE: Final = 10
@@ -39,13 +41,18 @@ class Swept(Shape):
     waiting: tuple[str, ...] = ()
 
 
-def check_operator(person: Person, approvers: Sequence[str], *, development: bool) -> None:
-    """Raises `Refused` (`not_allowed`) for who may not use the kill switch: it takes the role `admin`.
+def is_operator(person: Person, approvers: Sequence[str], *, development: bool) -> bool:
+    """Whether somebody may use the kill switch: it takes the role `admin`.
 
     In the development profile, where nobody proves who they are, any of the default `approvers` may.
     """
     listed = development and not set(rights(person)).isdisjoint(approvers)
-    if not person.active or not (OPERATOR in person.roles or listed):
+    return person.active and (OPERATOR in person.roles or listed)
+
+
+def check_operator(person: Person, approvers: Sequence[str], *, development: bool) -> None:
+    """Raises `Refused` (`not_allowed`) for who is no operator, see `is_operator`."""
+    if not is_operator(person, approvers, development=development):
         raise Refused(f"this takes the role `{OPERATOR}`, which `{person.id}` does not have", code="not_allowed")
 
 
