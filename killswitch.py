@@ -18,7 +18,7 @@ from signoff.listing import waiting
 from signoff.registry.seats import rights
 
 OPERATOR: Final = "admin"
-"""The role that may freeze, thaw, and take back what others had remembered."""
+"""The role that may freeze, thaw, stop others' turns, and take back what others had remembered."""
 AUDITOR: Final = "auditor"
 """The role that may read all of a tenant: every conversation and its record. `OPERATOR` may, too."""
 CLEAN_PASSES: Final = 2

@@ -164,6 +164,7 @@ async def _turn_row(row: WorkflowExecution) -> TurnRow | None:
         actor=str(shown_as.get(shown.ACTOR) or ""),
         title=str(memo.get(names.MEMO_TITLE) or ""),
         requester=str(memo.get(names.MEMO_REQUESTER) or ""),
+        approvers=tuple(dict.fromkeys(each for card in memo.get(names.MEMO_CARDS) or () for each in card["approvers"])),
         codes=tuple(code for code in shown_as.get(shown.CODES) or () if not code.endswith("!")),
         due_at=shown_as.get(shown.DUE_AT),
         started_at=row.start_time,

@@ -29,7 +29,7 @@ class WaitingCard(Shape):
 
 
 class TurnRow(Shape):
-    """One turn of a list. `codes` are the short codes of what waits in it."""
+    """One turn of a list. `codes` are the short codes of what waits in it, `approvers` who is or was asked by it."""
 
     tenant: str
     session: str
@@ -41,6 +41,7 @@ class TurnRow(Shape):
     title: str = ""
     requester: str = ""
     codes: tuple[str, ...] = ()
+    approvers: tuple[str, ...] = ()
     due_at: datetime | None = None
     started_at: datetime | None = None
     closed_at: datetime | None = None

@@ -1,0 +1,73 @@
+"""Who may read a conversation and who may stop it: one rule for pages, the API, lists and live events alike. Pure."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from signoff.contracts.errors import Refused
+from signoff.contracts.listing import TurnRow, WaitingCard
+from signoff.contracts.person import Person
+from signoff.contracts.session import SessionView
+from signoff.contracts.turn import TurnView
+from signoff.killswitch import AUDITOR, OPERATOR
+
+READERS: Final = frozenset((OPERATOR, AUDITOR))
+"""The roles that read every conversation of their tenant, and its record."""
+
+
+@dataclass(frozen=True)
+class Concerned:
+    """Whom a turn or a session concerns: the people who asked for it, and those it asked, as approver entries."""
+
+    tenant: str
+    askers: frozenset[str]
+    asked: frozenset[str] = frozenset()
+
+
+def reads_all(person: Person, *, development: bool) -> bool:
+    """Whether a person reads everything of their tenant, the record as well; in development everybody does."""
+    return development or (person.active and not READERS.isdisjoint(person.roles))
+
+
+def may_read(person: Person, rights: Collection[str], about: Concerned, *, development: bool) -> bool:
+    """Whether a person may read a conversation: they asked for it, or are among those it asks or asked, or read all.
+
+    `rights` are the approver entries that the person answers to now, by delegation as well.
+    """
+    if development:
+        return True
+    if not person.active or person.tenant != about.tenant:
+        return False
+    concerned = person.id in about.askers or not about.asked.isdisjoint(rights)
+    return concerned or reads_all(person, development=development)
+
+
+def check_may_stop(person: Person, about: Concerned, *, development: bool) -> None:
+    """Raises `Refused` (`not_allowed`) for who may read a conversation and not stop it.
+
+    That takes whoever asked for all of it, or the role `admin`.
+    """
+    own = about.askers == {person.id}
+    if not (development or own or (person.active and OPERATOR in person.roles)):
+        told = f"only who asked for this, or the role `{OPERATOR}`, can stop it"
+        raise Refused(told, code="not_allowed")
+
+
+def of_turn(view: TurnView) -> Concerned:
+    """Whom a turn concerns. Who answered was asked, whatever has become of the list since."""
+    requests = [call.approval for call in view.calls if call.approval is not None]
+    entries = {entry for request in requests for entry in request.approvers}
+    answered = {f"user:{vote.subject}" for request in requests for vote in request.votes}
+    return Concerned(view.tenant, frozenset((view.requester.user,)), frozenset(entries | answered))
+
+
+def of_session(view: SessionView, turns: Iterable[TurnView] = ()) -> Concerned:
+    """Whom a session concerns, with `turns` of it that are known in full."""
+    askers = {view.owner, *(turn.requester for turn in view.turns)} - {""}
+    asked = [of_turn(turn).asked for turn in turns]
+    return Concerned(view.tenant, frozenset(askers), frozenset().union(*asked))
+
+
+def of_row(row: TurnRow | WaitingCard) -> Concerned:
+    """Whom a row of a list concerns."""
+    return Concerned(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))
