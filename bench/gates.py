@@ -18,11 +18,12 @@ from signoff.store.store import Store
 async def measure_gates(store: Store, calls: int) -> GateTime:
     """p50 of judging one call that must ask (every gate, both CEL engines), and of claiming and recording a ticket."""
     known = catalog()
-    args = {"amount": 420, "to": "Ana"}
-    call = CallPart(call="c1.1", tool="pay", args=Content(inline=args))
-    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=Principal(user="guest"))
     judged = []
-    for _ in range(calls):
+    for number in range(calls):
+        # Another turn each time: what one process remembers of a call within its turn must not help.
+        ctx = Pinned(actor="desk", session="s", turn=f"t{number}", tenant="main", user=Principal(user="guest"))
+        args = {"amount": 420, "to": "Ana"}
+        call = CallPart(call="c1.1", tool="pay", args=Content(inline=args))
         began = time.perf_counter()
         found = judge(known, ctx, call, args, Tally())
         judged.append((time.perf_counter() - began) * 1000)

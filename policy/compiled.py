@@ -170,6 +170,12 @@ class CompiledRules:
     findings: tuple[str, ...]
     context_shape: Shape
 
+    @property
+    def read_context(self) -> bool:
+        """Whether any rule may read `ctx`. If none does, one answer an actor and tool holds for every turn."""
+        # A variable can only be read by its name, and a name in a text or a comment does no harm here.
+        return any("ctx" in expression.text for _, expression in self.rules)
+
     def judge(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> RulesVerdict:
         """The strictest rule that applies to `tool` in the hands of `actor` (`name`, `tags`). Never raises."""
         if not self.rules:

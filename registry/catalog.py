@@ -14,7 +14,15 @@ from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import PART_TYPES
 from signoff.contracts.person import Person
 from signoff.contracts.steps import Offered
-from signoff.policy.compiled import CompiledPolicy, CompiledRules, PolicyVerdict, compile_policy, compile_rules
+from signoff.policy.bounds import out_of_bounds
+from signoff.policy.compiled import (
+    CompiledPolicy,
+    CompiledRules,
+    PolicyVerdict,
+    RulesVerdict,
+    compile_policy,
+    compile_rules,
+)
 from signoff.policy.handler import PolicyHandler
 from signoff.policy.model import APPROVER, GlobalRule
 from signoff.registry.actor import Actor
@@ -48,6 +56,7 @@ class Catalog:
     hash: str
     part_types: tuple[str, ...] = PART_TYPES
     handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
+    _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
@@ -95,8 +104,10 @@ class Catalog:
         if found is None:
             if len(self._sights) >= _SIGHTS_KEPT:
                 self._sights.clear()
-            cel = pinned_cel(ctx, self.fields)
-            found = Sight(self.registry, self.rules, self.actors.get(ctx.actor), ctx.actor, cel)
+            cel, actor = pinned_cel(ctx, self.fields), self.actors.get(ctx.actor)
+            lasting = actor is not None and not self.rules.read_context and not out_of_bounds(cel)
+            rulings = self._rulings.setdefault(ctx.actor, {}) if lasting else {}
+            found = Sight(self.registry, self.rules, actor, ctx.actor, cel, rulings)
             self._sights[key] = found
         return found
 

@@ -172,7 +172,7 @@ def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
 def approval(proposal: _Proposal, tool: Tool) -> Judgement:
     """Gate 14: the tool's policy, tightened by global rules that require approval."""
     policy = proposal.catalog.policy(tool.name)
-    verdict = policy.judge(proposal.args, dict(proposal.sight.ctx))
+    verdict = proposal.sight.verdict(policy, proposal.args)
     found = by_verdict(proposal.sight, proposal.call, tool, verdict)
     handler = handler_rule(policy)
     if not handler or found.kind == "settled":

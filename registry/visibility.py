@@ -1,13 +1,17 @@
 """Gates 3 to 6: which tools exist for an actor, one answer for the list a model is shown and for its calls (N02)."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from signoff.policy.compiled import CompiledRules, RulesVerdict
+from signoff.policy.compiled import CompiledPolicy, CompiledRules, PolicyVerdict, RulesVerdict
 from signoff.registry.actor import Actor
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool import Tool
+
+_VERDICTS_KEPT: Final = 100
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,7 @@ class Sight:
     """What one actor can see of a registry, under global rules and one pinned context.
 
     `actor` is None when this worker does not know the actor (any more): then nothing is visible.
+    `rulings` are those known already: shared by all turns of an actor where no rule reads the context.
     """
 
     registry: ToolRegistry
@@ -22,15 +27,29 @@ class Sight:
     actor: Actor | None
     actor_name: str
     ctx: Mapping[str, Any]
-    _rulings: dict[str, RulesVerdict] = field(default_factory=dict, init=False, repr=False, compare=False)
+    rulings: dict[str, RulesVerdict] = field(default_factory=dict, repr=False, compare=False)
+    _verdicts: dict[tuple[str, str], PolicyVerdict] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def ruling(self, tool: Tool) -> RulesVerdict:
         """What the global rules say of this tool for this actor in this context; evaluated once."""
-        found = self._rulings.get(tool.name)
+        found = self.rulings.get(tool.name)
         if found is None:
             actor = {"name": self.actor_name, "tags": list(self.actor.tags) if self.actor is not None else []}
             found = self.rules.judge(actor=actor, tool=tool.facts, ctx=dict(self.ctx))
-            self._rulings[tool.name] = found
+            self.rulings[tool.name] = found
+        return found
+
+    def verdict(self, policy: CompiledPolicy, args: Mapping[str, Any]) -> PolicyVerdict:
+        """What the policy says of a call with valid `args` in this context; evaluated once for the same arguments.
+
+        A call is judged where it is proposed and again where it runs, often by the same process.
+        """
+        key = (policy.tool.name, hashlib.sha256(json.dumps(args).encode()).hexdigest())
+        found = self._verdicts.get(key)
+        if found is None:
+            if len(self._verdicts) >= _VERDICTS_KEPT:
+                self._verdicts.clear()
+            found = self._verdicts[key] = policy.judge(args, dict(self.ctx))
         return found
 
     def allows(self, name: str) -> bool:

@@ -22,6 +22,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.contracts.steps import Tally
+from signoff.contracts.turn import TurnView
 from signoff.policy.model import ApprovalPolicy, GlobalRule, RequiresApproval
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog

@@ -1,0 +1,93 @@
+"""What a process remembers of its own answers, and what it must not take for the same question."""
+
+from typing import Any
+
+import pytest
+from registry_kit import a_tool, an_actor, pinned
+
+from signoff.policy.compiled import CompiledPolicy, CompiledRules
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.catalog import Catalog, build_catalog
+
+SCHEMA = {"type": "object", "properties": {"amount": {}}, "required": ["amount"]}
+
+
+def catalog(rule: str = "'never' in tool.tags") -> Catalog:
+    policy = ApprovalPolicy(auto_approve_if="args.amount == 1.0 && ctx.user.tier == 'standard'")
+    return build_catalog(
+        tools=[a_tool("pay", input_schema=SCHEMA, requires_approval=policy), a_tool("wire")],
+        actors=[an_actor("desk"), an_actor("till")],
+        policies=[GlobalRule(name="some", rule=rule, effect="hide")],
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Who was asked: one entry an evaluation of the global rules or of a tool's policy."""
+    told: list[str] = []
+    rules, policy = CompiledRules.judge, CompiledPolicy.judge
+
+    def of_rules(self: CompiledRules, **facts: Any) -> Any:
+        told.append(f"{facts['actor']['name']}: {facts['tool'].name}")
+        return rules(self, **facts)
+
+    def of_policy(self: CompiledPolicy, args: Any, ctx: Any) -> Any:
+        told.append(f"{args}")
+        return policy(self, args, ctx)
+
+    monkeypatch.setattr(CompiledRules, "judge", of_rules)
+    monkeypatch.setattr(CompiledPolicy, "judge", of_policy)
+    return told
+
+
+def test_rules_over_tools_and_actors_alone_are_asked_once_for_all_turns(asked: list[str]) -> None:
+    """Another turn of the same actor has the same answer; another actor is another question."""
+    known = catalog()
+    for turn in ("t1", "t2"):
+        assert [tool.name for tool in known.sight(pinned(turn=turn)).visible()] == ["pay", "wire"]
+    assert asked == ["desk: pay", "desk: wire"]
+    known.sight(pinned("till")).visible()
+    assert asked[2:] == ["till: pay", "till: wire"]
+
+
+def test_rules_over_the_context_are_asked_in_each(asked: list[str]) -> None:
+    """Who asks decides, so nobody is given another's answer."""
+    known = catalog("tool.name == 'wire' && ctx.user.tier == 'standard'")
+    for _ in range(2):
+        assert [tool.name for tool in known.sight(pinned(tier="standard")).visible()] == ["pay"]
+        assert [tool.name for tool in known.sight(pinned(tier="trusted")).visible()] == ["pay", "wire"]
+    assert len(asked) == 4
+
+
+def test_a_context_out_of_bounds_is_never_given_a_remembered_answer(asked: list[str]) -> None:
+    """What the engines cannot read is hidden, though the same actor's other turns were told that it is not."""
+    known = catalog()
+    assert known.sight(pinned()).visible()
+    assert known.sight(pinned(channel="\ud800")).visible() == ()
+    assert known.sight(pinned(turn="next")).visible()
+
+
+def test_an_actor_that_is_not_there_leaves_nothing_behind(asked: list[str]) -> None:
+    """Names of actors come from outside: no entry is kept for one that does not exist."""
+    known = catalog()
+    tool = known.tools()[0]
+    for _ in range(2):
+        known.sight(pinned("nobody", turn="a")).ruling(tool)
+        known.sight(pinned("nobody", turn="b")).ruling(tool)
+    assert asked == ["nobody: pay"] * 2
+
+
+def test_a_verdict_holds_for_the_same_arguments_in_the_same_context(asked: list[str]) -> None:
+    """1 and 1.0 and true are three questions; another tier is a fourth; the same again is none."""
+    known = catalog()
+    policy = known.policy("pay")
+    sight, other = known.sight(pinned()), known.sight(pinned(tier="trusted"))
+    given: list[Any] = [1, 1.0, True, "1", 2]
+    verdicts = [sight.verdict(policy, {"amount": amount}).verdict for amount in given]
+    assert asked == [f"{{'amount': {amount!r}}}" for amount in given]
+    assert verdicts == [policy.judge({"amount": amount}, sight.ctx).verdict for amount in given]
+    asked.clear()
+    assert [sight.verdict(policy, {"amount": amount}).verdict for amount in given] == verdicts
+    assert asked == []
+    assert other.verdict(policy, {"amount": 1}).verdict == "ask"
+    assert len(asked) == 1
