@@ -13,6 +13,7 @@ SCHEMA = {"type": "object", "properties": {"amount": {}}, "required": ["amount"]
 
 
 def catalog(rule: str = "'never' in tool.tags") -> Catalog:
+    """Two tools, two actors, one global rule."""
     policy = ApprovalPolicy(auto_approve_if="args.amount == 1.0 && ctx.user.tier == 'standard'")
     return build_catalog(
         tools=[a_tool("pay", input_schema=SCHEMA, requires_approval=policy), a_tool("wire")],
