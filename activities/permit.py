@@ -10,6 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from signoff.approvals.binding import ArgumentsDigest, names
 from signoff.approvals.digest import doubt_digest
+from signoff.approvals.escalation import NOT_ESCALATED, Escalation
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.decision import UNSIGNED, Decision, at_least
 from signoff.contracts.ids import ApprovalKey, TurnKey
@@ -88,11 +89,12 @@ class Witness:
 @dataclass(frozen=True)
 class Seating:
     """Who may answer for a call: by the directory, and by the present policy's `table`. `now` is for answers whose time
-    nobody proves."""
+    nobody proves. Those of `escalation` count from then on."""
 
     people: Directory
     table: Table
     now: datetime
+    escalation: Escalation = NOT_ESCALATED
 
     def seated(self, decisions: Sequence[Decision]) -> int:
         """How many people of `decisions`, whose signatures hold, sit on different seats: one's own, or another's."""
@@ -125,15 +127,29 @@ class Seating:
         received = decision.received_at if decision.signature else None
         moment = received if received is not None and received.tzinfo is not None else self.now
         person = self.people.find(decision.subject, self.table.tenant)
-        return seat_of(person, self.people, self.table, moment, taken)
+        return seat_of(person, self.people, self._table(decision, moment), moment, taken)
+
+    def _table(self, decision: Decision, moment: datetime) -> Table:
+        escalation = self.escalation
+        assumed = escalation.assumed and not decision.signature
+        if not (assumed or escalation.reached(decision.revision or 1, moment)):
+            return self.table
+        return dataclasses.replace(self.table, approvers=(*self.table.approvers, *escalation.to))
 
 
-def seating(catalog: Catalog, people: Directory, ctx: Pinned, tool: str, found: Judgement, now: datetime) -> Seating:
-    """Who may answer for a call of `tool` that was judged as `found`: whom it asks now, and to whom it escalates."""
+def seating(
+    catalog: Catalog,
+    people: Directory,
+    ctx: Pinned,
+    tool: str,
+    found: Judgement,
+    now: datetime,
+    escalation: Escalation = NOT_ESCALATED,
+) -> Seating:
+    """Who may answer for a call of `tool` that was judged as `found`: whom it asks now, and to whom it escalated."""
     policy = catalog.policy(tool).policy or ApprovalPolicy()
-    # That it has escalated cannot be proved here; that these people are to be asked then, can.
-    approvers = (*catalog.approvers(tool, found.verdict), *policy.escalate_to)
-    return Seating(people, Table(ctx.tenant, approvers, ctx.user.user, policy.allow_self_approval), now)
+    table = Table(ctx.tenant, catalog.approvers(tool, found.verdict), ctx.user.user, policy.allow_self_approval)
+    return Seating(people, table, now, escalation)
 
 
 def believed(ctx: Pinned, person: Person | None, *, development: bool) -> bool:

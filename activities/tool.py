@@ -10,17 +10,18 @@ from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
+from signoff.activities.escalated import seated
 from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
 from signoff.activities.hearing import heard
-from signoff.activities.journal import Journal, now
-from signoff.activities.permit import Caller, Seating, caller_problem, doubted, given_up, seating, standing
+from signoff.activities.journal import Journal
+from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
 from signoff.activities.probing import Probing, known
 from signoff.activities.pulse import pulse
 from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.results import STORE_PAUSE, Results, plain_outcome
 from signoff.activities.room import Room
-from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally, ToolReply, ToolTask
@@ -100,16 +101,13 @@ class ToolActivity:
             found,
             self._room.catalog.policy(task.tool),
             witness=witness,
-            seating=self._seating(permit, found),
+            seating=await seated(self._room, permit, task.tool, found),
             digest_of_args=lambda given: digest_of(permit.ctx, permit.call, self._tool, given),
         )
         if worth.kind == "run":
             return found
         refused = await self._refused(task, worth.why)
         return refused.model_copy(update={"again": worth.again, "note": worth.why})
-
-    def _seating(self, permit: Permit, found: Judgement) -> Seating:
-        return seating(self._room.catalog, self._room.people, permit.ctx, self._tool.name, found, now())
 
     async def _refused(self, task: ToolTask, why: str) -> ToolReply:
         activity.logger.warning("refused to run %s: %s", self._tool.name, why)
@@ -181,11 +179,13 @@ class ToolActivity:
 
     async def _earlier(self, task: ToolTask, found: Judgement) -> ToolReply | None:
         """What earlier tickets of the call leave to say; None when each is void, or people said it did not happen."""
-        permit, policy = task.permit, self._room.catalog.policy(task.tool)
-        witness, seating = self._room.witness, self._seating(permit, found)
+        permit, policy, witness = task.permit, self._room.catalog.policy(task.tool), self._room.witness
         not_given_up = "an earlier ticket of this call was not given up"
         if task.ticket < 1:
             return await self._refused(task, not_given_up)
+        if task.ticket == 1:
+            return None
+        seating = await seated(self._room, permit, task.tool, found)
         for number in range(1, task.ticket):
             earlier = await self._room.store.look(ticket_key(permit.digest, number))
             if earlier is not None and earlier.state == "void":

@@ -212,7 +212,7 @@ async def test_answers_that_name_nobody_are_one(store: Store, decisions: tuple[D
     [
         (ApprovalPolicy(approvers=("user:cfo",)), "cfo", "ok"),
         (ApprovalPolicy(approvers=("user:cfo",)), "eve", "again"),
-        (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "cfo", "ok"),
+        (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "cfo", "again"),
         (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "eve", "ok"),
         (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "di", "again"),
         (ApprovalPolicy(route_to="args.amount > 10 ? ['user:cfo'] : ['role:approvers']"), "cfo", "ok"),
@@ -220,7 +220,7 @@ async def test_answers_that_name_nobody_are_one(store: Store, decisions: tuple[D
     ],
 )
 async def test_the_present_policy_says_who_is_asked(store: Store, policy: ApprovalPolicy, who: str, found: str) -> None:
-    """Those it names, routes these very arguments to, or escalates to; a decision by others is of another policy."""
+    """Those it names or routes these very arguments to; other decisions are of another policy, or came too early."""
     assert await outcome(store, policy, signed(who)) == found
 
 
