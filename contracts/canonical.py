@@ -1,9 +1,12 @@
 """Canonical JSON (RFC 8785) and the hashes made of it."""
 
 import hashlib
-from typing import Any
+import json
+from typing import Any, Final
 
 import rfc8785
+
+_SAFE_INTEGER: Final = 2**53 - 1
 
 
 class NotCanonical(ValueError):
@@ -13,6 +16,9 @@ class NotCanonical(ValueError):
 def canonical_json(value: Any) -> bytes:
     """`value` as RFC 8785 bytes; `1` and `1.0` are written alike. Raises `NotCanonical`."""
     try:
+        if _plain(value):
+            # The same bytes in a third of the time; a turn hashes a dozen values.
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
         return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, ValueError, TypeError, RecursionError) as error:
         raise NotCanonical(str(error).partition("\n")[0]) from None
@@ -33,3 +39,27 @@ def nesting(value: Any) -> int:
             deepest = max(deepest, depth + 1)
             stack.extend((each, depth + 1) for each in (item.values() if isinstance(item, dict) else item))
     return deepest
+
+
+def _plain(value: Any) -> bool:
+    """Whether `value` has only texts, null, booleans and safe integers, below names in ASCII.
+
+    Where RFC 8785 differs from sorted compact JSON is in how it writes floats, and in how it sorts names beyond
+    ASCII. Anything else, subclasses included, is left to `rfc8785`.
+    """
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind is dict:
+            if not all(type(name) is str and name.isascii() for name in item):
+                return False
+            stack.extend(item.values())
+        elif kind is list or kind is tuple:
+            stack.extend(item)
+        elif kind is int:
+            if not -_SAFE_INTEGER <= item <= _SAFE_INTEGER:
+                return False
+        elif kind is not str and kind is not bool and item is not None:
+            return False
+    return True

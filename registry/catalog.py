@@ -99,7 +99,7 @@ class Catalog:
 
         The sights of recent contexts are kept: one turn asks at least four times.
         """
-        key = repr(ctx)
+        key = repr(ctx.model_dump())
         found = self._sights.get(key)
         if found is None:
             if len(self._sights) >= _SIGHTS_KEPT:

@@ -1,0 +1,52 @@
+"""The quick way of writing canonical JSON gives the very bytes of RFC 8785, or is not taken."""
+
+import enum
+from typing import Any
+
+import pytest
+import rfc8785
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from signoff.contracts.canonical import NotCanonical, canonical_json
+
+TEXTS = st.text(st.characters(codec=None), max_size=8) | st.sampled_from(["\x00\x1f\x7f", "\u2028", "é", "\U0001f600"])
+SCALARS = st.none() | st.booleans() | st.integers(-(2**53) - 2, 2**53 + 2) | st.floats() | TEXTS
+NAMES = TEXTS | st.text('aZ_-0"\\/\n', max_size=4)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=12
+)
+
+
+@given(VALUES)
+@example({"b": 1, "a": [True, None, '\t\b\f\r\n"\\/']})
+@example({"\ue000": 1, "\U00010000": 2})
+@example({"a": -(2**53) + 1, "b": 2**53 - 1, "c": (1, 2)})
+@example({"a": 2**53})
+@example(["\ud800"])
+@example({"a": 1.0, "b": -0.0, "c": 1e21})
+def test_every_value_is_written_as_the_standard_writes_it(value: Any) -> None:
+    """Byte for byte; and what the standard cannot write is refused, not written somehow."""
+    try:
+        expected = rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, ValueError):
+        with pytest.raises(NotCanonical):
+            canonical_json(value)
+    else:
+        assert canonical_json(value) == expected
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+@pytest.mark.parametrize("odd", [{1: "a"}, {"a": {2}}, {"a": object()}, {None: 1}, b"x", {"a": 2**60}])
+def test_what_is_no_json_is_refused(odd: Any) -> None:
+    """Names that are no texts would otherwise be turned into texts, and two values would hash alike."""
+    with pytest.raises(NotCanonical):
+        canonical_json(odd)
+
+
+def test_kinds_derived_from_the_plain_ones_are_written_as_those() -> None:
+    """An enumeration's member is its text."""
+    assert canonical_json({"a": Colour.RED}) == rfc8785.dumps({"a": Colour.RED}) == canonical_json({"a": "red"})
