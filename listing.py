@@ -1,17 +1,21 @@
 """Lists from visibility and memo alone: what waits, and which turns there are. The workflow stays the truth."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
 from signoff.contracts import names
 from signoff.contracts.errors import NotFound, ServerUnavailable
-from signoff.contracts.ids import is_id, parse_workflow_id
-from signoff.contracts.listing import TurnRow, WaitingCard
+from signoff.contracts.ids import is_id, parse_session_workflow_id, parse_workflow_id
+from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.workflows import shown
 
+SESSIONS_SEEN: Final = 1_000
+"""Of so many sessions, and so many turns that wait, a list of sessions is made at most."""
 _WINDOWS = tuple(timedelta(hours=hours) for hours in (0, 1, 8, 24, 7 * 24, 30 * 24, 3_650 * 24))
 _NARROW = timedelta(seconds=1)
 """SQL visibility cannot sort. Where more wait than are asked for, the deadline before which just enough of them fall
@@ -57,6 +61,29 @@ async def turns(
     query += f' AND StartTime >= "{_time(since)}"' if since else ""
     rows = [await _turn_row(row) async for row in _executions(client, query, limit)]
     return sorted((row for row in rows if row is not None), key=_started, reverse=True)
+
+
+async def sessions(
+    client: Client, *, tenant: str, wanted: Callable[[SessionRow], bool] = lambda row: True, limit: int = 50
+) -> list[SessionRow]:
+    """Sessions of a tenant that go on, newest first; only those `wanted`, of the newest `SESSIONS_SEEN`.
+
+    Raises `ServerUnavailable`.
+    """
+    query = f'WorkflowType = "{names.SESSION}" AND {names.SA_TENANT} = "{_word(tenant)}"'
+    waits: dict[str, list[WaitingCard]] = {}
+    async for row in _executions(client, _suspended(tenant, None), SESSIONS_SEEN):
+        for card in await _cards(row):
+            waits.setdefault(card.session, []).append(card)
+    found: list[SessionRow] = []
+    async with aclosing(_executions(client, f'{query} AND ExecutionStatus = "Running"', SESSIONS_SEEN)) as rows:
+        async for row in rows:
+            each = await _session_row(row, waits)
+            if each is not None and wanted(each):
+                found.append(each)
+            if len(found) == limit:
+                break
+    return sorted(found, key=_started, reverse=True)
 
 
 async def _soonest(client: Client, query: str, wanted: int) -> tuple[str, str]:
@@ -124,7 +151,7 @@ def _approver(text: str) -> str:
     return f"{_word(kind)}:{_word(name)}"
 
 
-async def _executions(client: Client, query: str, limit: int) -> AsyncIterator[WorkflowExecution]:
+async def _executions(client: Client, query: str, limit: int) -> AsyncGenerator[WorkflowExecution, None]:
     try:
         async for row in client.list_workflows(query, limit=limit, page_size=min(limit, 200)):
             yield row
@@ -172,9 +199,26 @@ async def _turn_row(row: WorkflowExecution) -> TurnRow | None:
     )
 
 
+async def _session_row(row: WorkflowExecution, waits: Mapping[str, Sequence[WaitingCard]]) -> SessionRow | None:
+    key = parse_session_workflow_id(row.id)
+    if key is None:
+        return None
+    memo = await row.memo()
+    cards = waits.get(key.session, ())
+    return SessionRow(
+        tenant=key.tenant,
+        session=key.session,
+        title=str(memo.get(names.MEMO_TITLE) or ""),
+        requester=str(memo.get(names.MEMO_REQUESTER) or ""),
+        approvers=tuple(dict.fromkeys(entry for card in cards for entry in card.approvers)),
+        codes=tuple(card.code for card in cards),
+        started_at=row.start_time,
+    )
+
+
 def _deadline(card: WaitingCard) -> datetime:
     return card.expires_at or datetime.max.replace(tzinfo=UTC)
 
 
-def _started(row: TurnRow) -> datetime:
+def _started(row: TurnRow | SessionRow) -> datetime:
     return row.started_at or datetime.min.replace(tzinfo=UTC)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
+from urllib.parse import quote
 
 import typer
 from rich.table import Table
@@ -21,19 +22,18 @@ from signoff.audit.checkpoints import Checkpoint, Checkpoints
 from signoff.audit.export import Export, each, exported, read_export, write_checkpoint
 from signoff.audit.log import AuditLog
 from signoff.audit.retiring import Retired, retire
-from signoff.audit.timeline import Moment, timeline
+from signoff.audit.telling import Line, Telling, find_stream, tell
 from signoff.audit.verify import Report, verify, verify_stream
-from signoff.cli.options import Address, AsJson
+from signoff.cli.options import Address, AsJson, Url
 from signoff.cli.output import Output, run
 from signoff.cli.parts import working_store
+from signoff.cli.remote import at_gateway, gateway_url
 from signoff.cli.words import utc_now
 from signoff.cli.workplace import account, reach_server, read_running
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.errors import ConfigError, NotFound, Refused, ServerUnavailable
-from signoff.contracts.ids import TurnKey, is_id, parse_workflow_id
-from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.errors import ConfigError, Refused, ServerUnavailable
+from signoff.contracts.ids import TurnKey
 from signoff.keyfiles import read_private, read_public
-from signoff.registry.nearest import did_you_mean, shown
 from signoff.settings import load_settings
 from signoff.signing import Signer, Verifier
 from signoff.store.store import Store
@@ -119,21 +119,24 @@ def show(
     turn: Annotated[
         str, typer.Argument(metavar="TURN", help="A turn's id or its beginning; or a tenant's `admin/main`.")
     ],
+    url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what was recorded of a turn, in order; exit code 1 when it is not as it was written."""
 
     async def body(out: Output) -> int:
-        settings = load_settings()
-        async with working_store(settings) as store:
-            log = AuditLog(store)
-            stream = await _stream(log, turn)
-            records = await log.stream(stream)
-            heads = {head.stream: head for head in await Checkpoints(store).heads()}
-        finding = verify_stream(records, heads.get(stream), _verifier(settings.public_keys, given=False))
-        verdict = finding.message if finding else f"verified: {len(records)} records, none changed or missing"
-        data = [record.model_dump(exclude={"data"}) | {"data": record.data} for record in records]
-        out.show({"stream": stream, "records": data, "finding": finding}, stream, _table(timeline(records)), verdict)
+        there = gateway_url(url, None, None)
+        if there is None:
+            settings = load_settings()
+            async with working_store(settings) as store:
+                stream = await _stream(AuditLog(store), turn)
+                told = await tell(store, stream, _verifier(settings.public_keys, given=False))
+        else:
+            async with at_gateway(there) as gateway:
+                told = await gateway.call(Telling, "GET", f"/v1/audit/{quote(turn.strip())}")
+        finding = told.finding
+        verdict = finding.message if finding else f"verified: {len(told.records)} records, none changed or missing"
+        out.show(told, told.stream, _table(told.timeline), verdict)
         return 1 if finding else 0
 
     run(body, as_json=as_json)
@@ -294,22 +297,7 @@ async def _trace(store: Store, stream: str, verifier: Verifier) -> list[str]:
 
 
 async def _stream(log: AuditLog, text: str) -> str:
-    """The stream that a workflow id, `<tenant>.<session>.<turn>`, a turn's id or its beginning names."""
-    parts = text.strip().split(".")
-    if len(parts) == 3 and all(map(is_id, parts)):
-        text = TurnKey(*parts).workflow_id
-    known = await log.streams()
-    if text in known:
-        return text
-    turns = {stream: key.turn for stream in known if (key := parse_workflow_id(stream)) is not None}
-    named = [stream for stream, turn in turns.items() if turn == text]
-    named = named or [stream for stream, turn in turns.items() if text and turn.startswith(text)]
-    if len(named) > 1:
-        raise Refused(f"{shown(text)} fits several turns, name one of them whole: {', '.join(sorted(named)[:5])}")
-    if not named:
-        near = did_you_mean(text, [*turns.values(), f"admin/{DEFAULT_TENANT}"])
-        raise NotFound(f"nothing is recorded of {shown(text)}{near}")
-    return named[0]
+    return find_stream(await log.streams(), text)
 
 
 def _report_json(report: Report, notes: Iterable[str]) -> dict[str, Any]:
@@ -337,12 +325,12 @@ def _report_words(report: Report) -> list[str]:
     return words
 
 
-def _table(moments: Iterable[Moment]) -> Table:
+def _table(lines: Iterable[Line]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for name in ("at", "who", "what"):
         table.add_column(name, no_wrap=name != "what", overflow="fold")
-    for moment in moments:
-        table.add_row(*moment)
+    for line in lines:
+        table.add_row(line.at, line.who, line.what)
     return table
 
 

@@ -31,8 +31,11 @@ def logged_to(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
     terminal = logging.StreamHandler(sys.stderr)
     terminal.setLevel(logging.WARNING)
     terminal.setFormatter(_OneLine())
-    root, level = logging.getLogger(), logging.getLogger().level
+    root, ours = logging.getLogger(), logging.getLogger("signoff")
+    levels = root.level, ours.level
     root.setLevel(logging.INFO)
+    # Tracebacks of unexpected errors: in the file, which is its owner's alone, and nowhere else.
+    ours.setLevel(logging.DEBUG)
     root.addHandler(file)
     root.addHandler(terminal)
     try:
@@ -40,5 +43,6 @@ def logged_to(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
     finally:
         root.removeHandler(terminal)
         root.removeHandler(file)
-        root.setLevel(level)
+        root.setLevel(levels[0])
+        ours.setLevel(levels[1])
         file.close()

@@ -73,12 +73,28 @@ class Gateway:
         self._url = url
         self._person = person
 
+    @property
+    def acting(self) -> dict[str, str]:
+        """The field that names who somebody says they are, if they said so."""
+        return {"as": self._person} if self._person else {}
+
+    async def call(self, shape: type[T], method: str, path: str, **content: Any) -> T:
+        """What a route answers; `content` is httpx's, such as `params` and `json`."""
+        return self._read(shape, self._json(await self._send(method, path, **content)))
+
+    async def listed(self, shape: type[T], name: str, **params: Any) -> list[T]:
+        """The list of `/v1/<name>`; parameters that are None or empty are left out."""
+        given = {key: value for key, value in params.items() if value not in (None, "")}
+        found = self._json(await self._send("GET", f"/v1/{name}", params=given))
+        rows = found.get(name) if isinstance(found, dict) else None
+        if not isinstance(rows, list):
+            raise self._stranger()
+        return [self._read(shape, row) for row in rows]
+
     async def waiting(self) -> list[WaitingCard]:
         """See `Desk`."""
-        who = {"as": self._person} if self._person else {"mine": "true"}
-        found = self._json(await self._send("GET", "/v1/approvals", params=who))
-        cards = found.get("approvals") if isinstance(found, dict) else None
-        return [self._read(WaitingCard, card) for card in cards or ()]
+        who = self.acting or {"mine": "true"}
+        return await self.listed(WaitingCard, "approvals", **who)
 
     def whom(self) -> str:
         """See `Desk`."""
@@ -103,8 +119,7 @@ class Gateway:
         said = answer.model_dump(mode="json", include={"verdict", "reason", "edited_args", "remember", "result"})
         body = {name: value for name, value in said.items() if value}
         body |= {"revision": request.revision, "digest": request.digest or request.card.mark}
-        if self._person:
-            body["as"] = self._person
+        body |= self.acting
         reply = await self._send("POST", f"/v1/approvals/{quote(approval_id, safe='')}/decide", json=body, receipt=True)
         return self._read(Receipt, self._json(reply))
 
@@ -127,7 +142,7 @@ class Gateway:
     async def start(self, body: Mapping[str, Any]) -> TurnStarted:
         """Start a turn as `POST /v1/turns` takes it. When this returns the turn is safe."""
         who = {"user": self._person} if self._person else {}
-        return self._read(TurnStarted, self._json(await self._send("POST", "/v1/turns", json={**body, **who})))
+        return await self.call(TurnStarted, "POST", "/v1/turns", json={**body, **who})
 
     async def follow(self, turn: str) -> AsyncIterator[TurnView]:
         """See `Desk`. A stream that ends before the turn does is taken up again."""
@@ -160,13 +175,12 @@ class Gateway:
             raise self._silent(error) from None
 
     async def _request(self, name: str) -> ApprovalRequest:
-        reply = await self._send("GET", f"/v1/approvals/{quote(name.strip(), safe='')}")
-        return self._read(ApprovalRequest, self._json(reply))
+        return await self.call(ApprovalRequest, "GET", f"/v1/approvals/{quote(name.strip(), safe='')}")
 
     async def _view(self, name: str) -> TurnView:
         key = parse_workflow_id(name.strip())
         turn = ".".join(key) if key is not None else name.strip()
-        return self._read(TurnView, self._json(await self._send("GET", f"/v1/turns/{quote(turn, safe='')}")))
+        return await self.call(TurnView, "GET", f"/v1/turns/{quote(turn, safe='')}")
 
     async def _send(self, method: str, path: str, *, receipt: bool = False, **content: Any) -> httpx.Response:
         try:

@@ -74,6 +74,14 @@ def parse_workflow_id(workflow_id: str) -> TurnKey | None:
     return TurnKey(*parts[1:])
 
 
+def parse_session_workflow_id(workflow_id: str) -> SessionKey | None:
+    """The session a workflow id names, or None when it is not one of ours."""
+    parts = workflow_id.split("/")
+    if len(parts) != 3 or parts[0] != "session" or not all(is_id(part) for part in parts[1:]):
+        return None
+    return SessionKey(*parts[1:])
+
+
 def parse_approval_id(approval_id: str) -> ApprovalKey | None:
     """The turn and call an approval id names, or None when it is malformed."""
     parts = approval_id.split(".")

@@ -45,3 +45,18 @@ class TurnRow(Shape):
     due_at: datetime | None = None
     started_at: datetime | None = None
     closed_at: datetime | None = None
+
+
+class SessionRow(Shape):
+    """One session of a list. `requester` is whose it is; `codes` of what waits in its turns, for `approvers`.
+
+    `started_at` is when it began, or was last carried over into a new run.
+    """
+
+    tenant: str
+    session: str
+    title: str = ""
+    requester: str = ""
+    approvers: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    started_at: datetime | None = None

@@ -11,11 +11,14 @@ from starlette.staticfiles import StaticFiles
 import signoff
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.approvals_api import ApprovalsApi
+from signoff.gateway.audit_api import AuditApi
 from signoff.gateway.batch_pages import BatchPages
 from signoff.gateway.caller import Door, SignInNeeded
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edit_pages import EditPages
+from signoff.gateway.failing import Failing
 from signoff.gateway.faults import Ambiguous, BadRequest, Fault, fault_of, sentence, status_of
+from signoff.gateway.freeze_pages import FreezePages
 from signoff.gateway.grants_api import GrantsApi
 from signoff.gateway.grants_pages import GrantsPages
 from signoff.gateway.guard import Guard
@@ -24,6 +27,7 @@ from signoff.gateway.live import Live
 from signoff.gateway.login_pages import LoginPages, to_login
 from signoff.gateway.render import STATIC, Pages
 from signoff.gateway.service_api import ServiceApi
+from signoff.gateway.session_list import SessionList
 from signoff.gateway.session_pages import SessionPages
 from signoff.gateway.sessions_api import SessionsApi
 from signoff.gateway.site_pages import SitePages
@@ -68,11 +72,14 @@ def build_app(desk: GatewayDeps) -> FastAPI:
         SessionsApi(desk),
         ApprovalsApi(desk),
         GrantsApi(desk),
+        AuditApi(desk),
         ServiceApi(desk),
         WaitingPages(desk, visitors, pages, live),
         EditPages(desk, visitors, pages),
         BatchPages(desk, visitors, pages),
         GrantsPages(desk, visitors, pages),
+        FreezePages(desk, visitors, pages),
+        SessionList(desk, visitors, pages),
         TalkPages(desk, visitors, pages, live),
         SessionPages(desk, visitors, pages, live),
         ToolPages(desk, visitors, pages),
@@ -123,9 +130,7 @@ def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages) -> None:
         response.headers.update(error.headers or {})
         return response
 
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> Response:
-        return await answer(request, Fault(code="internal", message=_BROKEN), 500)
+    app.add_middleware(Failing, answer=answer)
 
 
 async def _error_page(
@@ -142,7 +147,6 @@ def _wants_json(path: str) -> bool:
     return path.startswith(("/v1/", "/healthz", "/readyz", "/openapi.json", "/live/", "/static/"))
 
 
-_BROKEN = "something went wrong here; the gateway's log has it"
 _PLAIN = {
     404: ("unknown", "there is nothing at this address"),
     405: ("method", "this address does not take that method"),

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Query, Request
 
 from signoff.approvals.entries import act
 from signoff.audit.log import writing
-from signoff.contracts.base import Shape
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Freeze, Grant
 from signoff.contracts.person import Person
@@ -14,22 +13,13 @@ from signoff.gateway.bodies import FreezeBody
 from signoff.gateway.caller import acting, caller_of, own_tenant
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Fault
+from signoff.gateway.freezing import Frozen, freeze, require_operator, thaw
 from signoff.gateway.identity import DEFAULT_DECIDER
-from signoff.killswitch import Swept, check_operator, sweep
 from signoff.registry.nearest import shown
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants, shown_grant
 
-_SWEEP_SECONDS = 15.0
-
 As = Annotated[str | None, Query(alias="as", min_length=1, description="Who does it (development profile only).")]
-
-
-class Frozen(Shape):
-    """The answer to a freeze: the freeze that stands, and what was swept."""
-
-    freeze: Freeze
-    swept: Swept
 
 
 class GrantsApi:
@@ -81,36 +71,15 @@ class GrantsApi:
         """
         tenant = own_tenant(caller_of(request), body.tenant)
         person = self._acting(request, body.as_person, tenant)
-        self._check(person)
-        told = act(tenant, "freeze", person.id, self._deps.clock(), reason=body.reason, channel="api")
-        freeze = await self._freezes.freeze(tenant, reason=body.reason, by=person.id, also=writing([told]))
-        signer = self._deps.signer
-        swept = await sweep(
-            self._deps.desk,
-            tenant,
-            by=person,
-            reason=freeze.reason,
-            sign=(lambda wish: wish) if signer is None else signer.sign_decision,
-            patience=_SWEEP_SECONDS,
-        )
-        return Frozen(freeze=freeze, swept=swept)
+        return await freeze(self._deps, person, reason=body.reason, channel="api")
 
     async def thaw(self, tenant: str, request: Request, as_person: As = None) -> Freeze:
         """New calls are judged as before; what was denied meanwhile stays denied."""
         tenant = own_tenant(caller_of(request), tenant)
-        person = self._acting(request, as_person, tenant)
-        self._check(person)
-        told = act(tenant, "thaw", person.id, self._deps.clock(), channel="api")
-        lifted = await self._freezes.thaw(tenant, also=writing([told]))
-        if lifted is None:
-            raise NotFound(f"the tenant {shown(tenant)} is not frozen")
-        return lifted
+        return await thaw(self._deps, self._acting(request, as_person, tenant), channel="api")
 
     def _acting(self, request: Request, named: str | None, tenant: str) -> Person:
         return acting(self._deps, caller_of(request), named, default=DEFAULT_DECIDER, tenant=tenant)
-
-    def _check(self, person: Person) -> None:
-        _check_operator(self._deps, person)
 
 
 async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) -> Grant:
@@ -120,11 +89,6 @@ async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) 
     if found is None or found.like.tenant != tenant:
         raise NotFound(f"there is no grant {shown(grant)}")
     if person.id not in found.people:
-        _check_operator(deps, person)
+        require_operator(deps, person)
     told = act(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=found.id, channel="gateway")
     return shown_grant(await grants.revoke(found.id, tenant, by=person.id, also=writing([told])))
-
-
-def _check_operator(deps: GatewayDeps, person: Person) -> None:
-    development = deps.settings.profile == "development"
-    check_operator(person, deps.catalog.default_approvers, development=development)

@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse
 
 from signoff.contracts.ids import show_code
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.freezing import operates
 from signoff.gateway.identity import active_people, display_name
 from signoff.gateway.texts import DEFAULT_LANGUAGE, has_text, text
 from signoff.gateway.visitor import Browser, Visitor, Visitors
@@ -51,12 +52,14 @@ class Pages:
         It greets nobody at a browser where nobody signed in, or without one (an error too early to know).
         """
         language = visitor.reader.language if visitor is not None else DEFAULT_LANGUAGE
+        known = visitor if isinstance(visitor, Visitor) else None
         response = HTMLResponse(
             self._jinja.get_template(template).render(
                 t=lambda key, **values: text(key, language, **values),
                 name_of=lambda subject: display_name(self._deps.people, subject),
                 visitor=visitor,
-                known=visitor if isinstance(visitor, Visitor) else None,
+                known=known,
+                operates=known is not None and operates(self._deps, known.person),
                 development=self._deps.settings.profile == "development",
                 people=active_people(self._deps.people),
                 remembers=self._remembers,

@@ -33,6 +33,8 @@ async def serve(
     with _listening(host, port) as listener:
         config = uvicorn.Config(
             app,
+            # Its words go where all others go: uvicorn's own handlers would print tracebacks.
+            log_config=None,
             log_level="warning",
             ws="none",
             access_log=False,

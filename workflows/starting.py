@@ -4,7 +4,8 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from signoff.contracts import names
 from signoff.contracts.content import text_of
-from signoff.contracts.message import TextPart
+from signoff.contracts.message import Message, TextPart
+from signoff.contracts.session import MailboxMessage
 from signoff.contracts.turn import TurnInput
 from signoff.workflows import shown
 
@@ -13,6 +14,11 @@ def memo(turn: TurnInput, digest: str = "") -> dict[str, str]:
     """Title, requester, and the input's `digest` where the same turn may be started again."""
     again = {names.MEMO_INPUT_DIGEST: digest} if digest else {}
     return {**again, names.MEMO_TITLE: title(turn), names.MEMO_REQUESTER: turn.principal.user}
+
+
+def session_memo(first: MailboxMessage) -> dict[str, str]:
+    """What a session that begins with `first` is called in lists, and whose it is."""
+    return {names.MEMO_TITLE: _brief(_words(first.message)[:1]), names.MEMO_REQUESTER: first.principals[0].user}
 
 
 def attributes(turn: TurnInput) -> TypedSearchAttributes:
@@ -38,5 +44,13 @@ def summary(turn: TurnInput) -> str:
 
 def title(turn: TurnInput) -> str:
     """The beginning of what was said: what came first, or last where a session's earlier turns stand before it."""
-    said = [text_of(part.text) for message in turn.messages for part in message.parts if isinstance(part, TextPart)]
-    return " ".join("".join(said[-1:] if turn.in_session else said[:1]).split())[:80]
+    said = [words for message in turn.messages for words in _words(message)]
+    return _brief(said[-1:] if turn.in_session else said[:1])
+
+
+def _words(message: Message) -> list[str]:
+    return [text_of(part.text) for part in message.parts if isinstance(part, TextPart)]
+
+
+def _brief(said: list[str]) -> str:
+    return " ".join("".join(said).split())[:80]

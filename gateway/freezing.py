@@ -1,0 +1,70 @@
+"""The kill switch as the API and the inbox throw it."""
+
+from typing import Final
+
+from signoff.approvals.entries import act
+from signoff.audit.log import writing
+from signoff.contracts.base import Shape
+from signoff.contracts.errors import NotFound
+from signoff.contracts.grant import Freeze
+from signoff.contracts.person import Person
+from signoff.gateway.deps import GatewayDeps
+from signoff.killswitch import Swept, check_operator, is_operator, sweep
+from signoff.registry.nearest import shown
+from signoff.store.freezes import Freezes
+
+_SWEEP_SECONDS: Final = 15.0
+
+
+class Frozen(Shape):
+    """The answer to a freeze: the freeze that stands, and what was swept."""
+
+    freeze: Freeze
+    swept: Swept
+
+
+async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str) -> Frozen:
+    """Freeze the tenant of `person`, then withdraw what waits in it. Sent again it sweeps again.
+
+    Raises `Refused` (`not_allowed`), `StoreUnavailable`, `ServerUnavailable`: then the freeze stands all the same.
+    """
+    require_operator(deps, person)
+    tenant = person.tenant
+    told = act(tenant, "freeze", person.id, deps.clock(), reason=reason, channel=channel)
+    standing = await Freezes(deps.store).freeze(tenant, reason=reason, by=person.id, also=writing([told]))
+    swept = await sweep(
+        deps.desk,
+        tenant,
+        by=person,
+        reason=standing.reason,
+        sign=(lambda wish: wish) if deps.signer is None else deps.signer.sign_decision,
+        patience=_SWEEP_SECONDS,
+    )
+    return Frozen(freeze=standing, swept=swept)
+
+
+async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
+    """Lift the freeze of the tenant of `person`.
+
+    Raises `Refused` (`not_allowed`), `NotFound` where nothing is frozen, `StoreUnavailable`.
+    """
+    require_operator(deps, person)
+    told = act(person.tenant, "thaw", person.id, deps.clock(), channel=channel)
+    lifted = await Freezes(deps.store).thaw(person.tenant, also=writing([told]))
+    if lifted is None:
+        raise NotFound(f"the tenant {shown(person.tenant)} is not frozen")
+    return lifted
+
+
+def require_operator(deps: GatewayDeps, person: Person) -> None:
+    """Raises `Refused` (`not_allowed`) for who may not act for a whole tenant."""
+    check_operator(person, deps.catalog.default_approvers, development=_in_development(deps))
+
+
+def operates(deps: GatewayDeps, person: Person) -> bool:
+    """Whether somebody may act for a whole tenant: what pages offer them."""
+    return is_operator(person, deps.catalog.default_approvers, development=_in_development(deps))
+
+
+def _in_development(deps: GatewayDeps) -> bool:
+    return deps.settings.profile == "development"

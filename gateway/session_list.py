@@ -1,0 +1,83 @@
+"""The list of sessions: which one may read, over the API and as a page."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from signoff.contracts.ids import SessionKey
+from signoff.contracts.listing import SessionRow
+from signoff.contracts.person import Person
+from signoff.gateway.caller import caller_of, own_tenant
+from signoff.gateway.deps import GatewayDeps, session_name
+from signoff.gateway.identity import display_name
+from signoff.gateway.reading import Concerned, may_read
+from signoff.gateway.render import Pages
+from signoff.gateway.turns_api import FAULTS
+from signoff.gateway.visitor import Visitor, Visitors
+from signoff.listing import sessions
+
+_LISTED = 50
+
+
+class SessionList:
+    """Handlers of `GET /v1/sessions` and `GET /sessions`."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._pages = pages
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter()
+        add = router.add_api_route
+        add(
+            "/v1/sessions",
+            self.index,
+            methods=["GET"],
+            tags=["sessions"],
+            responses=FAULTS,
+            summary="List sessions, newest first",
+        )
+        add("/sessions", self.page, methods=["GET", "HEAD"], include_in_schema=False)
+        return router
+
+    async def index(
+        self, request: Request, tenant: str | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 50
+    ) -> dict[str, list[SessionRow]]:
+        """Those that whoever asks may read, with the codes of what waits in them.
+
+        From visibility alone; a session that began this moment may be missing for some milliseconds.
+        """
+        caller = caller_of(request)
+        tenant = own_tenant(caller, tenant)
+        return {"sessions": await self._readable(None if caller is None else caller.person, tenant, limit)}
+
+    async def page(self, request: Request) -> Response:
+        """The conversations that go on, and what waits in them."""
+        visitor = await self._visitors.visitor(request)
+        found = await self._readable(visitor.person, visitor.person.tenant, _LISTED)
+        rows = [self._shown(row, visitor) for row in found]
+        return self._pages.page("sessions.html", visitor, nav="turns", rows=rows, limit=_LISTED)
+
+    async def _readable(self, person: Person | None, tenant: str, limit: int) -> list[SessionRow]:
+        """Newest first. `person` is None for nobody in particular, whom only the development profile lets in."""
+        development = self._deps.settings.profile == "development"
+        rights = () if person is None else self._deps.rights(person)
+
+        def readable(row: SessionRow) -> bool:
+            about = Concerned(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))
+            return development if person is None else may_read(person, rights, about, development=development)
+
+        return await sessions(self._deps.desk.temporal, tenant=tenant, wanted=readable, limit=limit)
+
+    def _shown(self, row: SessionRow, visitor: Visitor) -> dict[str, object]:
+        reader = visitor.reader
+        return {
+            "row": row,
+            "name": session_name(SessionKey(row.tenant, row.session)),
+            "requester": display_name(self._deps.people, row.requester, row.tenant) if row.requester else "",
+            "started": reader.moment(row.started_at) if row.started_at else None,
+            "ago": reader.ago(row.started_at) if row.started_at else "",
+        }
