@@ -15,6 +15,7 @@ from signoff.approvals.entries import attempt, fingerprint
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.message import CallPart
@@ -149,6 +150,57 @@ async def test_what_a_turn_has_seen_is_written_before_its_tool_runs(store: Store
     await run(room_of(store, tool), tool, task_for(tool, audit=(mine, other)))
     assert order == [["attempt", "auto", "execution"]]
     assert await written(store, other.stream) == []
+
+
+SEEN = attempt(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
+"""What a turn saw before its tool is called."""
+
+
+@pytest.mark.parametrize("audit", ["required", "best_effort"])
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_what_was_seen_comes_first_whichever_way_the_call_is_recorded(
+    store: Store, read_only: bool, audit: Any
+) -> None:
+    """With the ticket, without one, and where the record is best effort: the same order, each once."""
+    policy = ApprovalPolicy(auto_approve_if="true", audit=audit)
+    tool = pay_tool(Ledger(), policy, read_only=read_only)
+    room = room_of(store, tool)
+    for _ in range(2):
+        await run(room, tool, task_for(tool, audit=(SEEN,)))
+    assert (await kinds(store))[:3] == ["attempt", "auto", "execution"]
+    assert (await kinds(store)).count("attempt") == 1
+
+
+async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None:
+    """Refused, in doubt, over already: what came before it is in the record all the same, before it."""
+    tool = pay_tool(Ledger(), FREE)
+    room = room_of(store, tool)
+    await run(room, tool, task_for(tool, permit_for(tool, digest="0" * 64), audit=(SEEN,)))
+    assert await kinds(store) == ["attempt", "execution"]
+    lost = SEEN.model_copy(update={"key": "attempt/lost"})
+    task = task_for(tool, audit=(lost,))
+    await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    with pytest.raises(ApplicationError):
+        await run(room, tool, task)
+    assert [record.key for record in await written(store)][2:] == ["attempt/lost"]
+    ended = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
+    await store.record(task.permit.digest, ended)
+    late = SEEN.model_copy(update={"key": "attempt/late"})
+    reply = await run(room, tool, task_for(tool, audit=(late,)))
+    assert reply.outcome == ended
+    assert [record.key for record in await written(store)][3:] == ["attempt/late"]
+
+
+async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Store) -> None:
+    """The decision and the ticket stand or fall together."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, FREE)
+    room, task = room_of(store, tool), task_for(tool, audit=(SEEN,))
+    await break_record(store)
+    with pytest.raises(StoreUnavailable):
+        await run(room, tool, task)
+    assert ledger.rows == []
+    assert await store.look(task.permit.digest) is None
 
 
 @pytest.mark.parametrize("info", [{"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None}])
