@@ -22,7 +22,8 @@ async def seated(room: Room, permit: Permit, tool: str, found: Judgement) -> Sea
     # Where nobody has answered there is nobody to seat, and nothing to look for in the record.
     answered = permit.decisions or permit.doubts
     escalated = await escalation(room, permit, policy) if answered else NOT_ESCALATED
-    return seating(room.catalog, room.people, permit.ctx, tool, found, now(), escalated)
+    people = await room.knowing(permit.ctx.tenant, *(each.subject for each in (*permit.decisions, *permit.doubts)))
+    return seating(room.catalog, people, permit.ctx, tool, found, now(), escalated)
 
 
 async def escalation(room: Room, permit: Permit, policy: ApprovalPolicy) -> Escalation:

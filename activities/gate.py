@@ -57,7 +57,7 @@ class GateActivity:
     async def gate(self, task: GateTask) -> GateReply:
         """One ruling a call, in input order. Never fails for what a model wrote."""
         rulings: list[Ruling] = []
-        sure = self._room.believes(task.ctx)
+        sure = await self._room.believes(task.ctx)
         forged = self._room.witness.requester_problem(task.ctx)
         freeze = await self._freezes.look(task.ctx.tenant)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)

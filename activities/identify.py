@@ -46,9 +46,10 @@ class IdentifyActivity:
         try:
             evidence = evidence_of(task.decision, self._room.verifier, self._clock())
             development = self._room.profile == "development"
-            return await self._remembered.heard(
-                task, authority(task, evidence, self._room.people, development=development)
-            )
+            # Nobody is looked up on the word of a forger.
+            named = () if evidence.kind == "forged" else (task.decision.subject,)
+            people = await self._room.knowing(task.tenant, *named)
+            return await self._remembered.heard(task, authority(task, evidence, people, development=development))
         except Exception as error:
             # A directory can be anybody's code, and whatever escapes from here would leave the answer without receipt.
             _log.warning("who answered %s cannot be known now: %s", task.decision.approval_id, type(error).__name__)

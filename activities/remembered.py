@@ -94,7 +94,7 @@ class Remembered:
         if found.kind != "ask" or found.tool is None or policy is None or not policy.allow_remember:
             return found
         for grant in await self._rows.usable(ctx.tenant, ctx.session, found.tool.name):
-            if not self._applies(grant, ctx, found, args):
+            if not await self._applies(grant, ctx, found, args):
                 continue
             if grant.verdict == "approved":
                 return by_grant(found, grant)
@@ -107,12 +107,13 @@ class Remembered:
         grant = await self._rows.look(name) if name and found.kind == "ask" else None
         if grant is None or grant.verdict != "approved":
             return found
-        return by_grant(found, grant) if self._applies(grant, ctx, found, args) else found
+        return by_grant(found, grant) if await self._applies(grant, ctx, found, args) else found
 
-    def _applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Any) -> bool:
+    async def _applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Any) -> bool:
         # Nobody is sure who asks: as with rules, no approval in advance lets that pass.
-        sure = grant.verdict == "denied" or self._room.believes(ctx)
-        return sure and self._rules.applies(grant, ctx, found, args, self._room.people)
+        sure = grant.verdict == "denied" or await self._room.believes(ctx)
+        people = await self._room.knowing(ctx.tenant, *(() if grant.verdict == "denied" else grant.people))
+        return sure and self._rules.applies(grant, ctx, found, args, people)
 
     async def _keep_denial(
         self, request: ApprovalRequest, decision: Decision, authority: Authority, args: Mapping[str, Any]

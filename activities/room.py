@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
 from signoff.activities.permit import Witness, believed
@@ -10,7 +11,9 @@ from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
+from signoff.registry.people_vouched import VouchedDirectory, vouched_people
 from signoff.signing import Verifier
+from signoff.store.people import VouchedPeople
 from signoff.store.store import Store
 
 Profile = Literal["development", "production"]
@@ -20,7 +23,8 @@ Profile = Literal["development", "production"]
 class Room:
     """One catalog, one store, one directory; `mark_key` makes the short digest that cards show.
 
-    A room without a `verifier` believes no signature.
+    `people` are those declared; `knowing` knows those as well for whom a login vouched. A room without a `verifier`
+    believes no signature.
     """
 
     catalog: Catalog
@@ -43,7 +47,23 @@ class Room:
         """By what signatures are checked here."""
         return Witness(self.verifier, development=self.profile == "development")
 
-    def believes(self, ctx: Pinned) -> bool:
-        """Whether the directory bears out the requester of `ctx`; if not, no rule lets a call pass without a person."""
-        person = self.people.find(ctx.user.user, ctx.tenant)
+    async def knowing(self, tenant: str, *ids: str) -> Directory:
+        """The directory as it is now for a question about the people `ids`.
+
+        Whoever of them is not declared is looked up among those whom logins vouched for, whose signatures are checked.
+        Raises `StoreUnavailable`: that somebody cannot be looked up does not make them a stranger.
+        """
+        unknown = tuple({each for each in ids if each and self.people.find(each, tenant) is None})
+        if not unknown:
+            return self.people
+        rows = await VouchedPeople(self.store).find(tenant, unknown)
+        return VouchedDirectory(self.people, vouched_people(rows, self.people, self.verifier, datetime.now(UTC)))
+
+    async def believes(self, ctx: Pinned) -> bool:
+        """Whether the directory bears out the requester of `ctx`; if not, no rule lets a call pass without a person.
+
+        Raises `StoreUnavailable`.
+        """
+        people = await self.knowing(ctx.tenant, ctx.user.user)
+        person = people.find(ctx.user.user, ctx.tenant)
         return believed(ctx, person, development=self.profile == "development")

@@ -87,7 +87,7 @@ class ToolActivity:
         found = await heard(self._room.catalog, permit.ctx, call, args, found)
         if found.kind == "settled":
             return await self._ended(task, found)
-        if not self._room.believes(permit.ctx):
+        if not await self._room.believes(permit.ctx):
             found = doubted(found)
         if permit.kind == "auto":
             found = await self._remembered.holds(permit.grant, permit.ctx, found, args)

@@ -1,8 +1,6 @@
 """People as an OpenID Connect provider tells of them: who a login is, and those nobody had to declare."""
 
-import hashlib
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
@@ -12,12 +10,10 @@ from signoff.contracts.ids import is_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.registry.people import EMAIL, Directory, same_identity
+from signoff.registry.people_vouched import OIDC, VouchedDirectory, id_of
 
-OIDC: Final = "oidc"
-"""The channel whose identities are `ISSUER#SUBJECT`."""
 NAME_CHARS: Final = 200
 SUBJECT_CHARS: Final = 255
-_ID_DIGITS: Final = 32
 
 
 class ClaimsMapping(BaseModel):
@@ -41,17 +37,13 @@ class ClaimsMapping(BaseModel):
                 raise ConfigError(f"`{value}` can be neither a role nor a tenant", field="roles", value=value)
 
 
-class ClaimsDirectory:
-    """A directory, and beside it those people whom a provider vouched for when they signed in here.
-
-    Who is declared is what the declaration says, whatever the claims do. The others are known to this process alone:
-    workers do not know them, so that they can look and ask but decide nothing.
-    """
+class ClaimsDirectory(VouchedDirectory):
+    """A directory that admits whom a provider vouches for. Who is declared is what the declaration says, whatever the
+    claims do."""
 
     def __init__(self, declared: Directory, mapping: ClaimsMapping | None = None) -> None:
-        self.declared = declared
-        self._mapping = mapping or ClaimsMapping()
-        self._admitted: dict[str, Person] = {}
+        super().__init__(declared)
+        self.mapping = mapping or ClaimsMapping()
 
     def admit(self, claims: Mapping[str, Any]) -> Person:
         """The active person whom verified claims (of an ID token or of the userinfo endpoint) are about.
@@ -63,39 +55,18 @@ class ClaimsDirectory:
             raise Refused("nobody here is known by this login; ask whoever keeps the list of people", "not_allowed")
         return person
 
-    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`."""
-        found = self.declared.find(person_id, tenant)
-        return found or (self._admitted.get(person_id) if tenant == self._mapping.tenant else None)
-
-    def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-        """See `Directory`; those who signed in stand last."""
-        admitted = self._admitted.values() if tenant in (None, self._mapping.tenant) else ()
-        return (*self.declared.all(tenant), *admitted)
-
-    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`; those who signed in are known by their login only."""
-        found = self.declared.by_identity(channel, identity, tenant)
-        if found is not None or channel != OIDC or tenant != self._mapping.tenant:
-            return found
-        return next((each for each in self._admitted.values() if identity in each.identities[OIDC]), None)
-
-    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
-        """See `Directory`; only declared people delegate."""
-        return self.declared.delegators(person_id, tenant, now)
-
     def _made(self, claims: Mapping[str, Any]) -> Person | None:
         """The person these claims make, as they are now; nobody any more once they left the groups."""
-        own_id = id_of(login_of(claims))
-        made = person_from_claims(claims, self._mapping)
-        self._admitted.pop(own_id, None)
+        own_id, tenant = id_of(login_of(claims)), self.mapping.tenant
+        made = person_from_claims(claims, self.mapping)
+        self._vouched.pop((tenant, own_id), None)
         if made is not None:
-            self._admitted[own_id] = made
-        return self.find(own_id, self._mapping.tenant)
+            self._vouched[(tenant, own_id)] = made
+        return self.find(own_id, tenant)
 
     def _declared(self, claims: Mapping[str, Any]) -> Person | None:
         """The declared person of this login, else of its verified e-mail address."""
-        login, tenant = login_of(claims), self._mapping.tenant
+        login, tenant = login_of(claims), self.mapping.tenant
         known = self.declared.by_identity(OIDC, login, tenant)
         address = verified_email(claims)
         if known is not None or not address:
@@ -116,11 +87,6 @@ def login_of(claims: Mapping[str, Any]) -> str:
     if not subject.strip() or len(subject) > SUBJECT_CHARS:
         raise Refused("the provider's answer does not say who signed in", "malformed")
     return f"{issuer}#{subject}"
-
-
-def id_of(login: str) -> str:
-    """The id of a person whom nobody declared: always the same for a login, and not for anybody to choose."""
-    return f"{OIDC}-{hashlib.sha256(login.encode()).hexdigest()[:_ID_DIGITS]}"
 
 
 def verified_email(claims: Mapping[str, Any]) -> str:

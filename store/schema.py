@@ -89,6 +89,19 @@ SESSIONS: Final = Table(
 )
 """Browsers whose people signed in; `digest` is the sha-256 of the cookie, `token` the id of a pasted token or empty."""
 
+PEOPLE: Final = Table(
+    "people",
+    METADATA,
+    Column("tenant", String(64), primary_key=True),
+    Column("person", String(64), primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("ended_by", String(64), nullable=True),
+    Column("ended_at", BigInteger, nullable=True),
+)
+"""People whom nobody declared, as their last sign-in said: `body` is a `Vouched` as JSON, signed by the gateway."""
+
 FREEZES: Final = Table(
     "freezes",
     METADATA,

@@ -1,0 +1,110 @@
+"""People whom nobody declared and a login vouched for: what the gateway signs of them, and when it counts. Pure."""
+
+import hashlib
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from signoff.contracts.base import Shape
+from signoff.contracts.canonical import canonical_json
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.registry.people import EMAIL, Directory
+from signoff.signing import Mark, Signer, Verifier
+
+OIDC: Final = "oidc"
+"""The channel whose identities are `ISSUER#SUBJECT`."""
+_ID_DIGITS: Final = 32
+_PURPOSE: Final = "person 1"
+
+
+class Vouched(Shape):
+    """What verified claims said of a person when they signed in. It counts from `seen_at` until `until`, in UTC.
+
+    `email` is the address that the provider had verified. `signature` is the gateway's, over all else.
+    """
+
+    person: Person
+    email: str = ""
+    seen_at: datetime
+    until: datetime
+    key_id: str = ""
+    signature: str = ""
+
+
+class VouchedDirectory:
+    """A directory, and beside it people whom logins vouched for, who are known by their login only."""
+
+    def __init__(self, declared: Directory, people: Iterable[Person] = ()) -> None:
+        self.declared = declared
+        self.hold(people)
+
+    def hold(self, people: Iterable[Person]) -> None:
+        """Know these and no others beside those declared."""
+        self._vouched = {(person.tenant, person.id): person for person in people}
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self.declared.find(person_id, tenant) or self._vouched.get((tenant, person_id))
+
+    def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+        """See `Directory`; those whom nobody declared stand last."""
+        return (*self.declared.all(tenant), *(each for each in self._vouched.values() if tenant in (None, each.tenant)))
+
+    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        found = self.declared.by_identity(channel, identity, tenant)
+        if found is not None or channel != OIDC:
+            return found
+        return self._vouched.get((tenant, id_of(identity)))
+
+    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """See `Directory`; only declared people delegate."""
+        return self.declared.delegators(person_id, tenant, now)
+
+
+def id_of(login: str) -> str:
+    """The id of a person whom nobody declared: always the same for a login, and not for anybody to choose."""
+    return f"{OIDC}-{hashlib.sha256(login.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"
+
+
+def vouch(signer: Signer, person: Person, *, email: str, now: datetime, lifetime: timedelta) -> Vouched:
+    """What the gateway signs of a person who signs in at `now`. Raises `NotCanonical`."""
+    now = now.astimezone(UTC)
+    told = Vouched(person=person, email=email, seen_at=now, until=now + lifetime)
+    mark = signer.sign_bytes(_PURPOSE, _body(told))
+    return told.model_copy(update={"key_id": mark.key_id, "signature": mark.signature})
+
+
+def doubt(vouched: Vouched, declared: Directory, verifier: Verifier, now: datetime) -> str:
+    """Why what a login said of a person does not count at `now`; "" when it does.
+
+    The gateway signed it, it is not over, it makes exactly the person of the login that it names, and nobody who is
+    declared is that person, has that login, or the address that came with it.
+    """
+    person = vouched.person
+    if not verifier.check_bytes(_PURPOSE, _body(vouched), Mark(vouched.key_id, vouched.signature), at=vouched.seen_at):
+        return "not signed by the gateway"
+    if now >= vouched.until:
+        return "over"
+    logins = person.identities.get(OIDC, ())
+    if len(logins) != 1 or person.id != id_of(logins[0]) or person.delegations or not person.active:
+        return "not what a login says of anybody"
+    known = (
+        declared.find(person.id, person.tenant),
+        declared.by_identity(OIDC, logins[0], person.tenant),
+        declared.by_identity(EMAIL, vouched.email, person.tenant) if vouched.email else None,
+    )
+    return "" if not any(known) else "this person is declared"
+
+
+def vouched_people(
+    rows: Iterable[Vouched], declared: Directory, verifier: Verifier, now: datetime
+) -> tuple[Person, ...]:
+    """The people of those `rows` that count at `now`."""
+    return tuple(row.person for row in rows if not doubt(row, declared, verifier, now))
+
+
+def _body(vouched: Vouched) -> bytes:
+    # What is left out holds its default: what was signed before a field existed verifies after it does.
+    return canonical_json(vouched.model_dump(mode="json", exclude={"key_id", "signature"}, exclude_defaults=True))
