@@ -2,19 +2,26 @@
 
 from temporalio import activity
 
+from signoff.activities.escalated import seated
 from signoff.activities.gate import digest_of
 from signoff.activities.handler import context_of
+from signoff.activities.hearing import heard
 from signoff.activities.journal import hand_over, now
-from signoff.activities.permit import Caller, caller_problem
+from signoff.activities.permit import Caller, caller_problem, happened
 from signoff.activities.probing import Probing, known
 from signoff.activities.results import Results
 from signoff.activities.room import Room
+from signoff.approvals.doubts import happened as told_by
 from signoff.approvals.entries import finished
 from signoff.contracts import names
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.content import Content
-from signoff.contracts.steps import OutcomeTask, ToolReply
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import Refused
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import OutcomeTask, Tally, ToolReply
+from signoff.registry.gates import judge
 from signoff.registry.tool import Tool
 from signoff.store.content import load
 from signoff.store.tickets import ticket_key
@@ -23,7 +30,8 @@ from signoff.store.tickets import ticket_key
 class OutcomeActivity:
     """Reads the ticket; one that nobody claimed is voided, so that a late worker cannot run it any more.
 
-    Of one that was begun and never told the tool's probe, if it has one, is asked.
+    Of one that was begun and never told the tool's probe, if it has one, is asked. A person's word that it happened is
+    written to it, so that nobody is asked again whatever becomes of the workflow.
     """
 
     def __init__(self, room: Room) -> None:
@@ -31,7 +39,10 @@ class OutcomeActivity:
 
     @activity.defn(name=names.OUTCOME)
     async def outcome(self, task: OutcomeTask) -> ToolReply:
-        """The recorded outcome; `again=lapsed` when nothing ran, `undone` when it came to nothing; or `in_doubt`."""
+        """The recorded outcome; `again=lapsed` when nothing ran, `undone` when it came to nothing; or `in_doubt`.
+
+        Neither an outcome nor `again`: the word that it happened is not to be written.
+        """
         info = activity.info()
         permit = task.permit
         caller = Caller(info.workflow_type or "", info.workflow_id or "", task.tool, permit.call)
@@ -40,11 +51,36 @@ class OutcomeActivity:
             activity.logger.warning("refused to look up a ticket: %s", problem)
             return ToolReply(outcome=_settled(task, "refused", f"Not executed: {problem}."))
         await hand_over(self._room, task.audit)
-        reply = await self._found(task, info.workflow_id or "")
+        if task.happened is None:
+            reply = await self._found(task, info.workflow_id or "")
+        else:
+            reply = await self._told(task, task.happened)
         if reply.outcome is not None:
             key = ticket_key(permit.digest, task.ticket)
             await hand_over(self._room, [finished(permit, reply.outcome, key, now())])
         return reply
+
+    async def _told(self, task: OutcomeTask, word: Decision) -> ToolReply:
+        """What stands in the ticket once `word` is written there, if it is the word of somebody who may give it."""
+        permit, tool = task.permit, self._room.catalog.registry.resolve(task.tool)
+        if tool is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
+            return ToolReply()
+        call = CallPart(call=permit.call, tool=task.tool, args=task.args)
+        args = await load(self._room.store, task.args)
+        found = judge(self._room.catalog, permit.ctx, call, args, Tally())
+        found = await heard(self._room.catalog, permit.ctx, call, args, found)
+        asked = permit.model_copy(update={"doubts": (*permit.doubts, word)})
+        seating = await seated(self._room, asked, tool.name, found)
+        policy = self._room.catalog.policy(tool.name)
+        if not happened(permit, word, task.ticket, policy, self._room.witness, seating):
+            activity.logger.warning("nobody who may say so says that %s happened", tool.name)
+            return ToolReply()
+        key = ticket_key(permit.digest, task.ticket)
+        try:
+            return ToolReply(outcome=await self._room.store.record(key, told_by(permit.call, tool.name, word)))
+        except Refused as error:
+            activity.logger.warning("that %s happened cannot be written: %s", tool.name, error.message)
+            return ToolReply()
 
     async def _found(self, task: OutcomeTask, workflow: str) -> ToolReply:
         permit = task.permit

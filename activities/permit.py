@@ -12,7 +12,7 @@ from signoff.approvals.binding import ArgumentsDigest, names
 from signoff.approvals.digest import doubt_digest
 from signoff.approvals.escalation import NOT_ESCALATED, Escalation
 from signoff.contracts.call import Permit, Pinned
-from signoff.contracts.decision import UNSIGNED, Decision, at_least
+from signoff.contracts.decision import UNSIGNED, Decision, Verdict, at_least
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.person import Person
@@ -222,28 +222,39 @@ def given_up(permit: Permit, number: int, policy: CompiledPolicy, witness: Witne
 
     To run a call again takes as many of them as to run it.
     """
-    about, rules = doubt_digest(permit.digest, number), policy.policy or ApprovalPolicy()
-    told = [
-        decision
-        for decision in permit.doubts
-        if _is_approval(permit, decision)
-        and decision.digest == about
-        and not witness.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
-    ]
-    return seating.seated(told) >= max(permit.quorum, rules.quorum)
+    told = [word for word in permit.doubts if _says(permit, word, "approved", number, policy, witness)]
+    return seating.seated(told) >= max(permit.quorum, (policy.policy or ApprovalPolicy()).quorum)
+
+
+def happened(
+    permit: Permit, word: Decision, number: int, policy: CompiledPolicy, witness: Witness, seating: Seating
+) -> bool:
+    """Whether somebody who may answer says in `word` that the try with ticket `number` happened; one is enough."""
+    return _says(permit, word, "happened", number, policy, witness) and seating.seated((word,)) == 1
+
+
+def _says(
+    permit: Permit, word: Decision, verdict: Verdict, number: int, policy: CompiledPolicy, witness: Witness
+) -> bool:
+    rules = policy.policy or ApprovalPolicy()
+    return (
+        _is_about(permit, word, verdict)
+        and word.digest == doubt_digest(permit.digest, number)
+        and not witness.decision_problem(word, accept_unsigned=rules.accept_unsigned)
+    )
 
 
 def _strange(permit: Permit, decision: Decision, digest_of_args: ArgumentsDigest) -> str:
-    if not _is_approval(permit, decision):
+    if not _is_about(permit, decision, "approved"):
         return "a decision in the permit is about something else"
     if not names(decision, permit.digest, permit.revision, digest_of_args):
         return "a decision in the permit is about other arguments"
     return ""
 
 
-def _is_approval(permit: Permit, decision: Decision) -> bool:
+def _is_about(permit: Permit, decision: Decision, verdict: Verdict) -> bool:
     approval_id = ApprovalKey(_turn(permit), permit.call).id
-    return decision.verdict == "approved" and decision.approval_id == approval_id and decision.subject != ""
+    return decision.verdict == verdict and decision.approval_id == approval_id and decision.subject != ""
 
 
 class _Lack(NamedTuple):

@@ -165,6 +165,8 @@ class OutcomeTask(Shape):
     budget_chars: int = 80_000
     """For the tool's probe; tasks of old have none."""
     audit: tuple[AuditEntry, ...] = ()
+    happened: Decision | None = None
+    """Who says of that ticket that it happened: then it is written there, and not looked up."""
 
 
 class RecordTask(Shape):

@@ -34,11 +34,17 @@ _RECORD_LATE: Final = (
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "void", TICKETS.c.finished_at.is_not(None))
     .values(state="done", outcome=bindparam("told"), finished_at=StoreClock())
 )
+_RECORD_KNOWN: Final = (
+    update(TICKETS)
+    .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "done", TICKETS.c.outcome == bindparam("before"))
+    .values(outcome=bindparam("told"), finished_at=StoreClock())
+)
 _UNDO: Final = (
     update(TICKETS)
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed")
     .values(state="void", finished_at=StoreClock())
 )
+_OUTCOME: Final = select(TICKETS.c.outcome).where(TICKETS.c.key == bindparam("ticket"))
 _TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
 
 
@@ -181,7 +187,7 @@ class Store:
         """Write down what became of a claimed ticket, once; returns the outcome that stands, which is the first.
 
         `also` is what else is written with it, in the same transaction. A ticket that was taken to have come to nothing
-        takes an outcome that knows better.
+        takes an outcome that knows better; so does one of which nobody knew what it came to.
         Raises `Refused` when there is no such ticket or it is void.
         """
 
@@ -189,7 +195,7 @@ class Store:
             values = {"ticket": key, "told": outcome.model_dump_json()}
             done = connection.execute(_RECORD, values).rowcount == 1
             if not done and outcome.code != "in_doubt":
-                done = connection.execute(_RECORD_LATE, values).rowcount == 1
+                done = connection.execute(_RECORD_LATE, values).rowcount == 1 or _corrected(connection, values)
             if done:
                 if also is not None:
                     also(connection)
@@ -245,6 +251,14 @@ async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]
         yield store
     finally:
         await store.close()
+
+
+def _corrected(connection: Connection, values: dict[str, str]) -> bool:
+    """Whether the outcome of `values` took the place of one that says that nobody knows."""
+    before = connection.scalar(_OUTCOME, values)
+    if before is None or CallOutcome.model_validate_json(before).code != "in_doubt":
+        return False
+    return connection.execute(_RECORD_KNOWN, {**values, "before": before}).rowcount == 1
 
 
 def _read_ticket(connection: Connection, key: str) -> Ticket | None:

@@ -323,8 +323,11 @@ class ActorTurn:
             unknown = self._unknown(reply)
             if unknown is not None:
                 doubt = await self._asking.doubted(call, ruling, tries.ticket(ruling.digest), revision)
+                if doubt is not None and doubt.state == "happened":
+                    told = await self._tell(call, ruling, request, tries, doubt)
+                    return self._credited(told, ruling, request)
                 if doubt is None or doubt.state != "approved":
-                    return self._credited(outcomes.after_doubt(unknown, doubt), ruling, request)
+                    return self._credited(outcomes.given_up(unknown, doubt), ruling, request)
                 # It did not happen: the same right to run it, under the next ticket.
                 ruling = ruling.model_copy(update={"verdict": "run"})
                 tries.give_up(ruling.digest)
@@ -360,6 +363,12 @@ class ActorTurn:
         permit = tasks.permit(self._ctx, call, ruling, request, tries.doubts)
         self._record.mark(call.call, "running", ruling.rule)
         return await self._running.run(call, ruling, permit, tries.ticket(ruling.digest))
+
+    async def _tell(
+        self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries, doubt: ApprovalRequest
+    ) -> CallOutcome:
+        permit = tasks.permit(self._ctx, call, ruling, request, tries.doubts)
+        return await self._running.keep(call, ruling, permit, tries.ticket(ruling.digest), doubt)
 
     def _unknown(self, reply: ToolReply) -> CallOutcome | None:
         """The outcome of a call that people are to be asked about; the first engine told the model only."""

@@ -7,8 +7,6 @@ from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallCode, Call
 from signoff.contracts.content import Content
 from signoff.contracts.turn import Denial
 
-HAPPENED_TEXT = "It happened."
-HAPPENED_NOTE = "The tool did not answer; a person says that this happened."
 _SOURCES: dict[str, DenialSource] = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
 _REASONS = {"timed_out": "Nobody answered in time.", "cancelled": "The request was withdrawn."}
 
@@ -76,26 +74,10 @@ def denial(request: ApprovalRequest, action: str) -> Denial:
     )
 
 
-def happened(request: ApprovalRequest) -> CallOutcome:
-    """The outcome of a call in doubt of which a person says that it happened; their words are its result."""
-    return CallOutcome(
-        call=request.call,
-        tool=request.tool,
-        code="ok",
-        gate="execute",
-        value=Content(inline=request.votes[-1].decision.result or HAPPENED_TEXT),
-        approval_id=request.id,
-        decided_by=request.decided_by,
-        note=HAPPENED_NOTE,
-    )
-
-
-def after_doubt(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:
-    """The outcome of a call in doubt that is not tried again: what a person says of it, or that nobody knows."""
+def given_up(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:
+    """The outcome of a call in doubt that is not tried again, and of which nobody knows."""
     if asked is None:
         return unknown
-    if asked.state == "happened":
-        return happened(asked)
     return unknown.model_copy(update={"approval_id": asked.id, "decided_by": asked.decided_by})
 
 

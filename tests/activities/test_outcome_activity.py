@@ -3,20 +3,24 @@
 from typing import Any
 
 import pytest
-from activity_kit import TURN, environment, free, permit_for, room_of, told
+from activity_kit import ARGS, TURN, decision, environment, free, permit_for, room_of, told
 from desk_fixtures import Ledger
 from temporalio.testing import ActivityEnvironment
 
 from signoff.activities.outcome import OutcomeActivity
+from signoff.approvals.digest import doubt_digest
+from signoff.approvals.doubts import HAPPENED_NOTE
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.names import OUTCOME
+from signoff.contracts.person import Person
 from signoff.contracts.steps import OutcomeTask, ToolReply
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 
 LEDGER = Ledger()
+APPROVER = Person(id="approver", roles=("approvers",))
 TOOL = free(LEDGER)
 PERMIT = permit_for(TOOL)
 WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
@@ -25,9 +29,10 @@ DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Con
 
 async def asked(store: Store, tool: Tool = TOOL, env: ActivityEnvironment | None = None, **fields: Any) -> ToolReply:
     """What became of the one call?"""
+    room = room_of(store, tool, people=fields.pop("people", ()), profile=fields.pop("profile", "development"))
     task = OutcomeTask(**{"permit": PERMIT, "tool": "pay"} | fields)
     env = env or environment(OUTCOME, activity_id="17")
-    reply = await env.run(OutcomeActivity(room_of(store, tool)).outcome, task)
+    reply = await env.run(OutcomeActivity(room).outcome, task)
     return ToolReply.model_validate_json(reply.model_dump_json())
 
 
@@ -92,3 +97,57 @@ async def test_nobody_else_may_give_a_ticket_up(store: Store, info: Any, why: st
     reply = await asked(store, env=environment(OUTCOME, **info))
     assert told(reply) == ("refused", f"Not executed: {why}.")
     assert await store.look(PERMIT.digest) is None
+
+
+WORD = decision(verdict="happened", revision=2, digest=doubt_digest(PERMIT.digest, 1), result="booking 7")
+HELD: dict[str, Any] = {"args": Content(inline=ARGS), "happened": WORD}
+
+
+async def test_the_word_that_it_happened_is_written(store: Store) -> None:
+    """To the ticket in question, once: a later word, or a doubt, changes nothing."""
+    await store.claim(PERMIT.digest, **WHO)
+    reply = await asked(store, people=[APPROVER], **HELD)
+    assert told(reply) == ("ok", "booking 7")
+    assert (reply.outcome.decided_by, reply.outcome.note) == ("approver", HAPPENED_NOTE)
+    assert (await store.look(PERMIT.digest)).outcome == reply.outcome
+    other = WORD.model_copy(update={"result": "booking 8"})
+    assert told(await asked(store, people=[APPROVER], **HELD | {"happened": other})) == ("ok", "booking 7")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        {"verdict": "approved"},
+        {"verdict": "denied"},
+        {"subject": "guest"},
+        {"subject": "stranger"},
+        {"subject": ""},
+        {"approval_id": "main.s.t.c1.2"},
+        {"digest": PERMIT.digest},
+        {"digest": doubt_digest(PERMIT.digest, 2)},
+        {"digest": ""},
+        {"signature": "c2lnbmVk", "key_id": "k"},
+    ],
+)
+async def test_a_word_that_nobody_gave_is_not_written(store: Store, word: Any) -> None:
+    """By somebody without a seat, about another try or call, or under a wrong signature: the ticket stays open."""
+    await store.claim(PERMIT.digest, **WHO)
+    reply = await asked(store, people=[APPROVER], **HELD | {"happened": WORD.model_copy(update=word)})
+    assert reply == ToolReply()
+    assert (await store.look(PERMIT.digest)).state == "claimed"
+
+
+@pytest.mark.parametrize("fields", [{"tool": free(LEDGER, name="other")}, {"args": None}, {"profile": "production"}])
+async def test_a_word_that_cannot_be_checked_is_not_written(store: Store, fields: Any) -> None:
+    """Without the tool, its arguments, or somebody who vouches for the turn."""
+    await store.claim(PERMIT.digest, **WHO)
+    assert await asked(store, people=[APPROVER], **HELD | fields) == ToolReply()
+    assert (await store.look(PERMIT.digest)).state == "claimed"
+
+
+async def test_what_nobody_began_cannot_have_happened(store: Store) -> None:
+    """No ticket, or a void one, takes no word."""
+    assert await asked(store, people=[APPROVER], **HELD) == ToolReply()
+    await store.void_unclaimed(PERMIT.digest, **WHO)
+    assert await asked(store, people=[APPROVER], **HELD) == ToolReply()
+    assert (await store.look(PERMIT.digest)).state == "void"

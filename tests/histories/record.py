@@ -182,6 +182,11 @@ async def happened(client: Client, store: Store) -> TurnKey:
     return await _turn(client, store, pay_tool(Ledger()), partial(_lost, verdict="happened", result="paid"))
 
 
+async def happened_kept(client: Client, store: Store) -> TurnKey:
+    """The same, since that word is written to the ticket."""
+    return await happened(client, store)
+
+
 async def ran_again(client: Client, store: Store) -> TurnKey:
     """A worker was lost before the side effect; a person says that it did not happen."""
     return await _turn(client, store, pay_tool(Ledger()), _lost)
@@ -269,7 +274,7 @@ SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
-        in_doubt, parallel, happened, ran_again, edited, escalated, repeated,
+        in_doubt, parallel, happened, happened_kept, ran_again, edited, escalated, repeated,
         session, turn_in_session,
     )
 }  # fmt: skip

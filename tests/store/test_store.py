@@ -183,6 +183,18 @@ async def test_claim_against_void_has_one_winner(store: Store) -> None:
         assert (claim.kind, void.kind) in {("fresh", "open"), ("void", "void")}
 
 
+async def test_who_finds_out_later_is_believed(store: Store) -> None:
+    """Where nobody knew, the first who knows stands; nobody else, and no second doubt, changes it any more."""
+    unknown = BOOKED.model_copy(update={"code": "in_doubt"})
+    await store.claim(KEY, **WHO)
+    assert await store.record(KEY, unknown) == unknown
+    assert await store.record(KEY, unknown.model_copy(update={"note": "still"})) == unknown
+    assert await store.record(KEY, BOOKED) == BOOKED
+    assert await store.record(KEY, BOOKED.model_copy(update={"note": "twice"})) == BOOKED
+    assert await store.record(KEY, unknown) == BOOKED
+    assert await store.claim(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
+
+
 async def test_a_ticket_says_who_and_when_by_the_stores_clock(store: Store) -> None:
     """Looking shows the whole ticket; its times are the database's and in order."""
     assert await store.look(KEY) is None

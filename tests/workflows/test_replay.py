@@ -29,7 +29,11 @@ SCENARIOS = {
     "waiting", "approved_by_update", "approved_by_signal", "denied", "timed_out", "cancelled", "auto", "asked_again",
     "lapsed", "in_doubt", "parallel",
 }  # fmt: skip
-SINCE = {2: {"happened", "ran_again", "edited", "escalated", "repeated", "session", "turn_in_session"}}
+SINCE = {
+    2: {
+        "happened", "happened_kept", "ran_again", "edited", "escalated", "repeated", "session", "turn_in_session",
+    },
+}  # fmt: skip
 """Scenarios that turns of earlier engine numbers do not have."""
 _PLACE = re.compile("/(?:home|root|Users|work)/|site-packages")
 HEAVY = ("jsonschema", "yaml", "celpy", "cel_expr_python", "sqlalchemy", "httpx", "fastapi", "pydantic_ai")

@@ -1,0 +1,123 @@
+"""What people said of a call in doubt lies in its ticket: a turn that is begun anew from before asks nobody again."""
+
+import asyncio
+from typing import Any
+
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.turn import TurnView
+from signoff.registry.context import ToolContext
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+from signoff.testing.scripted import calls, respond
+
+SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
+FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
+
+
+async def begin_anew(client: Client, key: TurnKey) -> None:
+    """Reset the turn to its first workflow task; what people sent it is sent again."""
+    handle = client.get_workflow_handle(key.workflow_id)
+    described = await handle.describe()
+    history = await handle.fetch_history()
+    first = next(
+        event.event_id for event in history.events if event.HasField("workflow_task_completed_event_attributes")
+    )
+    await client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=key.workflow_id, run_id=described.run_id),
+            workflow_task_finish_event_id=first,
+            request_id=f"reset-{described.run_id}",
+            reason="test",
+        )
+    )
+
+
+def doubted(view: TurnView) -> bool:
+    """Whether people are asked what became of the first call."""
+    request = view.calls[0].approval if view.calls else None
+    return request is not None and request.kind == "in_doubt"
+
+
+async def lost(desk: Bench, key: TurnKey) -> ApprovalRequest:
+    """Approve the first call, whose ticket a worker has claimed that is lost; the request that was approved."""
+    request = (await desk.waiting(key)).calls[0].approval
+    assert request is not None
+    await desk.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+    await desk.signoff.decide(yes(key))
+    await desk.until(key, doubted)
+    return request
+
+
+def slow(ledger: Ledger) -> Any:
+    """A handler that runs out of time after its effect."""
+
+    async def run(args: dict[str, Any], ctx: ToolContext) -> str:
+        ledger.rows.append(("pay", args, ctx.idempotency_key))
+        await asyncio.sleep(5)
+        return "paid"
+
+    return run
+
+
+async def test_a_lost_call_that_happened_is_asked_about_once(client: Client, store: Store, task_queue: str) -> None:
+    """Begun anew, the turn finds the person's words in the ticket; the record says so, and nothing runs."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        request = await lost(desk, key)
+        await desk.signoff.decide(yes(key, revision=2, verdict="happened", result="booking 7"))
+        first = await desk.signoff.result(key)
+        ticket = await store.look(request.digest)
+        await begin_anew(client, key)
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        again = await desk.signoff.result(key)
+        view = await desk.signoff.view(key)
+    assert ticket is not None
+    assert ticket.outcome is not None
+    assert (ticket.state, ticket.outcome.value.inline, ticket.outcome.decided_by) == ("done", "booking 7", "approver")
+    assert again.calls == first.calls
+    assert not doubted(view)
+    assert ledger.rows == []
+    written = [record.facts for record in await AuditLog(store).stream(key.workflow_id) if record.kind == "outcome"]
+    assert [(facts["code"], facts["ticket"]) for facts in written] == [("ok", request.digest)]
+
+
+async def test_a_call_that_ran_out_of_time_is_asked_about_once(client: Client, store: Store, task_queue: str) -> None:
+    """Its ticket said that nobody knows; now it says what a person found out."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, FREE, handler=slow(ledger), timeout=0.2)
+    async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.until(key, doubted)
+        await desk.signoff.decide(yes(key, revision=2, verdict="happened"))
+        first = await desk.signoff.result(key)
+        await begin_anew(client, key)
+        again = await desk.signoff.result(key)
+        view = await desk.signoff.view(key)
+    assert [(outcome.code, outcome.value.inline) for outcome in first.calls] == [("ok", "It happened.")]
+    assert again.calls == first.calls
+    assert view.calls[0].approval is None
+    assert len(ledger.rows) == 1
+
+
+async def test_a_worker_that_was_slow_knows_better(client: Client, store: Store, task_queue: str) -> None:
+    """What it wrote down before the person spoke is the result."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+        key = await desk.start()
+        request = await lost(desk, key)
+        late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
+        await store.record(request.digest, late)
+        await desk.signoff.decide(yes(key, revision=2, verdict="happened", result="booking 7"))
+        result = await desk.signoff.result(key)
+    assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid late")]
