@@ -6,14 +6,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from temporalio.client import Client, WorkflowExecution
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.contracts import names
 from signoff.contracts.errors import NotFound, ServerUnavailable
-from signoff.contracts.ids import is_id, parse_session_workflow_id, parse_workflow_id
+from signoff.contracts.ids import TurnKey, is_id, parse_session_workflow_id, parse_workflow_id
 from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.workflows import shown
 
+TURNS_SEEN: Final = 5_000
+"""How many turns are looked through for those that somebody may read; visibility knows no requesters."""
 SESSIONS_SEEN: Final = 1_000
 """Of so many sessions, and so many turns that wait, a list of sessions is made at most."""
 _WINDOWS = tuple(timedelta(hours=hours) for hours in (0, 1, 8, 24, 7 * 24, 30 * 24, 3_650 * 24))
@@ -23,20 +25,28 @@ is searched by counting: first by these windows from now, then by halving, down 
 
 
 async def waiting(
-    client: Client, *, tenant: str, approvers: Sequence[str] | None = None, limit: int = 100
+    client: Client,
+    *,
+    tenant: str,
+    approvers: Sequence[str] | None = None,
+    wanted: Callable[[WaitingCard], bool] | None = None,
+    limit: int = 100,
 ) -> list[WaitingCard]:
     """Requests that wait in `tenant`, soonest deadline first; only those `approvers` may decide, when given.
+
+    Only those `wanted`, when given, of the `TURNS_SEEN` that are due first.
 
     Raises `ServerUnavailable`.
     """
     query = _suspended(tenant, approvers)
-    rows = [row async for row in _executions(client, query, limit + 1)]
-    if len(rows) > limit:
-        surely, rest = await _soonest(client, query, limit)
-        rows = [row for part in (surely, rest) async for row in _executions(client, part, 2 * limit)]
+    seen = limit if wanted is None else TURNS_SEEN
+    rows = [row async for row in _executions(client, query, seen + 1)]
+    if len(rows) > seen:
+        surely, rest = await _soonest(client, query, seen)
+        rows = [row for part in (surely, rest) async for row in _executions(client, part, 2 * seen)]
     cards = [card for row in rows for card in await _cards(row)]
     mine = [card for card in cards if approvers is None or set(card.approvers) & set(approvers)]
-    return sorted(mine, key=_deadline)[:limit]
+    return sorted((card for card in mine if wanted is None or wanted(card)), key=_deadline)[:limit]
 
 
 async def count_waiting(client: Client, *, tenant: str, approvers: Sequence[str] | None = None) -> int:
@@ -52,15 +62,42 @@ async def by_code(client: Client, code: str, *, tenant: str, approvers: Sequence
 
 
 async def turns(
-    client: Client, *, tenant: str, state: str = "", actor: str = "", since: datetime | None = None, limit: int = 50
+    client: Client,
+    *,
+    tenant: str,
+    state: str = "",
+    actor: str = "",
+    since: datetime | None = None,
+    wanted: Callable[[TurnRow], bool] = lambda row: True,
+    limit: int = 50,
 ) -> list[TurnRow]:
-    """Turns of a tenant, newest first. Raises `NotFound` for no such state, actor or time, `ServerUnavailable`."""
+    """Turns of a tenant, newest first; only those `wanted`, of the newest `TURNS_SEEN`.
+
+    Raises `NotFound` for no such state, actor or time, `ServerUnavailable`.
+    """
     query = _turns(tenant)
     query += f' AND {names.SA_STATE} = "{_word(state)}"' if state else ""
     query += f' AND {names.SA_ACTOR} = "{_word(actor)}"' if actor else ""
     query += f' AND StartTime >= "{_time(since)}"' if since else ""
-    rows = [await _turn_row(row) async for row in _executions(client, query, limit)]
-    return sorted((row for row in rows if row is not None), key=_started, reverse=True)
+    found: list[TurnRow] = []
+    async with aclosing(_executions(client, query, TURNS_SEEN)) as rows:
+        async for row in rows:
+            each = await _turn_row(row)
+            if each is not None and wanted(each):
+                found.append(each)
+            if len(found) == limit:
+                break
+    return sorted(found, key=_started, reverse=True)
+
+
+async def turn_row(client: Client, key: TurnKey) -> TurnRow | None:
+    """The row of one turn, which needs no worker; None for no such turn. Raises `ServerUnavailable`."""
+    try:
+        return await _turn_row(await client.get_workflow_handle(key.workflow_id).describe())
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise _failed(error) from None
 
 
 async def sessions(

@@ -119,7 +119,9 @@ class Settings(BaseSettings):
     oidc_groups_claim: str = Field(default="groups", min_length=1)
     """The claim that lists the groups of whoever signs in."""
     oidc_roles: dict[str, tuple[str, ...]] = {}
-    """The roles that each group gives to people who are not declared; they may look and ask, not decide."""
+    """The roles that each group gives to people who are not declared."""
+    oidc_days: int = Field(default=7, ge=1, le=90)
+    """For how many days what a sign-in said of somebody who is not declared is believed."""
     retention: int = Field(default=RETENTION_DAYS, ge=1, le=3650)
     """For how many days the embedded server remembers finished turns."""
     temporal_port: int = Field(default=7233, ge=1, le=65535)
@@ -162,6 +164,12 @@ def load_settings(**overrides: Any) -> Settings:
         raise ConfigError(f"`{SETTINGS_FILE}` cannot be read: {error.strerror}", file=SETTINGS_FILE) from None
     except ValidationError as error:
         raise _config_error(error.errors()[0], given) from None
+
+
+def login_roles(settings: Settings) -> frozenset[str]:
+    """The roles that people may have whom nobody declares; none where there is no provider to sign in with."""
+    mapped = settings.oidc_roles.values() if settings.oidc_issuer is not None else ()
+    return frozenset(role for roles in mapped for role in roles)
 
 
 def require_ready(settings: Settings, **there: bool) -> None:

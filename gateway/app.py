@@ -25,6 +25,7 @@ from signoff.gateway.guard import Guard
 from signoff.gateway.link_pages import LinkPages
 from signoff.gateway.live import Live
 from signoff.gateway.login_pages import LoginPages, to_login
+from signoff.gateway.logins import Logins
 from signoff.gateway.render import STATIC, Pages
 from signoff.gateway.service_api import ServiceApi
 from signoff.gateway.session_list import SessionList
@@ -38,7 +39,7 @@ from signoff.gateway.visitor import Visitors
 from signoff.gateway.waiting_pages import WaitingPages
 from signoff.registry.claims import ClaimsDirectory, ClaimsMapping
 from signoff.registry.people import Directory
-from signoff.settings import require_ready
+from signoff.settings import login_roles, require_ready
 
 _DESCRIPTION = (
     "Start agents' turns, follow them, and decide the calls that wait for a person. Errors are "
@@ -52,8 +53,9 @@ def build_app(desk: GatewayDeps) -> FastAPI:
     Raises `ConfigError` for a production profile without people or keys, and for half a sign-in provider.
     """
     desk = dataclasses.replace(desk, people=_with_logins(desk))
-    has_people = any(person.active for person in desk.people.all())
+    has_people = any(person.active for person in desk.people.all()) or bool(login_roles(desk.settings))
     require_ready(desk.settings, people=has_people, signing_keys=desk.signer is not None)
+    logins = Logins(desk)
     app = FastAPI(
         title="Signoff",
         version=signoff.__version__,
@@ -61,7 +63,7 @@ def build_app(desk: GatewayDeps) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         # Every route there is, and every one that is added.
-        dependencies=[Depends(Door(desk).admit)],
+        dependencies=[Depends(Door(desk, logins).admit)],
     )
     live = Live()
     app.state.live = live
@@ -84,7 +86,7 @@ def build_app(desk: GatewayDeps) -> FastAPI:
         SessionPages(desk, visitors, pages, live),
         ToolPages(desk, visitors, pages),
         SitePages(desk, visitors, pages),
-        LoginPages(desk, visitors, pages),
+        LoginPages(desk, visitors, pages, logins),
         LinkPages(desk, visitors, pages),
     )
     for room in rooms:

@@ -16,7 +16,8 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.bodies import BatchBody, DecideBody, WithdrawBody
-from signoff.gateway.caller import acting, caller_of, own_tenant
+from signoff.gateway.caller import acting, caller_of, own_tenant, person_of
+from signoff.gateway.conversations import Conversations
 from signoff.gateway.deciding import (
     Answer,
     decide,
@@ -60,6 +61,7 @@ class ApprovalsApi:
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
+        self._conversations = Conversations(deps)
 
     def router(self) -> APIRouter:
         """The routes."""
@@ -89,19 +91,22 @@ class ApprovalsApi:
         tenant: str | None = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> dict[str, list[WaitingCard]]:
-        """From visibility and memo alone; read a request by its id before deciding."""
+        """Those that whoever asks may read, from visibility and memo; read a request by its id before deciding."""
         caller = caller_of(request)
         tenant = own_tenant(caller, tenant)
         person = None if as_person is None else known_person(self._deps.people, as_person, tenant)
         if mine:
             person = acting(self._deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
         approvers = None if person is None else self._deps.rights(person)
-        found = await waiting(self._deps.desk.temporal, tenant=tenant, approvers=approvers, limit=limit)
+        readable = self._conversations.readable(person_of(request))
+        found = await waiting(
+            self._deps.desk.temporal, tenant=tenant, approvers=approvers, wanted=readable, limit=limit
+        )
         return {"approvals": found}
 
     async def read(self, approval: str, request: Request) -> JSONResponse:
         """By approval id or short code; arguments are loaded, secret ones masked."""
-        found = await self._deps.desk.request(await self._find(approval, request))
+        found = await self._conversations.request(await self._find(approval, request), person_of(request))
         loaded = Content(inline=await load(self._deps.store, found.args))
         shown = masked_request(found.model_copy(update={"args": loaded}))
         return JSONResponse(shown.model_dump(mode="json"))

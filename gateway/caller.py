@@ -1,10 +1,10 @@
 """The door: who comes in, and what for. A personal token, a browser that signed in, or, in development, anybody."""
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 from fastapi import Security
 from fastapi.security import HTTPBearer
@@ -18,6 +18,7 @@ from signoff.contracts.person import Person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.guard import API, READING
 from signoff.gateway.identity import known_person
+from signoff.gateway.logins import Logins
 from signoff.gateway.refusals import Refusals
 from signoff.registry.nearest import shown
 from signoff.store.sessions import Sessions
@@ -37,6 +38,8 @@ _BEARER: Final = HTTPBearer(
 _CALLER: Final = "signoff.caller"
 _STARTING: Final = (f"{API}turns", f"{API}sessions", "/turns", "/sessions")
 _DOOR: Final = "signoff.door"
+Allowed: TypeAlias = Callable[[Person], Awaitable[bool]]
+"""Whether a person may go on following something."""
 LOOK_AGAIN: Final = timedelta(seconds=10)
 """How often it is asked whether whoever follows live updates is still let in."""
 
@@ -64,8 +67,9 @@ class Door:
     either, only the development profile goes on, where people say who they are.
     """
 
-    def __init__(self, deps: GatewayDeps) -> None:
+    def __init__(self, deps: GatewayDeps, logins: Logins) -> None:
         self._deps = deps
+        self._logins = logins
         self._tokens = Tokens(deps.store)
         self._sessions = Sessions(deps.store)
         self._refusals = Refusals(deps, "api")
@@ -94,25 +98,32 @@ class Door:
         if needed not in caller.scopes:
             raise Refused(f"this needs the scope `{needed}`; the token has {_listed(caller.scopes)}", code="scope")
 
-    async def while_known(self, request: Request, events: AsyncGenerator[str, None]) -> AsyncIterator[str]:
-        """`events`, until whoever asked for them is signed out, revoked or gone: a stream may outlast that by hours."""
+    async def while_known(
+        self, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
+    ) -> AsyncIterator[str]:
+        """`events`, until whoever asked for them is signed out, revoked, gone, or no more `allowed` to follow them.
+
+        A stream may outlast that by hours.
+        """
         looked = self._deps.clock()
         async with contextlib.aclosing(events):
             async for event in events:
                 if caller_of(request) is not None and self._deps.clock() - looked >= LOOK_AGAIN:
-                    if not await self._still(request):
+                    if not await self._still(request, allowed):
                         return
                     looked = self._deps.clock()
                 yield event
 
-    async def _still(self, request: Request) -> bool:
+    async def _still(self, request: Request, allowed: Allowed | None) -> bool:
         try:
-            return await self._caller(request) is not None
+            caller = await self._caller(request)
+            return caller is not None and (allowed is None or await allowed(caller.person))
         except SignoffError:
             return False
 
     async def _caller(self, request: Request) -> Caller | None:
         path = request.scope["path"]
+        await self._logins.look()
         return await (self._by_token(request) if path.startswith(API) else self._by_cookie(request))
 
     async def _by_token(self, request: Request) -> Caller | None:
@@ -164,11 +175,19 @@ def caller_of(request: Request) -> Caller | None:
     return caller
 
 
-def streamed(request: Request, events: AsyncGenerator[str, None]) -> StreamingResponse:
-    """Server-sent events for whoever sent `request`, as long as they are let in."""
+def person_of(request: Request) -> Person | None:
+    """The person behind `caller_of`."""
+    caller = caller_of(request)
+    return None if caller is None else caller.person
+
+
+def streamed(request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None) -> StreamingResponse:
+    """Server-sent events for whoever sent `request`, as long as they are let in, and `allowed` where that is asked."""
     door: Door = request.scope[_DOOR]
     headers = {"x-accel-buffering": "no"}
-    return StreamingResponse(door.while_known(request, events), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        door.while_known(request, events, allowed), media_type="text/event-stream", headers=headers
+    )
 
 
 def acting(

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from sqlalchemy import Connection
 from starlette.responses import RedirectResponse, Response
 
 from signoff.approvals.entries import act
@@ -11,7 +12,10 @@ from signoff.contracts.person import Person
 from signoff.gateway.caller import SESSION
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.visitor import Visitor, Visitors, new_session
+from signoff.registry.people_vouched import Vouched
+from signoff.store.people import vouching
 from signoff.store.sessions import LIFETIME, Sessions
+from signoff.store.store import Also
 from signoff.store.tokens import Token
 
 NEXT_CHARS: Final = 500
@@ -25,11 +29,22 @@ class Entrance:
         self._visitors = visitors
         self._sessions = Sessions(deps.store)
 
-    async def enter(self, person: Person, then: str, assurance: Assurance, token: Token | None = None) -> Response:
-        """Sign a person in. The browser gets a new cookie: one set before by somebody else is worthless."""
+    async def enter(
+        self,
+        person: Person,
+        then: str,
+        assurance: Assurance,
+        token: Token | None = None,
+        vouched: Vouched | None = None,
+    ) -> Response:
+        """Sign a person in. The browser gets a new cookie: one set before by somebody else is worthless.
+
+        `vouched` is what a login said of a person whom nobody declared; it is written down with the session.
+        """
         cookie, now = new_session(), self._deps.clock()
         by = "" if token is None else token.id
-        told = act(person.tenant, "sign-in", person.id, now, assurance=assurance, token=by)
+        roles = () if vouched is None else vouched.person.roles
+        told = writing([act(person.tenant, "sign-in", person.id, now, assurance=assurance, token=by, roles=roles)])
         await self._sessions.open(
             cookie,
             tenant=person.tenant,
@@ -37,7 +52,7 @@ class Entrance:
             assurance=assurance,
             now=now,
             token=token,
-            also=writing([told]),
+            also=told if vouched is None else _both(vouching(vouched), told),
         )
         response = RedirectResponse(then, status_code=303)
         self._visitors.set_cookie(response, SESSION, cookie, seconds=int(LIFETIME.total_seconds()))
@@ -51,6 +66,14 @@ class Entrance:
         response = RedirectResponse("/login?out=1", status_code=303)
         self._visitors.set_cookie(response, SESSION, "", seconds=0)
         return response
+
+
+def _both(first: Also, second: Also) -> Also:
+    def write(connection: Connection) -> None:
+        first(connection)
+        second(connection)
+
+    return write
 
 
 def local_path(wanted: str) -> str:

@@ -14,13 +14,13 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.entering import Entrance, local_path
 from signoff.gateway.faults import BadRequest
 from signoff.gateway.guard import READING
+from signoff.gateway.logins import Logins
 from signoff.gateway.oidc import Attempt, assurance_of, provider_of
 from signoff.gateway.refusals import Refusals
 from signoff.gateway.render import Pages
 from signoff.gateway.sealed import seal, unseal
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Browser, Visitors
-from signoff.registry.claims import ClaimsDirectory
 from signoff.store.tokens import Token, Tokens
 
 ATTEMPT: Final = "signoff_attempt"
@@ -32,8 +32,9 @@ _WHAT: Final = "sign-in 1"
 class LoginPages:
     """Handlers of `/login`, `/login/oidc/...` and `/logout`."""
 
-    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages, logins: Logins) -> None:
         self._deps = deps
+        self._logins = logins
         self._visitors = visitors
         self._pages = pages
         self._tokens = Tokens(deps.store)
@@ -110,10 +111,11 @@ class LoginPages:
     async def _admitted(self, attempt: Attempt, then: str, answer: dict[str, str]) -> Response:
         assert self._provider is not None
         claims = await self._provider.finish(attempt, answer)
-        people = self._deps.people
-        if not isinstance(people, ClaimsDirectory):
-            raise Refused("nobody is known by a login here")
-        return await self._entrance.enter(people.admit(claims), then, assurance_of(claims))
+        person, vouched = await self._logins.admit(claims)
+        try:
+            return await self._entrance.enter(person, then, assurance_of(claims), vouched=vouched)
+        finally:
+            self._logins.look_again()
 
     def _attempt(self, browser: Browser, cookie: str) -> tuple[Attempt, str]:
         values: list[Any] | None = unseal(browser.key, _WHAT, cookie)

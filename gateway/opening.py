@@ -8,6 +8,7 @@ from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.card_view import CardPage, card_page
+from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.talk_view import call_lines, request_in
 from signoff.gateway.texts import text
@@ -27,7 +28,7 @@ class Opened:
 async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Opened:
     """A request, waiting or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
     key = own_approval(visitor, approval)
-    view = await deps.desk.view(key.turn)
+    view = await Conversations(deps).turn(key.turn, visitor.person)
     found = request_in(view, approval)
     if found is None:
         raise NotFound(f"there is no request `{approval}`")

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from signoff.contracts.errors import Refused
 from signoff.contracts.listing import TurnRow, WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.session import SessionView
@@ -42,15 +41,12 @@ def may_read(person: Person, rights: Collection[str], about: Concerned, *, devel
     return concerned or reads_all(person, development=development)
 
 
-def check_may_stop(person: Person, about: Concerned, *, development: bool) -> None:
-    """Raises `Refused` (`not_allowed`) for who may read a conversation and not stop it.
-
-    That takes whoever asked for all of it, or the role `admin`.
-    """
+def may_stop(person: Person, about: Concerned, *, development: bool) -> bool:
+    """Whether a person may stop what they may read: who asked for all of it, and the role `admin`."""
+    if development:
+        return True
     own = about.askers == {person.id}
-    if not (development or own or (person.active and OPERATOR in person.roles)):
-        told = f"only who asked for this, or the role `{OPERATOR}`, can stop it"
-        raise Refused(told, code="not_allowed")
+    return person.active and person.tenant == about.tenant and (own or OPERATOR in person.roles)
 
 
 def of_turn(view: TurnView) -> Concerned:

@@ -10,17 +10,19 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, SignoffError
-from signoff.contracts.ids import SessionKey, TurnKey, is_id
+from signoff.contracts.ids import SessionKey, is_id
 from signoff.contracts.session import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.bodies import SayBody
 from signoff.gateway.caller import streamed
+from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name
 from signoff.gateway.faults import sentence, status_of
 from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.gateway.live import Live, event
+from signoff.gateway.reading import of_session
 from signoff.gateway.render import Pages
-from signoff.gateway.session_view import OPEN, session_talk, state_of, turns_in_full
+from signoff.gateway.session_view import session_talk, state_of, turns_in_full
 from signoff.gateway.starting import new_id, read_session, say
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
@@ -36,6 +38,7 @@ class SessionPages:
         self._visitors = visitors
         self._pages = pages
         self._live = live
+        self._conversations = Conversations(deps)
 
     def router(self) -> APIRouter:
         """The routes."""
@@ -89,17 +92,16 @@ class SessionPages:
         if not visitor.opened(form.get("token", ""), f"cancel {session_name(key)}"):
             note = text("receipt.out_of_date", visitor.reader.language)
             return await self._talk(visitor, key, note=note, status=403)
-        view = await self._deps.desk.session(key)
-        for turn in view.turns:
-            if turn.state in OPEN:
-                await self._deps.desk.cancel_turn(TurnKey(*key, turn.turn))
+        await self._conversations.stop_session(key, visitor.person)
         return RedirectResponse(f"/sessions/{session_name(key)}", status_code=303)
 
     async def changes(self, request: Request, session: str) -> Response:
         """Events `turn` whenever what the page shows has changed. A session is never over."""
-        key = _own(await self._visitors.visitor(request), session)
+        visitor = await self._visitors.visitor(request)
+        key = _own(visitor, session)
+        await self._conversations.session(key, visitor.person)
         stream = self._live.follow(f"page {key.workflow_id}", lambda: self._versions(key))
-        return streamed(request, stream)
+        return streamed(request, stream, self._conversations.following(key))
 
     def _unsaid(self, visitor: Visitor, form: dict[str, str], purpose: str) -> tuple[str, int]:
         """Why a form says nothing, and the status; "" where it does."""
@@ -155,7 +157,7 @@ class SessionPages:
         words: str = "",
     ) -> Response:
         language = visitor.reader.language
-        view = await self._deps.desk.session(key)
+        view = await self._conversations.session(key, visitor.person)
         talk = await session_talk(self._deps, view, await turns_in_full(self._deps, view), language)
         first = next((said.words for said in talk.entries if said.who == "person"), "")
         name = session_name(key)
@@ -175,6 +177,7 @@ class SessionPages:
             id=new_id(self._deps),
             token=visitor.token(f"say {name}"),
             stop=visitor.token(f"cancel {name}"),
+            may_stop=self._conversations.may_stop(visitor.person, of_session(view)),
             words=words,
             note=note,
         )

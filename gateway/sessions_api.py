@@ -9,7 +9,8 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.session import SessionReceipt, SessionView
 from signoff.gateway.bodies import ResultBody, SayBody, SessionLinks, SessionSaid
-from signoff.gateway.caller import Caller, acting, caller_of, own_tenant
+from signoff.gateway.caller import Caller, acting, caller_of, own_tenant, person_of
+from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.starting import add_result, read_session, say
 from signoff.gateway.turns_api import FAULTS
@@ -20,6 +21,7 @@ class SessionsApi:
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
+        self._conversations = Conversations(deps)
 
     def router(self) -> APIRouter:
         """The routes."""
@@ -65,14 +67,14 @@ class SessionsApi:
         """Goes to the turn itself while it goes on, else to the next turn of the same actor, which begins at once."""
         key = _key(session, request)
         caller = caller_of(request)
-        if caller is not None and (await self._deps.desk.session(key)).owner != caller.person.id:
+        if caller is not None and (await self._conversations.session(key, caller.person)).owner != caller.person.id:
             # What is handed over here is acted upon in the owner's name.
             raise Refused("only whose session it is can hand results to its turns", code="not_allowed")
         return self._answer(key, await add_result(self._deps, body, key))
 
     async def view(self, session: str, request: Request) -> JSONResponse:
         """Its turns, oldest first, and what is not answered yet. Each turn's calls are at `/v1/turns/{turn}`."""
-        view = await self._deps.desk.session(_key(session, request))
+        view = await self._conversations.session(_key(session, request), person_of(request))
         return JSONResponse(view.model_dump(mode="json"))
 
     def _own(self, body: SayBody, key: SessionKey, caller: Caller | None) -> SayBody:

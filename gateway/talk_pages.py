@@ -12,9 +12,11 @@ from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.listing import TurnRow
 from signoff.gateway.caller import streamed
+from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.identity import display_name
 from signoff.gateway.live import Live, event
+from signoff.gateway.reading import of_turn
 from signoff.gateway.render import Pages
 from signoff.gateway.starting import read_turn
 from signoff.gateway.talk_view import talk_of
@@ -37,6 +39,7 @@ class TalkPages:
         self._visitors = visitors
         self._pages = pages
         self._live = live
+        self._conversations = Conversations(deps)
 
     def router(self) -> APIRouter:
         """The routes."""
@@ -60,14 +63,16 @@ class TalkPages:
         if not visitor.opened(str(form.get("token", "")), f"cancel {turn_name(key)}"):
             note = text("receipt.out_of_date", visitor.reader.language)
             return await self._talk(visitor, key, note=note, status=403)
-        await self._deps.desk.cancel_turn(key)
+        await self._conversations.stop_turn(key, visitor.person)
         return RedirectResponse(f"/turns/{turn_name(key)}", status_code=303)
 
     async def changes(self, request: Request, turn: str) -> Response:
         """Events `turn` whenever what the page shows has changed; the last one says that the turn is over."""
-        key = _own(await self._visitors.visitor(request), turn)
+        visitor = await self._visitors.visitor(request)
+        key = _own(visitor, turn)
+        await self._conversations.turn(key, visitor.person)
         stream = self._live.follow(f"page {key.workflow_id}", lambda: self._versions(key))
-        return streamed(request, stream)
+        return streamed(request, stream, self._conversations.following(key))
 
     async def index(self, request: Request) -> Response:
         """Earlier turns, by state, actor, person and time."""
@@ -76,15 +81,16 @@ class TalkPages:
         chosen = {name: given.get(name, "") for name in ("state", "actor", "person", "since")}
         reader = visitor.reader
         age = SINCE.get(chosen["since"])
+        readable = self._conversations.readable(visitor.person)
         found = await turns(
             self._deps.desk.temporal,
             tenant=visitor.person.tenant,
             state=chosen["state"] if chosen["state"] in STATES else "",
             actor=chosen["actor"] if is_id(chosen["actor"]) else "",
             since=reader.now - age if age is not None else None,
+            wanted=lambda row: chosen["person"] in ("", row.requester) and readable(row),
             limit=LISTED,
         )
-        shown = [row for row in found if chosen["person"] in ("", row.requester)]
         rows = [
             {
                 "row": row,
@@ -93,7 +99,7 @@ class TalkPages:
                 "started": reader.moment(row.started_at) if row.started_at else None,
                 "ago": reader.ago(row.started_at) if row.started_at else "",
             }
-            for row in shown
+            for row in found
         ]
         return self._pages.page(
             "turns.html",
@@ -111,7 +117,7 @@ class TalkPages:
     async def _talk(
         self, visitor: Visitor, key: TurnKey, *, part: bool = False, note: str = "", status: int = 200
     ) -> Response:
-        view = await self._deps.desk.view(key)
+        view = await self._conversations.turn(key, visitor.person)
         talk = await talk_of(self._deps, view, visitor.reader.language)
         first = next((said.words for said in talk.entries if said.who == "person"), "")
         started = visitor.reader.moment(view.started_at) if view.started_at else None
@@ -129,6 +135,7 @@ class TalkPages:
             started=started,
             temporal=self._deps.temporal_link(key),
             token=visitor.token(f"cancel {turn_name(key)}"),
+            may_stop=self._conversations.may_stop(visitor.person, of_turn(view)),
             note=note,
         )
 

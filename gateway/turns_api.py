@@ -12,7 +12,8 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.listing import TurnRow
 from signoff.contracts.turn import TurnView
 from signoff.gateway.bodies import CancelBody, TurnBody, TurnLinks, TurnStarted
-from signoff.gateway.caller import Caller, acting, caller_of, own_tenant, streamed
+from signoff.gateway.caller import Caller, acting, caller_of, own_tenant, person_of, streamed
+from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.faults import Fault, fault_of
 from signoff.gateway.live import Live, event
@@ -35,6 +36,7 @@ class TurnsApi:
     def __init__(self, deps: GatewayDeps, live: Live) -> None:
         self._deps = deps
         self._live = live
+        self._conversations = Conversations(deps)
 
     def router(self) -> APIRouter:
         """The routes."""
@@ -77,27 +79,39 @@ class TurnsApi:
         since: datetime | None = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
     ) -> dict[str, list[TurnRow]]:
-        """From visibility alone; a turn started this moment may be missing for some milliseconds."""
+        """Those that whoever asks may read: their own, those that asked them, and all with a role that reads all.
+
+        From visibility alone; a turn started this moment may be missing for some milliseconds.
+        """
         tenant = own_tenant(caller_of(request), tenant)
-        found = await turns(self._deps.desk.temporal, tenant=tenant, state=state, actor=actor, since=since, limit=limit)
+        found = await turns(
+            self._deps.desk.temporal,
+            tenant=tenant,
+            state=state,
+            actor=actor,
+            since=since,
+            wanted=self._conversations.readable(person_of(request)),
+            limit=limit,
+        )
         return {"turns": found}
 
     async def view(self, turn: str, request: Request) -> JSONResponse:
         """`turn` is `<tenant>.<session>.<turn>`, or the turn alone where it names its session. Secrets are masked."""
-        view = masked_view(await self._deps.desk.view(_key(turn, request)), self._deps.catalog)
+        view = await self._conversations.turn(_key(turn, request), person_of(request))
+        view = masked_view(view, self._deps.catalog)
         return JSONResponse(view.model_dump(mode="json"))
 
     async def events(self, turn: str, request: Request) -> StreamingResponse:
         """Events `turn` with the whole view, whenever it changed; the stream ends with the view that has a result."""
         key = _key(turn, request)
-        await self._deps.desk.view(key)
+        await self._conversations.turn(key, person_of(request))
         stream = self._live.follow(f"api {key.workflow_id}", lambda: self._changes(key))
-        return streamed(request, stream)
+        return streamed(request, stream, self._conversations.following(key))
 
     async def cancel(self, turn: str, request: Request, body: CancelBody | None = None) -> dict[str, str]:
-        """Running tools are awaited, waiting requests become cancelled."""
+        """Running tools are awaited, waiting requests become cancelled. For who asked, and for the role `admin`."""
         key = _key(turn, request)
-        await self._deps.desk.cancel_turn(key)
+        await self._conversations.stop_turn(key, person_of(request))
         return {"id": turn_name(key), "state": "cancelling"}
 
     def _own(self, body: TurnBody, caller: Caller | None) -> TurnBody:

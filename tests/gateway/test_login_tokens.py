@@ -7,7 +7,9 @@ from gateway_desk import GatewayDesk
 from gateway_login import all_routes, bearer, locked_desk, token_of
 from starlette.requests import Request
 
+from signoff.contracts.person import Person
 from signoff.gateway.caller import HEALTH, LOOK_AGAIN, OPEN_TO_ALL, Door
+from signoff.gateway.logins import Logins
 from signoff.store.tokens import Tokens
 
 
@@ -162,7 +164,7 @@ async def test_a_stream_ends_with_its_token(gateway: GatewayDesk) -> None:
     approval = await gateway.asked("pay")
     tokens = Tokens(locked.deps.store)
     secret, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(days=1), now=now[0])
-    door = Door(locked.deps)
+    door = Door(locked.deps, Logins(locked.deps))
     url = f"/v1/turns/{approval.rsplit('.', 2)[0]}/events"
     request = Request(
         {
@@ -186,4 +188,29 @@ async def test_a_stream_ends_with_its_token(gateway: GatewayDesk) -> None:
         now[0] += LOOK_AGAIN
     await tokens.revoke(token.id, "main", now[0])
     told.put_nowait("third")
+    assert [event async for event in stream] == []
+
+
+async def test_a_stream_ends_for_who_may_not_read_any_more(gateway: GatewayDesk) -> None:
+    """Signed in all the while, and not concerned by what is followed since."""
+    now = [datetime.now(UTC)]
+    locked = locked_desk(gateway, clock=lambda: now[0])
+    header = (b"authorization", f"Bearer {await token_of(locked, 'ana')}".encode())
+    door = Door(locked.deps, Logins(locked.deps))
+    request = Request({"type": "http", "method": "GET", "path": "/v1/turns/x/events", "headers": [header]})
+    await door.admit(request)
+    concerned = [True]
+
+    async def events() -> AsyncGenerator[str, None]:
+        while True:
+            yield "more"
+
+    async def allowed(person: Person) -> bool:
+        return person.id == "ana" and concerned[0]
+
+    stream = door.while_known(request, events(), allowed)
+    for _ in range(2):
+        assert await anext(stream) == "more"
+        now[0] += LOOK_AGAIN
+    concerned[0] = False
     assert [event async for event in stream] == []

@@ -1,0 +1,114 @@
+"""Turns and sessions for those alone who may read them; for everybody else they are not there."""
+
+from collections.abc import Callable
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
+from signoff.contracts.listing import TurnRow, WaitingCard
+from signoff.contracts.person import Person
+from signoff.contracts.session import SessionView
+from signoff.contracts.turn import TurnView
+from signoff.gateway.caller import Allowed
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.reading import Concerned, may_read, may_stop, of_row, of_session, of_turn
+from signoff.gateway.session_view import OPEN, turns_in_full
+from signoff.killswitch import OPERATOR
+from signoff.listing import turn_row
+
+
+class Conversations:
+    """What a person may read. None is nobody in particular, whom only the development profile lets in.
+
+    All that reads one turn or session raises `NotFound`, the same for what is not there and for what one may not
+    read, and `ServerUnavailable`.
+    """
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+
+    async def turn(self, key: TurnKey, person: Person | None) -> TurnView:
+        """A turn as it stands. Whoever may read the session that it belongs to may read it."""
+        view = await self._deps.desk.view(key)
+        if not self._may_read(person, of_turn(view)):
+            if not view.in_session:
+                raise _unknown(key)
+            try:
+                await self.session(SessionKey(key.tenant, key.session), person)
+            except NotFound:
+                raise _unknown(key) from None
+        return view
+
+    async def session(self, key: SessionKey, person: Person | None) -> SessionView:
+        """A session as it stands."""
+        view = await self._deps.desk.session(key)
+        if self._may_read(person, of_session(view)):
+            return view
+        turns = await turns_in_full(self._deps, view)
+        if not self._may_read(person, of_session(view, turns.values())):
+            raise _unknown(key)
+        return view
+
+    async def request(self, approval: str, person: Person | None) -> ApprovalRequest:
+        """One request, waiting or settled."""
+        key = parse_approval_id(approval)
+        calls = () if key is None else (await self.turn(key.turn, person)).calls
+        for call in calls:
+            if call.approval is not None and call.approval.id == approval:
+                return call.approval
+        raise NotFound(f"there is no request `{approval}`")
+
+    def readable(self, person: Person | None) -> Callable[[TurnRow | WaitingCard], bool]:
+        """Which rows of a list a person may read."""
+        rights = () if person is None else self._deps.rights(person)
+        return lambda row: self._allowed(person, rights, of_row(row))
+
+    def following(self, key: TurnKey | SessionKey) -> Allowed:
+        """Whether somebody who follows a turn or a session may go on."""
+
+        async def still(person: Person) -> bool:
+            await (self.turn(key, person) if isinstance(key, TurnKey) else self.session(key, person))
+            return True
+
+        return still
+
+    async def stop_turn(self, key: TurnKey, person: Person | None) -> None:
+        """Ask a turn to stop, which needs no worker. Raises `Refused` (`not_allowed`) for who may only read it."""
+        row = await turn_row(self._deps.desk.temporal, key)
+        if row is None:
+            raise _unknown(key)
+        about = of_row(row)
+        if not self._may_read(person, about):
+            # The row has no room for everybody who was asked.
+            about = of_turn(await self.turn(key, person))
+        self._check_may_stop(person, about)
+        await self._deps.desk.cancel_turn(key)
+
+    async def stop_session(self, key: SessionKey, person: Person | None) -> None:
+        """Ask every turn of a session that goes on to stop. Raises as `stop_turn`."""
+        view = await self.session(key, person)
+        self._check_may_stop(person, of_session(view))
+        for turn in view.turns:
+            if turn.state in OPEN:
+                await self._deps.desk.cancel_turn(TurnKey(*key, turn.turn))
+
+    def may_stop(self, person: Person | None, about: Concerned) -> bool:
+        """Whether who may read this may stop it."""
+        development = self._deps.settings.profile == "development"
+        return development if person is None else may_stop(person, about, development=development)
+
+    def _may_read(self, person: Person | None, about: Concerned) -> bool:
+        return self._allowed(person, () if person is None else self._deps.rights(person), about)
+
+    def _allowed(self, person: Person | None, rights: tuple[str, ...], about: Concerned) -> bool:
+        development = self._deps.settings.profile == "development"
+        return development if person is None else may_read(person, rights, about, development=development)
+
+    def _check_may_stop(self, person: Person | None, about: Concerned) -> None:
+        if not self.may_stop(person, about):
+            raise Refused(f"only who asked for this, or the role `{OPERATOR}`, can stop it", code="not_allowed")
+
+
+def _unknown(key: TurnKey | SessionKey) -> NotFound:
+    """What the client says of a turn or a session that is not there."""
+    return NotFound(f"there is no {key.workflow_id.partition('/')[0]} `{key.workflow_id}`")

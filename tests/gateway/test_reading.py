@@ -1,0 +1,216 @@
+"""Who may read a conversation and who may stop it: the rule, and every door that keeps it."""
+
+import uuid
+
+import httpx
+import pytest
+from gateway_desk import PEOPLE, GatewayDesk
+from gateway_login import STRANGER, bearer, browser, hidden, locked_desk, sign_in, token_of
+
+from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.person import Person
+from signoff.gateway.reading import Concerned, may_read, may_stop, reads_all
+from signoff.registry.seats import rights
+
+ADMIN = Person(id="ada", name="Ada", roles=("admin",))
+AUDITOR = Person(id="aki", name="Aki", roles=("auditor",))
+EVE = Person(id="eve", name="Eve", roles=("sales",))
+EVERYBODY = (*PEOPLE, ADMIN, AUDITOR, EVE, STRANGER)
+ABOUT = Concerned("main", frozenset(("guest",)), frozenset(("role:finance", "user:cy")))
+READ = ("guest", "ana", "ada", "aki")
+"""Who asked, who is asked, and who reads all."""
+
+
+@pytest.fixture
+async def locked(gateway: GatewayDesk) -> GatewayDesk:
+    """A gateway of the production profile that knows all of them."""
+    return locked_desk(gateway, people=EVERYBODY)
+
+
+async def got(desk: GatewayDesk, person: str, path: str, tenant: str = "main") -> httpx.Response:
+    """What the API answers to a person."""
+    headers = bearer(await token_of(desk, person, tenant=tenant))
+    return await desk.http.get(path, headers=headers)
+
+
+async def opened(desk: GatewayDesk, person: str, path: str) -> httpx.Response:
+    """The page that a person is shown."""
+    async with browser(desk) as page:
+        await sign_in(page, await token_of(desk, person))
+        return await page.get(path)
+
+
+def turn_of(approval: str) -> str:
+    """How addresses name the turn of a request."""
+    found = parse_approval_id(approval)
+    assert found is not None
+    return ".".join(found.turn)
+
+
+@pytest.mark.parametrize(
+    ("person", "reads", "stops"),
+    [
+        (Person(id="guest"), True, True),
+        (Person(id="ana", roles=("finance",)), True, False),
+        (Person(id="cy"), True, False),
+        (ADMIN, True, True),
+        (AUDITOR, True, False),
+        (EVE, False, False),
+        (Person(id="guest", tenant="acme"), False, False),
+        (Person(id="ana", roles=("finance", "admin"), tenant="acme"), False, False),
+        (Person(id="ana", roles=("finance",), active=False), False, False),
+        (Person(id="ada", roles=("admin",), active=False), False, False),
+    ],
+)
+def test_the_rule(person: Person, reads: bool, stops: bool) -> None:
+    """Who asked, who is asked, `admin` and `auditor` read; only who asked and `admin` stop; each in their tenant."""
+    assert may_read(person, rights(person), ABOUT, development=False) is reads
+    assert may_stop(person, ABOUT, development=False) is stops
+    assert may_read(person, (), ABOUT, development=True)
+    assert may_stop(person, ABOUT, development=True)
+
+
+def test_what_several_asked_for_is_stopped_by_none_of_them_alone() -> None:
+    """It would stop what the others asked for."""
+    both = Concerned("main", frozenset(("guest", "ana")))
+    assert not may_stop(Person(id="guest"), both, development=False)
+    assert may_stop(ADMIN, both, development=False)
+
+
+def test_the_right_to_read_comes_by_delegation_too() -> None:
+    """Who stands in for somebody who is asked has their entries among their rights."""
+    stands_in = rights(EVE, (Person(id="ana", roles=("finance",)),))
+    assert may_read(EVE, stands_in, ABOUT, development=False)
+
+
+@pytest.mark.parametrize("development", [True, False])
+def test_who_reads_the_record(development: bool) -> None:
+    """The two roles, and in development everybody."""
+    assert [reads_all(person, development=development) for person in (ADMIN, AUDITOR)] == [True, True]
+    assert reads_all(EVE, development=development) is development
+
+
+@pytest.mark.parametrize("path", ["/v1/turns/{turn}", "/v1/turns/{turn}/events", "/v1/approvals/{approval}"])
+async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayDesk, gateway: GatewayDesk, path: str) -> None:
+    """To others it is not there, in the very words of what is not there."""
+    approval = await gateway.asked("pay")
+    turn = turn_of(approval)
+    wanted = path.format(turn=turn, approval=approval)
+    for person in ("eve", "bo"):
+        refused = await got(locked, person, wanted)
+        missing = await got(locked, person, wanted.replace(turn, "main.none.none"))
+        assert (refused.status_code, missing.status_code) == (404, 404)
+        told = missing.text.replace("main.none.none", turn).replace("main/none/none", turn.replace(".", "/"))
+        assert refused.text == told
+    await gateway.desk.signoff.cancel_turn(TurnKey(*turn.split(".")))
+    for person in READ:
+        assert (await got(locked, person, wanted)).status_code == 200, person
+
+
+async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayDesk, gateway: GatewayDesk) -> None:
+    """The conversation, the card, and what follows them live."""
+    approval = await gateway.asked("pay")
+    turn = turn_of(approval)
+    for path in (f"/turns/{turn}", f"/live/turns/{turn}", f"/approvals/{approval}", f"/approvals/{approval}?part=card"):
+        assert (await opened(locked, "eve", path)).status_code == 404, path
+    for person in READ:
+        assert (await opened(locked, person, f"/turns/{turn}")).status_code == 200
+        assert (await opened(locked, person, f"/approvals/{approval}")).status_code == 200
+
+
+async def test_lists_hold_what_one_may_read(locked: GatewayDesk, gateway: GatewayDesk) -> None:
+    """Newer turns of others take none of the places of one's own."""
+    approval = await gateway.asked("pay")
+    own = await gateway.start("hello", user="bo")
+    for _ in range(3):
+        await gateway.start("hello")
+    await gateway.desk.signoff.result(own)
+    name, turn = ".".join(own), turn_of(approval)
+
+    def rows(answer: httpx.Response) -> set[str]:
+        return {f"{row['tenant']}.{row['session']}.{row['turn']}" for row in answer.json()["turns"]}
+
+    async def until_listed() -> None:
+        while name not in rows(await got(locked, "ada", "/v1/turns?limit=500")):
+            pass
+
+    await until_listed()
+    assert rows(await got(locked, "bo", "/v1/turns?limit=1")) == {name}
+    assert rows(await got(locked, "eve", "/v1/turns?limit=500")) == set()
+    assert {name, turn} <= rows(await got(locked, "aki", "/v1/turns?limit=500"))
+    assert name not in rows(await got(locked, "ana", "/v1/turns?limit=500"))
+    assert f"/turns/{name}" in (await opened(locked, "bo", "/turns")).text
+    assert f"/turns/{name}" not in (await opened(locked, "ana", "/turns")).text
+
+    async def waits(person: str, query: str = "limit=1000") -> set[str]:
+        return {card["id"] for card in (await got(locked, person, f"/v1/approvals?{query}")).json()["approvals"]}
+
+    for person in READ:
+        assert approval in await waits(person), person
+    assert await waits("eve") == set()
+    assert approval not in await waits("eve", "as=ana&limit=1000")
+
+
+async def test_who_may_stop_a_turn(locked: GatewayDesk, gateway: GatewayDesk) -> None:
+    """404 to who may not read it, 403 to who may only read it."""
+    approval = await gateway.asked("pay")
+    url = f"/v1/turns/{turn_of(approval)}/cancel"
+
+    async def stopped(person: str) -> int:
+        headers = bearer(await token_of(locked, person))
+        return (await locked.http.post(url, json={}, headers=headers)).status_code
+
+    assert [await stopped(person) for person in ("eve", "ana", "aki")] == [404, 403, 403]
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+    assert await stopped("guest") == 202
+    other = turn_of(await gateway.asked("pay"))
+    url = f"/v1/turns/{other}/cancel"
+    assert await stopped("ada") == 202
+
+
+async def test_who_may_stop_a_turn_on_its_page(locked: GatewayDesk, gateway: GatewayDesk) -> None:
+    """The form that an approver could post stops nothing."""
+    approval = await gateway.asked("pay")
+    turn = turn_of(approval)
+    async with browser(locked) as page:
+        await sign_in(page, await token_of(locked, "ana"))
+        shown = await page.get(f"/turns/{turn}")
+        assert f"/turns/{turn}/cancel" not in shown.text
+    async with browser(locked) as page:
+        await sign_in(page, await token_of(locked, "guest"))
+        form = hidden((await page.get(f"/turns/{turn}")).text, f"/turns/{turn}/cancel")
+        assert (await page.post(f"/turns/{turn}/cancel", data=form)).status_code == 303
+
+
+async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayDesk, gateway: GatewayDesk) -> None:
+    """Its owner, whom one of its turns asks, and who reads all; the turns of it as well."""
+    session = f"main.s{uuid.uuid4().hex[:10]}"
+    said = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "pay", "actor": "desk"})
+    assert said.status_code == 201, said.text
+    first = TurnKey(*session.split("."), said.json()["turn"])
+    await gateway.desk.waiting(first)
+    then = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "hello", "actor": "desk"})
+    second = ".".join((session, then.json()["turn"]))
+    for person in ("eve", "bo"):
+        for path in (f"/v1/sessions/{session}", f"/v1/turns/{second}"):
+            assert (await got(locked, person, path)).status_code == 404
+        for path in (f"/sessions/{session}", f"/live/sessions/{session}"):
+            assert (await opened(locked, person, path)).status_code == 404
+        late = {"turn": first.turn, "text": "it was paid"}
+        headers = bearer(await token_of(locked, person))
+        handed = await locked.http.post(f"/v1/sessions/{session}/results", json=late, headers=headers)
+        assert handed.status_code == 404
+    for person in READ:
+        assert (await got(locked, person, f"/v1/sessions/{session}")).status_code == 200, person
+        assert (await got(locked, person, f"/v1/turns/{second}")).status_code == 200, person
+        assert (await opened(locked, person, f"/sessions/{session}")).status_code == 200
+
+
+async def test_in_development_everything_is_visible(gateway: GatewayDesk) -> None:
+    """As every page there says."""
+    approval = await gateway.asked("pay")
+    assert (await gateway.http.get(f"/v1/turns/{turn_of(approval)}")).status_code == 200
+    gateway.http.cookies.set("signoff_person", "bo")
+    page = await gateway.http.get(f"/turns/{turn_of(approval)}")
+    assert f"/turns/{turn_of(approval)}/cancel" in page.text
+    gateway.http.cookies.clear()
