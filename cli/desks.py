@@ -19,12 +19,16 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
-from signoff.contracts.listing import WaitingCard
+from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.session import SessionReceipt, SessionView
 from signoff.contracts.turn import TurnView
-from signoff.gateway.identity import DEFAULT_DECIDER
+from signoff.gateway.bodies import SayBody
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.identity import DEFAULT_ASKER, DEFAULT_DECIDER
 from signoff.gateway.masking import masked_request, masked_view
+from signoff.gateway.starting import read_session, say
 from signoff.registry.seats import rights
 from signoff.store.content import load
 
@@ -60,6 +64,21 @@ class Desk(Protocol):
 
     def follow(self, turn: str) -> AsyncIterator[TurnView]:
         """A turn each time it changed, secrets masked, until it is over."""
+
+    async def turns(self, *, state: str, actor: str, limit: int) -> list[TurnRow]:
+        """Turns in this state and of this actor, where named, newest first. Raises `NotFound`."""
+
+    async def sessions(self, *, limit: int) -> list[SessionRow]:
+        """Sessions that go on, newest first."""
+
+    async def session(self, name: str) -> SessionView:
+        """One session. Raises `NotFound`."""
+
+    async def say(self, name: str, body: SayBody) -> SessionReceipt:
+        """Say something as the person, in a session that begins with it if it is new; the receipt is never `refused`.
+
+        Raises `NotFound`, `Refused`.
+        """
 
 
 @dataclass(frozen=True)
@@ -118,6 +137,28 @@ class Here:
         async for view in self.signoff.watch(TurnKey(*turn.split("."))):
             yield masked_view(view, self.place.catalog)
 
+    async def turns(self, *, state: str, actor: str, limit: int) -> list[TurnRow]:
+        """See `Desk`."""
+        return await listing.turns(
+            self.signoff.temporal, tenant=self.place.tenant, state=state, actor=actor, limit=limit
+        )
+
+    async def sessions(self, *, limit: int) -> list[SessionRow]:
+        """See `Desk`."""
+        return await listing.sessions(self.signoff.temporal, tenant=self.place.tenant, limit=limit)
+
+    async def session(self, name: str) -> SessionView:
+        """See `Desk`."""
+        return await self.signoff.session(read_session(name))
+
+    async def say(self, name: str, body: SayBody) -> SessionReceipt:
+        """See `Desk`."""
+        place, person = self.place, self.person
+        who = {} if person is None else {"user": person.id}
+        async with working_store(place.settings) as store:
+            deps = GatewayDeps(self.signoff, place.catalog, place.people, store, place.settings)
+            return await say(deps, body.model_copy(update=who), read_session(name), CHANNEL)
+
     async def _request(self, key: ApprovalKey) -> ApprovalRequest | None:
         try:
             return await self.signoff.request(key.id)
@@ -127,21 +168,29 @@ class Here:
 
 @asynccontextmanager
 async def desk_of(
-    url: str | None, manifest: Path | None, address: str | None, *, looks: str | None = None, speaks: str | None = None
+    url: str | None,
+    manifest: Path | None,
+    address: str | None,
+    *,
+    looks: str | None = None,
+    speaks: str | None = None,
+    asks: str | None = None,
 ) -> AsyncIterator[Desk]:
     """The gateway at `url`, or of the token in the environment; without either this installation.
 
-    The person, if one is needed, is `looks`, or `speaks`, whom only the development profile takes at their word; ""
-    is whose token it is, or the built-in approver.
+    The person, if one is needed, is `looks`, or `speaks` or `asks`, whom only the development profile takes at their
+    word; "" is whose token it is, or the built-in approver, or for `asks` the built-in guest.
     """
     there = gateway_url(url, manifest, address)
     if there is not None:
-        async with at_gateway(there, looks or speaks or "") as gateway:
+        async with at_gateway(there, looks or speaks or asks or "") as gateway:
             yield gateway
         return
     place = find_workplace(manifest)
     person = None
-    if speaks is not None:
+    if asks is not None:
+        person = place.speaker(asks or DEFAULT_ASKER)
+    elif speaks is not None:
         person = place.speaker(speaks or DEFAULT_DECIDER)
     elif looks is not None:
         person = place.person(looks or DEFAULT_DECIDER)

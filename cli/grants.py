@@ -2,26 +2,29 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import RenderableType
 from rich.table import Table
 
-from signoff.approvals.entries import act
 from signoff.audit.log import writing
-from signoff.cli.freeze import operator
-from signoff.cli.options import AsJson, Decider, Manifest
+from signoff.cli.freeze import named, operator, told
+from signoff.cli.options import AsJson, Manifest, Operator, Url
 from signoff.cli.output import Output, run
 from signoff.cli.parts import working_store
+from signoff.cli.remote import at_gateway, gateway_url
 from signoff.cli.words import clean, span, utc_now
 from signoff.cli.workplace import find_workplace
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant
 from signoff.contracts.names import DEFAULT_TENANT
+from signoff.gateway.identity import DEFAULT_DECIDER
 from signoff.store.grants import Grants, shown_grant
 
-Tenant = Annotated[str, typer.Option(help="The tenant it is remembered in.")]
+Tenant = Annotated[str, typer.Option(help="The tenant it is remembered in; else `main`, or that of the token.")]
 
 app = typer.Typer(help="List and take back answers that are remembered.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -29,17 +32,23 @@ app = typer.Typer(help="List and take back answers that are remembered.", no_arg
 @app.command("list")
 def list_grants(
     every: Annotated[bool, typer.Option("--all", help="Also what is over, used up or taken back.")] = False,
-    tenant: Tenant = DEFAULT_TENANT,
+    tenant: Tenant = "",
     manifest: Manifest = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """List what is remembered, newest first."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
-        async with working_store(place.settings) as store:
-            found = [shown_grant(grant) for grant in await Grants(store).all(tenant, every=every)]
-        out.show(found, grant_table(found, utc_now()) if found else "nothing is remembered")
+        there = gateway_url(url, manifest, None)
+        if there is None:
+            async with working_store(find_workplace(manifest).settings) as store:
+                found = await Grants(store).all(tenant or DEFAULT_TENANT, every=every)
+        else:
+            async with at_gateway(there) as gateway:
+                found = await gateway.listed(Grant, "grants", every=every, tenant=tenant)
+        grants = [shown_grant(grant) for grant in found]
+        out.show(grants, grant_table(grants, utc_now()) if grants else "nothing is remembered")
         return 0
 
     run(body, as_json=as_json)
@@ -48,29 +57,41 @@ def list_grants(
 @app.command()
 def revoke(
     grant: Annotated[str, typer.Argument(metavar="ID", help="As `signoff grants list` shows it.")],
-    person: Decider = "approver",
-    tenant: Tenant = DEFAULT_TENANT,
+    person: Operator = "",
+    tenant: Tenant = "",
     manifest: Manifest = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Take a remembered answer back: from now on people are asked again."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
-        who = place.person(person, tenant)
-        async with working_store(place.settings) as store:
-            grants = Grants(store)
-            found = await grants.look(grant)
-            if found is None or found.like.tenant != tenant:
-                raise NotFound(f"there is no grant `{clean(grant)}`; `signoff grants list` shows those there are")
-            if who.id not in found.people:
-                operator(place, who.id, tenant)
-            told = act(tenant, "revoke", who.id, utc_now(), kind="grant", grant=found.id, channel="cli")
-            gone = shown_grant(await grants.revoke(found.id, tenant, by=who.id, also=writing([told])))
+        there = gateway_url(url, manifest, None)
+        if there is None:
+            gone = await _revoked(grant, person, tenant or DEFAULT_TENANT, manifest)
+        else:
+            async with at_gateway(there, person) as gateway:
+                where = gateway.acting | ({"tenant": tenant} if tenant else {})
+                gone = await gateway.call(Grant, "DELETE", f"/v1/grants/{quote(grant, safe='')}", params=where, json={})
         out.show(gone, f"taken back: {gone.id}, {_what(gone)}")
         return 0
 
     run(body, as_json=as_json)
+
+
+async def _revoked(grant: str, person_id: str, tenant: str, manifest: Path | None) -> Grant:
+    place = find_workplace(manifest)
+    production = place.settings.profile == "production"
+    who = None if production and not person_id else place.speaker(person_id or DEFAULT_DECIDER, tenant)
+    async with working_store(place.settings) as store:
+        grants = Grants(store)
+        found = await grants.look(grant)
+        if found is None or found.like.tenant != tenant:
+            raise NotFound(f"there is no grant `{clean(grant)}`; `signoff grants list` shows those there are")
+        if who is not None and who.id not in found.people:
+            operator(place, who.id, tenant)
+        seen = told(tenant, "revoke", who, kind="grant", grant=found.id)
+        return shown_grant(await grants.revoke(found.id, tenant, by=named(who), also=writing([seen])))
 
 
 def grant_table(grants: Sequence[Grant], now: datetime) -> RenderableType:

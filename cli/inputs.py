@@ -1,9 +1,30 @@
-"""JSON that a person types on a command line."""
+"""What a person types on a command line: words for an actor, and JSON."""
 
 import json
 from typing import Any
 
 import typer
+
+from signoff.contracts.ids import is_id
+from signoff.policy.bounds import out_of_bounds
+
+
+def spoken(text: str) -> str:
+    """Words for an actor. Raises typer's error of a bad invocation where nothing is said, or nothing that can be."""
+    if not text.strip():
+        raise typer.BadParameter("say something: the text is empty", param_hint="TEXT")
+    if why := out_of_bounds(text):
+        raise typer.BadParameter(f"the text holds {why}", param_hint="TEXT")
+    return text
+
+
+def session_id(text: str) -> str:
+    """The id of a session, or "" for none. Raises typer's error of a bad invocation."""
+    if text and not is_id(text):
+        raise typer.BadParameter(
+            "a session is named with letters, digits, `_` and `-`, at most 48", param_hint="--session"
+        )
+    return text
 
 
 def read_object(text: str, option: str) -> dict[str, Any]:

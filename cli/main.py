@@ -15,6 +15,8 @@ from signoff.cli.failures import sentence
 COMMANDS: Final = {
     "dev": ("signoff.cli.dev", "Run everything here: Temporal's server, a worker and the inbox."),
     "ask": ("signoff.cli.turns", "Ask an actor for something and watch what becomes of it."),
+    "chat": ("signoff.cli.talking", "Talk to an actor, one message after another."),
+    "sessions": ("signoff.cli.talking", "List sessions, or read one."),
     "inbox": ("signoff.cli.decisions", "List what waits for a decision."),
     "show": ("signoff.cli.turns", "Show a request (by id or code) or a turn."),
     "approve": ("signoff.cli.decisions", "Approve a request."),

@@ -25,5 +25,7 @@ Asker = Annotated[str, typer.Option("--as", help="Who asks: the id of a person; 
 Answerer = Annotated[
     str, typer.Option("--as", help="Who answers: the id of a person; else `approver`, or whose token it is.")
 ]
-Decider = Annotated[str, typer.Option("--as", help="Who decides: the id of a person.")]
+Operator = Annotated[
+    str, typer.Option("--as", help="Who does it: the id of a person; else `approver`, or whose token it is.")
+]
 """In the development profile nobody signs in: one says who one is."""

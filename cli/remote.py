@@ -18,10 +18,11 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import parse_approval_id, parse_workflow_id, read_code
-from signoff.contracts.listing import WaitingCard
+from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.session import SessionReceipt, SessionView
 from signoff.contracts.turn import TurnView
-from signoff.gateway.bodies import TurnStarted
+from signoff.gateway.bodies import SayBody, SessionSaid, TurnStarted
 from signoff.settings import load_settings
 
 TOKEN: Final = "SIGNOFF_TOKEN"
@@ -155,6 +156,25 @@ class Gateway:
             if view.result is not None:
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def turns(self, *, state: str, actor: str, limit: int) -> list[TurnRow]:
+        """See `Desk`."""
+        return await self.listed(TurnRow, "turns", state=state, actor=actor, limit=limit)
+
+    async def sessions(self, *, limit: int) -> list[SessionRow]:
+        """See `Desk`."""
+        return await self.listed(SessionRow, "sessions", limit=limit)
+
+    async def session(self, name: str) -> SessionView:
+        """See `Desk`."""
+        return await self.call(SessionView, "GET", f"/v1/sessions/{quote(name.strip(), safe='')}")
+
+    async def say(self, name: str, body: SayBody) -> SessionReceipt:
+        """See `Desk`."""
+        who = {"user": self._person} if self._person else {}
+        sent = body.model_dump(mode="json", exclude_unset=True) | who
+        said = await self.call(SessionSaid, "POST", f"/v1/sessions/{quote(name.strip(), safe='')}/messages", json=sent)
+        return SessionReceipt.model_validate(said.model_dump(include={"status", "code", "turn", "message"}))
 
     async def _stream(self, turn: str) -> AsyncIterator[TurnView]:
         try:

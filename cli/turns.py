@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from signoff import listing
 from signoff.cli.cards import card_lines
 from signoff.cli.desks import Desk, Here, desk_of
+from signoff.cli.inputs import session_id, spoken
 from signoff.cli.options import Address, AsJson, Asker, Manifest, Url
 from signoff.cli.output import Output, run
 from signoff.cli.parts import working_store
@@ -15,7 +15,6 @@ from signoff.cli.words import turn_lines, turn_table, utc_now
 from signoff.cli.workplace import Workplace, find_workplace
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, NotFound, ServerUnavailable
-from signoff.contracts.ids import is_id
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import Message, TextPart, user_message
 from signoff.contracts.names import ENGINE
@@ -47,11 +46,13 @@ def ask(
     as_json: AsJson = False,
 ) -> None:
     """Ask an actor for something. The turn is safe once its id is printed, whatever stops afterwards."""
+    spoken(text)
+    talk = session_id(session)
 
     async def body(out: Output) -> int:
         there = gateway_url(url, manifest, address)
         if there is not None:
-            body = {"text": text, "actor": actor, "session": _session(session), "dry_run": dry_run}
+            body = {"text": text, "actor": actor, "session": talk, "dry_run": dry_run}
             async with at_gateway(there, person) as gateway:
                 started = await gateway.start({name: value for name, value in body.items() if value})
                 return await _begun(out, gateway, started.id, f"turn {started.turn}", wait=wait, found=started)
@@ -64,7 +65,7 @@ def ask(
         turn = TurnInput(
             engine=ENGINE,
             tenant_id=place.tenant,
-            session_id=_session(session) or turn_id,
+            session_id=talk or turn_id,
             turn_id=turn_id,
             actor=_actor(place, actor),
             messages=(await _message(place, text),),
@@ -109,17 +110,17 @@ def show(
 def turns(
     state: Annotated[str, typer.Option(help="Only turns in this state, such as suspended or complete.")] = "",
     actor: Annotated[str, typer.Option(help="Only turns of this actor.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 20,
     manifest: Manifest = None,
     address: Address = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """List turns, newest first."""
 
     async def body(out: Output) -> int:
-        place = find_workplace(manifest)
-        signoff = await place.reach(address)
-        rows = await listing.turns(signoff.temporal, tenant=place.tenant, state=state, actor=actor, limit=limit)
+        async with desk_of(url, manifest, address) as desk:
+            rows = await desk.turns(state=state, actor=actor, limit=limit)
         empty = 'there is no such turn yet; `signoff ask "..."` starts one'
         out.show(rows, turn_table(rows, utc_now()) if rows else empty)
         return 0
@@ -183,14 +184,6 @@ def _actor(place: Workplace, name: str) -> str:
         near = did_you_mean(name, actors) or f"; known: {', '.join(f'`{each}`' for each in actors)}"
         raise NotFound(f"there is no actor {shown(name)}{near}")
     return name or actors[0]
-
-
-def _session(text: str) -> str:
-    if text and not is_id(text):
-        raise typer.BadParameter(
-            "a session is named with letters, digits, `_` and `-`, at most 48", param_hint="--session"
-        )
-    return text
 
 
 async def _message(place: Workplace, text: str) -> Message:

@@ -1,6 +1,6 @@
 """Shapes as lines for a terminal. Texts from outside are made visible: no control character reaches the terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from signoff.approvals.visible import one_line
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.ids import show_code
-from signoff.contracts.listing import TurnRow, WaitingCard
+from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.message import TextPart
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import CallView, TurnView
@@ -91,6 +91,15 @@ def turn_table(rows: Sequence[TurnRow], now: datetime) -> RenderableType:
     return table
 
 
+def session_table(rows: Iterable[SessionRow], now: datetime) -> RenderableType:
+    """Sessions, one line each, in the order given."""
+    table = _table("Session", "Of", "What", "Waiting", "Since")
+    for row in rows:
+        waiting = ", ".join(map(show_code, row.codes))
+        table.add_row(row.session, clean(row.requester), clean(row.title), waiting, ago(row.started_at, now))
+    return table
+
+
 def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> str:
     """What became of an answer, in one sentence; `doubt` where it was asked what became of a call."""
     who = receipt.decided_name or receipt.decided_by
@@ -116,12 +125,19 @@ def turn_lines(view: TurnView) -> list[Text]:
         for part in message.parts
         if isinstance(part, TextPart) and message.role == "user"
     ]
-    lines += [call_line(call) for call in view.calls]
+    lines += answer_lines(view)
+    if view.result is not None:
+        lines.append(Text("the turn is ") + state_text(view.state))
+    return lines
+
+
+def answer_lines(view: TurnView) -> list[Text]:
+    """What a turn has done and answered so far: its calls, and once it is over its parts."""
+    lines = [call_line(call) for call in view.calls]
     if view.result is not None:
         lines += [Text(f"{view.actor}: {content_text(part.content)}") for part in view.result.parts]
         if view.result.error is not None:
             lines.append(Text(f"error: {clean(view.result.error.message)}", style="red"))
-        lines.append(Text("the turn is ") + state_text(view.state))
     return lines
 
 
@@ -158,7 +174,7 @@ def _listed(card: WaitingCard) -> str:
 def _table(*names: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in names:
-        table.add_column(name, no_wrap=name in ("Code", "Turn", "State"), overflow="fold")
+        table.add_column(name, no_wrap=name in ("Code", "Turn", "Session", "State"), overflow="fold")
     return table
 
 

@@ -66,7 +66,7 @@ class Workplace:
             raise NotFound(f"there is no person {shown(person_id)}{where}{near}")
         return found
 
-    def speaker(self, person_id: str) -> Person:
+    def speaker(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person:
         """The person that somebody says they are. Raises `NotFound`, and `ConfigError` in the production profile."""
         if self.settings.profile == "production":
             raise ConfigError(
@@ -74,7 +74,7 @@ class Workplace:
                 "token in SIGNOFF_TOKEN",
                 field="profile",
             )
-        return self.person(person_id)
+        return self.person(person_id, tenant)
 
     async def reach(self, address: str | None = None) -> Signoff:
         """A client of the server at `address`, else as `TEMPORAL_*` says, else of the `signoff dev` that runs here.

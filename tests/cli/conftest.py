@@ -1,9 +1,11 @@
 """A small desk, a worker for it in this process, and the command line as a function."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from cli_kit import MANIFEST, Cli, run_in_thread
+from site_kit import Site
 
 from signoff.cli.parts import running_worker, working_store
 from signoff.cli.workplace import find_workplace
@@ -39,3 +41,9 @@ async def desk(
         running_worker(place, client, store, task_queue=task_queue),
     ):
         yield cli
+
+
+@pytest.fixture
+def site(cli: Cli, tmp_path: Path, server: ServerHandle, task_queue: str) -> Site:
+    """Nothing but a manifest and a server."""
+    return Site(tmp_path, server.address, task_queue, free_port())

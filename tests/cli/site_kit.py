@@ -1,0 +1,74 @@
+"""An installation of the production profile: a worker and a gateway as processes, and people's tokens."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cli_kit import MANIFEST, Cli
+
+START_SECONDS = 60
+
+
+@dataclass
+class Site:
+    """An installation of two folders, one a process, over one store and one server."""
+
+    folder: Path
+    address: str
+    queue: str
+    port: int
+
+    def env(self, process: str, **more: str) -> dict[str, str]:
+        """What a process is told; each has its own state folder."""
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
+        return plain | {
+            "SIGNOFF_PROFILE": "production",
+            "SIGNOFF_MANIFEST": str(MANIFEST),
+            "SIGNOFF_STATE_DIR": str(self.folder / process),
+            "SIGNOFF_STORE_URL": f"sqlite:///{self.folder}/signoff.db",
+            "SIGNOFF_TASK_QUEUE": self.queue,
+            "SIGNOFF_PORT": str(self.port),
+            "TEMPORAL_ADDRESS": self.address,
+            **more,
+        }
+
+    @asynccontextmanager
+    async def running(self, process: str, **more: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """`signoff worker` or `signoff gateway`, ready, for the length of a block."""
+        started = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "signoff.cli.main", process, "--json"),
+            cwd=self.folder,
+            env=self.env(process, **more),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert started.stdout is not None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                line = (await started.stdout.readline()).decode()
+            assert line.startswith("{"), line
+            yield started
+        finally:
+            started.send_signal(signal.SIGKILL)
+            await started.wait()
+
+
+def here(clean_env: pytest.MonkeyPatch, site: Site, process: str) -> None:
+    """Make the command line of this test that of one of the two."""
+    for name, value in site.env(process).items():
+        if name.startswith(("SIGNOFF_", "TEMPORAL_")):
+            clean_env.setenv(name, value)
+
+
+async def token(cli: Cli, person: str, *some: str) -> str:
+    """A personal token that may do everything, or `some` things."""
+    scopes = [word for scope in some or ("read", "decide", "start") for word in ("--scope", scope)]
+    ran = await cli("token", "create", person, *scopes, "--json")
+    assert ran.code == 0, ran.err
+    return str(ran.data["token"])

@@ -1,0 +1,100 @@
+"""In production: what acts for a whole tenant, conversations and the record, over a gateway with a personal token."""
+
+import getpass
+from pathlib import Path
+
+import pytest
+from cli_kit import Cli, Ran, assert_one_sentence
+from site_kit import Site, here, token
+
+PEOPLE = """
+- {id: ana, name: Ana Sousa, roles: [approvers, admin]}
+- {id: rui, name: Rui}
+- {id: olga, name: Olga, roles: [auditor]}
+"""
+UNPROVED = "an operator of this machine, unproved"
+
+
+@pytest.fixture
+def people(tmp_path: Path, clean_env: pytest.MonkeyPatch) -> Path:
+    """A directory with an operator and an auditor."""
+    path = tmp_path / "people.yaml"
+    path.write_text(PEOPLE, encoding="utf-8")
+    return path
+
+
+async def test_a_token_lists_reads_freezes_and_thaws(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, people: Path
+) -> None:
+    """The same commands as beside the store, each as whose token it is; a role is not to be had by naming somebody."""
+    here(clean_env, site, "gateway")
+    clean_env.setenv("SIGNOFF_PEOPLE", str(people))
+    await cli("keys", "create")
+    tokens = {name: await token(cli, name) for name in ("ana", "rui", "olga")}
+    worker = site.folder / "worker"
+    worker.mkdir()
+    await cli("keys", "export", "--out", str(worker / "public-keys.json"))
+    for name in (*site.env("gateway"), "SIGNOFF_PEOPLE"):
+        if name.startswith(("SIGNOFF_", "TEMPORAL_")):
+            clean_env.delenv(name, raising=False)
+    clean_env.setenv("SIGNOFF_PUBLIC_URL", f"http://127.0.0.1:{site.port}")
+
+    async def said(person: str, *words: str) -> Ran:
+        clean_env.setenv("SIGNOFF_TOKEN", tokens[person])
+        return await cli(*words)
+
+    where = {"SIGNOFF_PEOPLE": str(people)}
+    async with site.running("worker", **where), site.running("gateway", **where):
+        asked = await said("rui", "chat", "pay 420", "--session", "s1", "--json")
+        assert (asked.code, [turn["state"] for turn in asked.data["turns"]]) == (0, ["suspended"]), asked
+        approval = asked.data["turns"][0]["calls"][0]["approval"]["id"]
+        turn = approval.rpartition(".c1")[0]
+        (row,) = (await said("rui", "sessions", "--json")).data
+        assert (row["session"], row["requester"], row["title"]) == ("s1", "rui", "pay 420")
+        assert "rui: pay 420" in (await said("rui", "sessions", "s1")).out
+        assert [row["turn"] for row in (await said("ana", "turns", "--json")).data] == [asked.data["receipt"]["turn"]]
+
+        wish = ("--remember", "--where", "args.amount < 500", "--everywhere")
+        assert (await said("ana", "approve", approval, *wish)).code == 0
+        assert (await said("rui", "watch", turn)).code == 0
+        (grant,) = (await said("ana", "grants", "list", "--json")).data
+        assert "takes the role `admin`" in assert_one_sentence(await said("rui", "grants", "revoke", grant["id"]))
+        assert (await said("ana", "grants", "revoke", grant["id"])).out.startswith(f"taken back: {grant['id']}")
+
+        told = await said("olga", "audit", "show", turn)
+        assert (told.code, "verified: " in told.out, "over cli" in told.out) == (0, True, False), told
+        assert "over api" in told.out
+        refused = assert_one_sentence(await said("rui", "audit", "show", turn))
+        assert refused == "reading the record takes the role `auditor` or `admin`"
+
+        for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
+            for who in ("rui", "olga"):
+                assert "takes the role `admin`" in assert_one_sentence(await said(who, *words))
+            assert "cannot act as `ana`" in assert_one_sentence(await said("rui", *words, "--as", "ana"))
+        waits = await said("rui", "chat", "pay 430", "--session", "s1", "--json")
+        frozen = await said("ana", "freeze", "main", "--reason", "a stolen laptop")
+        assert (frozen.code, frozen.out.splitlines()[1]) == (0, "withdrawn: 1 of what waited"), frozen
+        assert waits.code == 0
+        assert "is frozen: a stolen laptop" in assert_one_sentence(await said("rui", "chat", "pay 5"))
+        assert "frozen by ana" in (await said("ana", "thaw", "main")).out
+        assert "is not frozen" in assert_one_sentence(await said("ana", "thaw", "main"))
+        acts = (await said("ana", "audit", "show", "admin/main", "--json")).data["timeline"]
+        done = [(line["who"], line["what"].split(" ")[0]) for line in acts if line["who"] == "ana"]
+        assert done == [("ana", "remember"), ("ana", "revoke"), ("ana", "freeze"), ("ana", "thaw")]
+
+
+async def test_beside_the_store_nobody_is_taken_at_their_word(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, people: Path
+) -> None:
+    """Without a token `--as` is refused; who holds the store freezes as nobody known, and the record says so."""
+    here(clean_env, site, "gateway")
+    clean_env.setenv("SIGNOFF_PEOPLE", str(people))
+    for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
+        assert "nobody is taken at their word" in assert_one_sentence(await cli(*words, "--as", "ana"))
+    assert "nobody is in the tenant" in assert_one_sentence(await cli("freeze", "mian", "--reason", "drill"))
+    frozen = await cli("freeze", "main", "--reason", "drill", "--json")
+    assert (frozen.code, frozen.data["freeze"]["by"], frozen.data["swept"]) == (1, UNPROVED, None)
+    assert UNPROVED in (await cli("thaw", "main")).out
+    lines = (await cli("audit", "show", "admin/main", "--json")).data["timeline"]
+    assert [(line["who"], line["what"].split(" ")[0]) for line in lines] == [("", "freeze"), ("", "thaw")]
+    assert all(f"account {getpass.getuser()}" in line["what"] and UNPROVED in line["what"] for line in lines)
