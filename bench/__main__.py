@@ -22,6 +22,7 @@ from bench.turns import measure_size, play_rounds
 from signoff.contracts.names import ENGINE
 from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 from signoff.store.store import Store, open_store
+from signoff.worker import quicken
 
 RESULTS = Path("bench/results")
 FULL = Settings(rounds=5, turns=150, latency_turns=100, concurrency=50, memory_turns=1_000)
@@ -42,6 +43,7 @@ async def measure(settings: Settings) -> Report:
 async def _measure(settings: Settings, server: ServerHandle, store: Store, url: str) -> Report:
     client = await server.connect()
     hand, ours = Baseline(client, "bench-hand-written"), await Gated.open(client, "bench-signoff", store)
+    quicken()
     async with hand.worker(), ours.worker():
         rounds = await play_rounds((hand, ours), settings, server.pid)
         sizes = await measure_size(client, hand), await measure_size(client, ours)

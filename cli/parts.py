@@ -21,7 +21,7 @@ from signoff.settings import Settings, require_ready
 from signoff.signing import Signer
 from signoff.store.store import Store, open_store
 from signoff.store.tokens import Tokens
-from signoff.worker import build_worker, furnish
+from signoff.worker import build_worker, furnish, quicken
 
 
 @asynccontextmanager
@@ -71,6 +71,7 @@ async def running_worker(
     where = f"worker {task_queue}"
     await note_catalog(store, place.catalog, where)
     async with people_followed(store, place.people, where):
+        quicken()
         task = asyncio.create_task(worker.run())
         try:
             yield task
