@@ -18,6 +18,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.steps import Authority, Ruling
+from signoff.contracts.turn import Heard
 
 UNWRITABLE: Final = "unwritable"
 _TOLD_CHARS: Final = 200
@@ -282,6 +283,21 @@ def opened(approval_id: str, subject: str, channel: str, at: datetime, *, link: 
 def begun(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:
     """A turn was asked for."""
     return _of_life(tenant, session, turn, "begun", at, subject, facts)
+
+
+def heard(tenant: str, session: str, turn: str, event: Heard) -> AuditEntry:
+    """What reached a turn's session before it began. `subject` is who that says it is from; nobody vouches for it."""
+    moment = f"{event.at.isoformat()}/{event.body[:_SHORT]}"
+    facts = event.model_dump(mode="json", include={"id", "status", "code", "body", "more"})
+    return AuditEntry(
+        stream=TurnKey(tenant, session, turn).workflow_id,
+        key=f"heard/{event.what}/{event.id}/{event.status}/{event.code}/{moment}",
+        kind="turn" if event.what == "turn" else "attempt",
+        at=event.at,
+        tenant=tenant,
+        subject=event.subject,
+        data=_filled({"session": session, "heard": event.what, **facts, "more": event.more or None}),
+    )
 
 
 def over(tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "") -> AuditEntry:

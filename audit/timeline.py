@@ -34,6 +34,8 @@ def _words(record: Record) -> str:
 
 
 def _turn(facts: Mapping[str, Any]) -> str:
+    if "heard" in facts:
+        return f"turn {facts.get('id')} of the session is gone: {facts.get('code')}"
     if "ended" in facts:
         return f"ended {facts['ended']}{f', {error}' if (error := facts.get('error')) else ''}"
     return f"asked {facts.get('actor', 'for a turn')} over {facts.get('channel', 'an unknown channel')}"
@@ -52,12 +54,20 @@ def _revision(facts: Mapping[str, Any]) -> str:
 
 
 def _attempt(facts: Mapping[str, Any]) -> str:
+    if "heard" in facts:
+        return _heard(facts)
     proof = "unsigned" if facts.get("unsigned", True) else f"signed by key {facts.get('key_id', '?')}"
     proof = f"as the {facts['witness']} knows them" if "witness" in facts else proof
     seat = f" for {facts['on_behalf']}" if "on_behalf" in facts else ""
     how = f"over {facts.get('channel', '?')}, {facts.get('assurance', 'nobody known')}, {proof}"
     became = f"{facts.get('status')}{' ' + facts['receipt'] if 'receipt' in facts else ''}"
     return f"answered {facts.get('verdict', 'something unreadable')}{seat} ({how}): {became}"
+
+
+def _heard(facts: Mapping[str, Any]) -> str:
+    what = f"a {facts['heard']} {facts.get('id', '')}".strip()
+    more = f", and {facts['more']} more" if "more" in facts else ""
+    return f"sent the session {what}: {facts.get('status')}{' ' + facts['code'] if 'code' in facts else ''}{more}"
 
 
 def _allowed(facts: Mapping[str, Any]) -> str:

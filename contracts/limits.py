@@ -45,6 +45,8 @@ SESSION_WINDOW_BYTES: Final = 256 * KIB
 """Answered turns that a session remembers, and hands to the next one."""
 SESSION_SEEN: Final = 1_000
 SESSION_DENIED: Final = 100
+SESSION_HEARD: Final = 50
+"""Records a session keeps for its next turn to write; what comes after them is counted."""
 SESSION_PATIENCE_SECONDS: Final = 300.0
 """How long the next message waits for a turn at work before it is answered beside it."""
 MAX_TURNS_PER_MESSAGE: Final = 8

@@ -11,7 +11,7 @@ from signoff.contracts.limits import SESSION_EVENTS, SESSION_PATIENCE_SECONDS
 from signoff.contracts.message import Message
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
-from signoff.contracts.turn import Denial, ResponsePart, TurnError, TurnState
+from signoff.contracts.turn import Denial, Heard, ResponsePart, TurnError, TurnState
 
 SessionTurnState = Literal["working", "waiting"] | TurnState
 """`working` until the turn ends or waits for people for the first time."""
@@ -95,6 +95,7 @@ class SessionInput(Shape):
     sent: tuple[str, ...] = ()
     seen: dict[str, str] = Field(default_factory=dict)
     denied: tuple[Denial, ...] = ()
+    heard: tuple[Heard, ...] = ()
     refusals: int = 0
     events_per_run: int = SESSION_EVENTS
     patience_seconds: float = SESSION_PATIENCE_SECONDS

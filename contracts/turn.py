@@ -31,10 +31,28 @@ class Denial(Shape):
     level: str = "user"
 
 
+class Heard(Shape):
+    """What reached a session without being a turn's beginning: refused, a late result, or that a turn is gone.
+
+    `at` is workflow time, in UTC. `subject` is who it says it is from, which nobody has checked; `body` the sha-256 of
+    what was sent; `more` how many later ones like it are only counted.
+    """
+
+    at: datetime
+    what: Literal["message", "result", "report", "turn"]
+    id: str = ""
+    subject: str = ""
+    status: Literal["accepted", "refused"]
+    code: str = ""
+    body: str = ""
+    more: int = 0
+
+
 class TurnInput(Shape):
     """The start of a turn. `principal` comes from the gateway's directory.
 
-    `in_session`: a session began it and is told how it goes. `denied` is what people denied before in that session.
+    `in_session`: a session began it and is told how it goes. `denied` is what people denied before in that session;
+    `heard` is what came to it since its last turn began, for the record.
     """
 
     engine: int
@@ -52,6 +70,7 @@ class TurnInput(Shape):
     dry_run: bool = False
     in_session: bool = False
     denied: tuple[Denial, ...] = ()
+    heard: tuple[Heard, ...] = ()
 
 
 class Usage(Shape):

@@ -10,7 +10,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals import desk as desks
-    from signoff.approvals.entries import begun, over, turn_stream
+    from signoff.approvals.entries import begun, heard, over, turn_stream
     from signoff.approvals.machine import approving
     from signoff.contracts import names
     from signoff.contracts.approval import ApprovalRequest
@@ -146,6 +146,8 @@ class ActorTurn:
             # An ordinary exception: the task is retried until a worker that knows this number takes it.
             raise RuntimeError(f"this turn needs engine {turn.engine}, this worker has {names.ENGINE}")
         self._desk.unwritten.add(self._begun())
+        for event in turn.heard:
+            self._desk.unwritten.add(heard(*self._record.key, event))
         try:
             result = await self._converse()
         except asyncio.CancelledError:

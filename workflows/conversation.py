@@ -36,6 +36,7 @@ from signoff.contracts.session import (
 )
 from signoff.contracts.turn import Denial, TurnError, TurnInput
 from signoff.workflows.envelopes import read
+from signoff.workflows.session_log import SessionLog
 
 _OPEN: Final = ("working", "waiting")
 _ShapeT = TypeVar("_ShapeT", bound=Shape)
@@ -58,11 +59,15 @@ class Conversation:
         self._seen = dict(session.seen)
         self._denied = {denial.action: denial for denial in session.denied}
         self._refusals = session.refusals
+        self._log = SessionLog(session.heard)
 
     # What is sent to the session.
 
-    def say(self, envelopes: Sequence[Any]) -> SessionReceipt:
+    def say(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
         """Take in a message, once for each id."""
+        return self._log.told("message", envelopes, self._said(envelopes), now)
+
+    def _said(self, envelopes: Sequence[Any]) -> SessionReceipt:
         message = self._read(envelopes, MailboxMessage)
         if isinstance(message, SessionReceipt):
             return message
@@ -84,8 +89,11 @@ class Conversation:
         self._mailbox.append(message)
         return SessionReceipt(status="accepted", turn=message.id)
 
-    def inject(self, envelopes: Sequence[Any]) -> SessionReceipt:
+    def inject(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
         """Take in a late result for a turn, or for whichever turn goes on in its place; once for each id."""
+        return self._log.told("result", envelopes, self._added(envelopes), now)
+
+    def _added(self, envelopes: Sequence[Any]) -> SessionReceipt:
         injection = self._read(envelopes, Injection)
         if isinstance(injection, SessionReceipt):
             return injection
@@ -105,21 +113,23 @@ class Conversation:
         self._follow_up(turn, turn.actor, (injection.message,))
         return SessionReceipt(status="accepted", turn=turn_of(turn.origin.id, turn.number + 1))
 
-    def report(self, envelopes: Sequence[Any]) -> None:
+    def report(self, envelopes: Sequence[Any], now: datetime) -> None:
         """Take in what a turn tells of itself."""
         report = read(envelopes[0] if len(envelopes) == 1 else None, TurnReport)
         turn = None if isinstance(report, str) else self._turns.get(report.turn)
         if isinstance(report, str) or turn is None:
-            self._refusals += 1
+            code: Any = "malformed" if isinstance(report, str) else "unknown"
+            self._log.told("report", envelopes, self._refused(code, ""), now)
         elif report.state == "waiting":
             self.step_aside(turn.turn)
         elif turn.state in _OPEN:
             self._ended(turn, report)
 
-    def gone(self, turn_id: str, error: TurnError) -> None:
+    def gone(self, turn_id: str, error: TurnError, now: datetime) -> None:
         """Note that a turn ended without a word: it was terminated, or could not begin."""
         turn = self._turns.get(turn_id)
         if turn is not None and turn.state in _OPEN:
+            self._log.gone(turn_id, error.code, now)
             self._ended(turn, TurnReport(turn=turn_id, state="error", error=error))
 
     # What the session does.
@@ -153,10 +163,12 @@ class Conversation:
         self._turns[turn.turn] = turn
         return self._input(turn, (*earlier, *turn.said))
 
-    def forget(self, turn_id: str) -> None:
+    def forget(self, turn: TurnInput, now: datetime) -> None:
         """Take back a turn that could not be begun, because another one has its id."""
-        self._turns.pop(turn_id, None)
+        self._turns.pop(turn.turn_id, None)
         self._refusals += 1
+        self._log.give_back(turn.heard)
+        self._log.gone(turn.turn_id, "conflict", now)
 
     def step_aside(self, turn_id: str) -> None:
         """Let the next message be answered though this turn goes on."""
@@ -207,6 +219,7 @@ class Conversation:
                 "sent": tuple(sorted(self._sent)),
                 "seen": dict(self._seen),
                 "denied": tuple(self._denied.values()),
+                "heard": self._log.kept,
                 "refusals": self._refusals,
             }
         )
@@ -311,6 +324,7 @@ class Conversation:
             dry_run=origin.dry_run,
             in_session=True,
             denied=tuple(self._denied.values()),
+            heard=self._log.take(),
         )
 
     def _transcript(self) -> Iterator[Message]:

@@ -34,7 +34,7 @@ class Session:
     @workflow.update(name=names.SAY, description="Say something to the session")
     def say(self, *envelopes: Any) -> SessionReceipt:
         """Take in a message; the receipt names the turn that is to answer it."""
-        return self._talk.say(envelopes)
+        return self._talk.say(envelopes, workflow.now())
 
     @say.validator
     def _check_say(self, *envelopes: Any) -> None:
@@ -45,12 +45,12 @@ class Session:
     @workflow.signal(name=names.SAY, description="Say something to the session, without a reply")
     def said(self, *envelopes: Any) -> None:
         """The same as `say`, for those who cannot wait for a receipt."""
-        self._talk.say(envelopes)
+        self._talk.say(envelopes, workflow.now())
 
     @workflow.update(name=names.INJECT, description="Hand a late result to a turn")
     def inject(self, *envelopes: Any) -> SessionReceipt:
         """Take in a late result; the receipt names the turn that is to be told."""
-        return self._talk.inject(envelopes)
+        return self._talk.inject(envelopes, workflow.now())
 
     @inject.validator
     def _check_inject(self, *envelopes: Any) -> None:
@@ -61,17 +61,17 @@ class Session:
     @workflow.signal(name=names.INJECT, description="Hand a late result to a turn, without a reply")
     def injected(self, *envelopes: Any) -> None:
         """The same as `inject`, for those who cannot wait for a receipt."""
-        self._talk.inject(envelopes)
+        self._talk.inject(envelopes, workflow.now())
 
     @workflow.signal(name=names.TURN_WAITS, description="From a turn: it waits for people")
     def turn_waits(self, *envelopes: Any) -> None:
         """Let the next message be answered meanwhile."""
-        self._talk.report(envelopes)
+        self._talk.report(envelopes, workflow.now())
 
     @workflow.signal(name=names.TURN_ENDED, description="From a turn: how it ended")
     def turn_ended(self, *envelopes: Any) -> None:
         """Take in a turn's answer, in its place of the conversation, however late."""
-        self._talk.report(envelopes)
+        self._talk.report(envelopes, workflow.now())
 
     @workflow.query(name=names.TRANSCRIPT)
     def transcript(self) -> list[Message]:
@@ -151,7 +151,7 @@ class Session:
                 static_summary=starting.summary(turn),
             )
         except WorkflowAlreadyStartedError:
-            self._talk.forget(turn.turn_id)
+            self._talk.forget(turn, workflow.now())
             return
         handle.add_done_callback(partial(self._closed, turn.turn_id))
 
@@ -164,7 +164,8 @@ class Session:
             cause = failure.cause
             config = isinstance(cause, ApplicationError) and cause.type == "ConfigError"
             words = cause.message if isinstance(cause, ApplicationError) else "the turn was stopped from outside"
-            self._talk.gone(turn_id, TurnError(code="config_error" if config else "stopped", message=words))
+            code = "config_error" if config else "stopped"
+            self._talk.gone(turn_id, TurnError(code=code, message=words), workflow.now())
 
     async def _deliver(self, key: TurnKey, injection: Injection) -> None:
         # A turn that has closed tells, or told, what it took; what it did not take goes into a turn of its own.
@@ -173,4 +174,5 @@ class Session:
             handle = workflow.get_external_workflow_handle(key.workflow_id)
             await handle.signal(names.INJECT, injection.model_dump(mode="json"))
         except FailureError:
-            self._talk.gone(key.turn, TurnError(code="stopped", message="the turn was stopped from outside"))
+            stopped = TurnError(code="stopped", message="the turn was stopped from outside")
+            self._talk.gone(key.turn, stopped, workflow.now())

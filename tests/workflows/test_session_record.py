@@ -1,0 +1,189 @@
+"""The record of a session: what it refused and whom it lost is written down by the next turn that it begins."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool
+from session_desk import Talk, model, talk
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.audit.timeline import timeline
+from signoff.contracts import names
+from signoff.contracts.limits import SESSION_HEARD
+from signoff.contracts.person import Principal
+from signoff.contracts.session import SessionReceipt
+from signoff.contracts.turn import Heard
+from signoff.store.store import Store
+from signoff.workflows.session_log import SessionLog
+
+AUTO = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+EVE = (Principal(user="eve", name="Eve"),)
+
+
+async def heard(session: Talk, turn: str) -> list[Record]:
+    """What a turn has written down of its session."""
+    key = session.turn_key(turn)
+    return [each for each in await AuditLog(session.desk.store).stream(key.workflow_id) if "heard" in each.facts]
+
+
+def told(records: list[Record]) -> list[tuple[str, ...]]:
+    """By whom, what, and what became of it."""
+    return [
+        (record.subject, *(str(record.facts.get(name, "")) for name in ("heard", "id", "status", "code")))
+        for record in records
+    ]
+
+
+def paying() -> Any:
+    """A catalog whose one tool needs nobody."""
+    return catalog_of([pay_tool(Ledger(), AUTO)])
+
+
+async def begun(desk: Bench) -> Talk:
+    """A session that has answered one message."""
+    session = talk(desk)
+    await session.say("hello", "a")
+    await session.answer("a")
+    return session
+
+
+async def test_what_a_session_refused_is_found_in_the_record(client: Client, store: Store, task_queue: str) -> None:
+    """Who tried, by the name they gave; a repeat and what was accepted are told by their own turns."""
+    async with bench(client, store, task_queue, paying(), model()) as desk:
+        session = await begun(desk)
+        await session.say("mine now", "b", principals=EVE)
+        await session.say("hello", "a")
+        await session.say("otherwise", "a")
+        await session.add("nobody", "late", "i1")
+        await session.handle.signal(names.SAY, {"id": "x y", "principals": [{"user": "mallory"}]})
+        await session.handle.signal(names.TURN_ENDED, {"turn": "never", "state": "complete"})
+        await session.until(lambda view: view.refusals == 5)
+        await session.say("pay", "c")
+        await session.answer("c")
+        records = await heard(session, "c")
+        assert await heard(session, "a") == []
+    assert told(records) == [
+        ("eve", "message", "b", "refused", "not_allowed"),
+        ("guest", "message", "a", "refused", "conflict"),
+        ("", "result", "i1", "refused", "unknown"),
+        ("mallory", "message", "x y", "refused", "malformed"),
+        ("", "report", "never", "refused", "unknown"),
+    ]
+    assert {record.kind for record in records} == {"attempt"}
+    assert {record.facts["session"] for record in records} == {session.key.session}
+    assert all(len(record.facts["body"]) == 64 for record in records)
+    assert [each.what for each in timeline(records)][:3] == [
+        "sent the session a message b: refused not_allowed",
+        "sent the session a message a: refused conflict",
+        "sent the session a result i1: refused unknown",
+    ]
+
+
+async def test_a_late_result_is_recorded_once(client: Client, store: Store, task_queue: str) -> None:
+    """It has no turn of its own that would tell of it; its second delivery says nothing new."""
+    async with bench(client, store, task_queue, paying(), model()) as desk:
+        session = await begun(desk)
+        for _ in range(2):
+            await session.add("a", "later still", "i1")
+        await session.answer("a-2")
+        await session.say("pay", "c")
+        await session.answer("c")
+        found = told(await heard(session, "a-2")) + told(await heard(session, "c"))
+    assert found == [("", "result", "i1", "accepted", "")]
+
+
+async def test_a_turn_that_was_terminated_is_told_of(client: Client, store: Store, task_queue: str) -> None:
+    """It could not write that itself."""
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
+        session = talk(desk)
+        await session.say("pay", "a")
+        await session.turn("a", "waiting")
+        await client.get_workflow_handle(session.turn_key("a").workflow_id).terminate()
+        await session.turn("a", "error")
+        await session.say("hello", "b")
+        await session.answer("b")
+        records = await heard(session, "b")
+    assert told(records) == [("", "turn", "a", "refused", "stopped")]
+    assert [each.what for each in timeline(records)] == ["turn a of the session is gone: stopped"]
+
+
+async def test_a_turn_whose_id_was_taken_hands_the_record_on(client: Client, store: Store, task_queue: str) -> None:
+    """What it should have written is written by the next one, after it that it did not begin."""
+    async with bench(client, store, task_queue, paying(), model()) as desk:
+        session = await begun(desk)
+        await desk.start("hello", session_id=session.key.session, turn_id="b")
+        await session.say("mine now", "x", principals=EVE)
+        await session.say("hello", "b")
+        await session.until(lambda view: view.refusals == 2)
+        await session.say("pay", "c")
+        await session.answer("c")
+        found = told(await heard(session, "c"))
+    assert found == [("eve", "message", "x", "refused", "not_allowed"), ("", "turn", "b", "refused", "conflict")]
+
+
+async def test_what_is_not_written_yet_goes_along_into_the_next_run(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A session that goes on afresh forgets no refusal."""
+    async with bench(client, store, task_queue, paying(), model()) as desk:
+        session = talk(desk)
+        await session.begin(events_per_run=20)
+        await session.say("hello", "a")
+        await session.answer("a")
+        runs = await session.runs()
+        count = 0
+        while await session.runs() == runs:
+            await session.say(f"mine {count}", f"x{count}", principals=EVE)
+            count += 1
+        await session.say("pay", "c")
+        await session.answer("c")
+        found = told(await heard(session, "c"))
+    assert found == [("eve", "message", f"x{n}", "refused", "not_allowed") for n in range(count)]
+
+
+REFUSED = SessionReceipt(status="refused", code="malformed")
+
+
+@pytest.mark.parametrize(
+    "envelopes",
+    [
+        (),
+        (1,),
+        ({}, {}),
+        ({"id": 7, "principals": "eve"},),
+        ({"principals": []},),
+        ({"principals": ["eve"]},),
+        ({"id": "\ud800", "principals": [{"user": "\ud800"}]},),
+        ({"id": "x" * 10_000, "principals": [{"user": ["eve"]}]},),
+    ],
+)
+def test_whatever_is_sent_can_be_written(envelopes: tuple[Any, ...]) -> None:
+    """No shape of a message makes a record that a history could not hold."""
+    log = SessionLog(())
+    assert log.told("message", envelopes, REFUSED, NOW) == REFUSED
+    (event,) = log.take()
+    assert Heard.model_validate_json(event.model_dump_json()) == event
+    assert len(event.model_dump_json()) < 700
+
+
+def test_a_flood_is_counted() -> None:
+    """The last record says how many there were beyond it."""
+    log = SessionLog(())
+    for number in range(SESSION_HEARD + 10):
+        log.told("message", ({"id": str(number)},), REFUSED, NOW)
+    kept = log.take()
+    assert (len(kept), kept[-1].more, sum(each.more for each in kept), log.kept) == (SESSION_HEARD, 10, 10, ())
+    log.give_back(kept)
+    assert log.kept == kept
+
+
+def test_of_an_accepted_message_its_own_turn_tells() -> None:
+    """So nothing is kept of it, nor of what was sent twice."""
+    log = SessionLog(())
+    for what, code in (("message", ""), ("message", "duplicate"), ("result", "duplicate")):
+        log.told(what, ({},), SessionReceipt(status="accepted", code=code), NOW)
+    assert log.kept == ()

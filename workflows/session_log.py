@@ -1,0 +1,74 @@
+"""What reached a session and is on nobody's record yet: its next turn writes it down, as a session runs no activity."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from signoff.approvals.entries import fingerprint
+from signoff.contracts.limits import SESSION_HEARD
+from signoff.contracts.session import SessionReceipt
+from signoff.contracts.turn import Heard
+
+_CHARS: Final = 200
+"""Characters of what somebody wrote without anybody having checked it."""
+
+
+class SessionLog:
+    """Bounded: of what comes when it is full, the last record tells how many there were."""
+
+    def __init__(self, kept: Sequence[Heard]) -> None:
+        self.kept = tuple(kept)
+
+    def told(
+        self,
+        what: Literal["message", "result", "report"],
+        envelopes: Sequence[Any],
+        receipt: SessionReceipt,
+        at: datetime,
+    ) -> SessionReceipt:
+        """Keep what was sent, and hand its receipt back. Of an accepted message its own turn tells."""
+        if receipt.status == "refused" or (what == "result" and not receipt.code):
+            body = envelopes[0] if len(envelopes) == 1 and isinstance(envelopes[0], dict) else {}
+            self._keep(
+                Heard(
+                    at=at,
+                    what=what,
+                    id=_text(body.get("turn" if what == "report" else "id")),
+                    subject=_author(body),
+                    status="refused" if receipt.status == "refused" else "accepted",
+                    code=receipt.code,
+                    body=fingerprint(list(envelopes)),
+                )
+            )
+        return receipt
+
+    def gone(self, turn: str, code: str, at: datetime) -> None:
+        """Keep that a turn ended without a word, or never began: it cannot write that itself."""
+        self._keep(Heard(at=at, what="turn", id=turn, status="refused", code=code))
+
+    def take(self) -> tuple[Heard, ...]:
+        """All of it, for a turn that begins."""
+        taken, self.kept = self.kept, ()
+        return taken
+
+    def give_back(self, taken: Sequence[Heard]) -> None:
+        """That turn did not begin."""
+        self.kept = (*taken, *self.kept)
+
+    def _keep(self, event: Heard) -> None:
+        if len(self.kept) < SESSION_HEARD:
+            self.kept = (*self.kept, event)
+        else:
+            last = self.kept[-1]
+            self.kept = (*self.kept[:-1], last.model_copy(update={"more": last.more + 1}))
+
+
+def _author(body: dict[Any, Any]) -> str:
+    principals = body.get("principals")
+    first = principals[0] if isinstance(principals, list) and principals else None
+    return _text(first.get("user")) if isinstance(first, dict) else ""
+
+
+def _text(found: Any) -> str:
+    # Half a character of UTF-16 could not be written into a history.
+    return found[:_CHARS].encode(errors="replace").decode() if isinstance(found, str) else ""
