@@ -5,7 +5,7 @@ from collections.abc import Callable
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
-from signoff.contracts.listing import TurnRow, WaitingCard
+from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.session import SessionView
 from signoff.contracts.turn import TurnView
@@ -58,7 +58,7 @@ class Conversations:
                 return call.approval
         raise NotFound(f"there is no request `{approval}`")
 
-    def readable(self, person: Person | None) -> Callable[[TurnRow | WaitingCard], bool]:
+    def readable(self, person: Person | None) -> Callable[[TurnRow | SessionRow | WaitingCard], bool]:
         """Which rows of a list a person may read."""
         rights = () if person is None else self._deps.rights(person)
         return lambda row: self._allowed(person, rights, of_row(row))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from signoff.contracts.listing import TurnRow, WaitingCard
+from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.session import SessionView
 from signoff.contracts.turn import TurnView
@@ -64,6 +64,6 @@ def of_session(view: SessionView, turns: Iterable[TurnView] = ()) -> Concerned:
     return Concerned(view.tenant, frozenset(askers), frozenset().union(*asked))
 
 
-def of_row(row: TurnRow | WaitingCard) -> Concerned:
+def of_row(row: TurnRow | SessionRow | WaitingCard) -> Concerned:
     """Whom a row of a list concerns."""
     return Concerned(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))

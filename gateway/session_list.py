@@ -9,9 +9,9 @@ from signoff.contracts.ids import SessionKey
 from signoff.contracts.listing import SessionRow
 from signoff.contracts.person import Person
 from signoff.gateway.caller import caller_of, own_tenant
+from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name
 from signoff.gateway.identity import display_name
-from signoff.gateway.reading import Concerned, may_read
 from signoff.gateway.render import Pages
 from signoff.gateway.turns_api import FAULTS
 from signoff.gateway.visitor import Visitor, Visitors
@@ -25,6 +25,7 @@ class SessionList:
 
     def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
         self._deps = deps
+        self._conversations = Conversations(deps)
         self._visitors = visitors
         self._pages = pages
 
@@ -63,13 +64,7 @@ class SessionList:
 
     async def _readable(self, person: Person | None, tenant: str, limit: int) -> list[SessionRow]:
         """Newest first. `person` is None for nobody in particular, whom only the development profile lets in."""
-        development = self._deps.settings.profile == "development"
-        rights = () if person is None else self._deps.rights(person)
-
-        def readable(row: SessionRow) -> bool:
-            about = Concerned(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))
-            return development if person is None else may_read(person, rights, about, development=development)
-
+        readable = self._conversations.readable(person)
         return await sessions(self._deps.desk.temporal, tenant=tenant, wanted=readable, limit=limit)
 
     def _shown(self, row: SessionRow, visitor: Visitor) -> dict[str, object]:
