@@ -1,0 +1,84 @@
+"""The record over the API: whom it is shown to, what it tells, and that it says when it was changed."""
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from gateway_desk import GatewayDesk, gateway_desk
+from gateway_login import bearer, locked_desk, token_of
+from sqlalchemy import text
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.store.store import Store
+
+PEOPLE = (
+    Person(id="guest"),
+    Person(id="ana", roles=("approvers",)),
+    Person(id="olga", roles=("auditor",)),
+    Person(id="root", roles=("admin",)),
+    Person(id="zoe", tenant="acme", roles=("auditor", "admin")),
+)
+
+
+@pytest.fixture
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+    """A desk whose record begins with the test."""
+    async with gateway_desk(client, store, f"record-{uuid.uuid4().hex[:12]}") as found:
+        yield found
+
+
+async def finished(desk: GatewayDesk) -> str:
+    """A turn whose call was approved and ran: its name."""
+    approval = await desk.asked("pay")
+    await desk.decide(approval, verdict="approved", **{"as": "approver"})
+    turn = approval.rpartition(".c1")[0]
+    await desk.desk.signoff.result(TurnKey(*turn.split(".")))
+    return turn
+
+
+async def test_a_timeline_by_every_name_of_its_turn(desk: GatewayDesk) -> None:
+    """The dotted name, the workflow id, the turn's id: one stream, in order, verified, in words and as records."""
+    turn = await finished(desk)
+    answers = [
+        (await desk.http.get(f"/v1/audit/{name}")).json()
+        for name in (turn, f"turn/{turn.replace('.', '/')}", turn.rpartition(".")[2])
+    ]
+    assert answers[0] == answers[1] == answers[2]
+    told = answers[0]
+    assert (told["stream"], told["finding"]) == (f"turn/{turn.replace('.', '/')}", None)
+    assert [record["seq"] for record in told["records"]] == list(range(1, len(told["records"]) + 1))
+    assert len(told["timeline"]) == len(told["records"]) >= 6
+    said = " ".join(line["what"] for line in told["timeline"])
+    assert "answered approved" in said
+    missing = await desk.http.get("/v1/audit/main.nothing.nothing")
+    assert (missing.status_code, missing.json()["code"]) == (404, "unknown")
+
+
+async def test_the_record_is_for_auditors_and_operators_of_its_tenant(desk: GatewayDesk) -> None:
+    """Not for who decided, not for another tenant's auditor, who is told that there is nothing of that name."""
+    turn = await finished(desk)
+    await desk.http.post("/v1/freezes", json={"reason": "drill", "as": "approver"})
+    await desk.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
+    locked = locked_desk(desk, people=PEOPLE)
+    found = {}
+    for person, tenant in (("guest", "main"), ("ana", "main"), ("olga", "main"), ("root", "main"), ("zoe", "acme")):
+        headers = bearer(await token_of(locked, person, "read", tenant=tenant))
+        codes = [
+            (await locked.http.get(f"/v1/audit/{name}", headers=headers)).status_code
+            for name in (turn, turn.rpartition(".")[2][:12], "admin/main")
+        ]
+        found[person] = codes
+    assert found == {"guest": [403] * 3, "ana": [403] * 3, "olga": [200] * 3, "root": [200] * 3, "zoe": [404] * 3}
+    assert (await locked.http.get(f"/v1/audit/{turn}")).status_code == 401
+
+
+async def test_a_record_that_was_changed_is_named(desk: GatewayDesk) -> None:
+    """The answer is there, with what is wrong with it."""
+    turn = await finished(desk)
+    stream = f"turn/{turn.replace('.', '/')}"
+    change = text("UPDATE audit_records SET subject = 'mallory' WHERE stream = :stream AND seq = 2")
+    await desk.deps.store.run(lambda connection: connection.execute(change, {"stream": stream}))
+    told = (await desk.http.get(f"/v1/audit/{turn}")).json()
+    assert (told["finding"]["fault"], told["finding"]["stream"], told["finding"]["seq"]) == ("changed", stream, 2)

@@ -1,0 +1,70 @@
+"""What nobody expected: one sentence with an id, one line in the log, and a traceback only for who asks for it."""
+
+import logging
+import re
+
+import pytest
+from gateway_desk import GatewayDesk
+from gateway_login import browser, words
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from signoff.gateway.failing import Failing
+from signoff.gateway.faults import Fault
+
+
+class Broken(Exception):
+    """Something that no handler knows."""
+
+
+async def test_an_unexpected_error_is_one_line_with_an_id(
+    gateway: GatewayDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """API and page name the same id as the log; nothing of what was wrong is told, and no warning holds a traceback."""
+
+    async def break_down(*args: object, **named: object) -> None:
+        raise Broken("argument: a secret")
+
+    monkeypatch.setattr("signoff.store.grants.Grants.all", break_down)
+    with caplog.at_level(logging.DEBUG, logger="signoff"):
+        answer = await gateway.http.get("/v1/grants")
+        async with browser(gateway) as page:
+            shown = await page.get("/grants")
+    assert (answer.status_code, answer.json()["code"], shown.status_code) == (500, "internal", 500)
+    named = re.search(r"under the id (\w{8})$", answer.json()["message"])
+    assert named is not None
+    assert "something went wrong here" in words(shown.text).lower()
+    assert "a secret" not in answer.text + shown.text
+    lines = [record for record in caplog.records if record.name == "signoff.gateway.failing"]
+    loud = [record for record in lines if record.levelno >= logging.INFO]
+    assert loud[0].getMessage() == f"GET /v1/grants failed, id {named[1]} (Broken)"
+    assert len(loud) == 2
+    assert not [record for record in loud if record.exc_info or "a secret" in record.getMessage()]
+    (quiet,) = [record for record in lines if record.levelno == logging.DEBUG and named[1] in record.getMessage()]
+    assert quiet.exc_info is not None
+    assert isinstance(quiet.exc_info[1], Broken)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_an_answer_that_breaks_in_the_middle_ends_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """What has begun cannot become a 500; nothing is raised into the server, which closes the connection."""
+    sent: list[str] = []
+
+    async def begins(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise Broken
+
+    async def answer(request: Request, fault: Fault, status: int) -> Response:
+        raise AssertionError("a second answer to one request")
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+
+    with caplog.at_level(logging.ERROR, logger="signoff"):
+        await Failing(begins, answer)({"type": "http", "method": "GET", "path": "/x"}, receive, send)
+    assert sent == ["http.response.start"]
+    assert [record.getMessage().partition(", id")[0] for record in caplog.records] == ["GET /x failed"]

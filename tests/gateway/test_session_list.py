@@ -1,0 +1,83 @@
+"""Sessions listed: over the API and as a page, for whom they concern."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from gateway_desk import GatewayDesk, fresh, gateway_desk
+from gateway_login import bearer, browser, locked_desk, sign_in, token_of, words
+from temporalio.client import Client
+
+from signoff.store.store import Store
+
+
+@pytest.fixture
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+    """A gateway of the test's own."""
+    async with gateway_desk(client, store, f"sessions-{uuid.uuid4().hex[:12]}") as found:
+        yield found
+
+
+async def begun(desk: GatewayDesk, text: str, **fields: Any) -> str:
+    """A session that began with these words: its id."""
+    session = fresh()
+    said = await desk.http.post(f"/v1/sessions/{session}/messages", json={"text": text, "actor": "desk", **fields})
+    assert said.status_code == 201, said.text
+    return session
+
+
+async def rows(desk: GatewayDesk, of: str, until: int, **more: Any) -> list[dict[str, Any]]:
+    """The rows of some sessions, once so many are listed."""
+    for _ in range(200):
+        answer = await desk.http.get("/v1/sessions", params={"limit": 500}, **more)
+        assert answer.status_code == 200, answer.text
+        found = [row for row in answer.json()["sessions"] if row["session"] in of]
+        if len(found) >= until:
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{until} of `{of}` were never listed")
+
+
+async def test_a_list_tells_whose_they_are_and_what_waits(desk: GatewayDesk) -> None:
+    """Newest first, with what was said first and the codes of what waits, until that is answered."""
+    quiet, asks = await begun(desk, "hello  there"), await begun(desk, "pay")
+    while not (found := await rows(desk, f"{quiet} {asks}", 2))[0]["codes"]:
+        await asyncio.sleep(0.05)
+    assert [(row["session"], row["title"], row["requester"], len(row["codes"])) for row in found] == [
+        (asks, "pay", "guest", 1),
+        (quiet, "hello there", "guest", 0),
+    ]
+    assert found[0]["approvers"] == ["role:approvers"]
+    async with browser(desk) as page:
+        shown = await page.get("/sessions")
+    assert f'href="/sessions/main.{asks}"' in shown.text
+    assert "pay for Guest" in words(shown.text)
+    assert "1 waiting" in words(shown.text)
+    await desk.decide(found[0]["codes"][0], verdict="denied", **{"as": "approver"})
+    while (await rows(desk, asks, 1))[0]["codes"]:
+        await asyncio.sleep(0.05)
+
+
+async def test_only_whom_a_session_concerns_sees_it(desk: GatewayDesk) -> None:
+    """Whose it is and whom it asks; nobody else, and nobody of another tenant."""
+    own, asks = await begun(desk, "hello", user="bo"), await begun(desk, "pay", user="guest")
+    while not (await rows(desk, asks, 1))[0]["codes"]:
+        await asyncio.sleep(0.05)
+    await rows(desk, own, 1)
+    locked = locked_desk(desk)
+    seen = {}
+    for person, tenant in (("bo", "main"), ("guest", "main"), ("approver", "main"), ("zoe", "acme")):
+        secret = await token_of(locked, person, tenant=tenant)
+        answer = await locked.http.get("/v1/sessions", params={"limit": 500}, headers=bearer(secret))
+        listed = {row["session"] for row in answer.json()["sessions"]}
+        seen[person] = [session in listed for session in (own, asks)]
+        async with browser(locked) as page:
+            await sign_in(page, secret)
+            text = (await page.get("/sessions")).text
+            assert [session in text for session in (own, asks)] == seen[person]
+    assert seen == {"bo": [True, False], "guest": [False, True], "approver": [False, True], "zoe": [False, False]}
+    other = await locked.http.get("/v1/sessions?tenant=acme", headers=bearer(await token_of(locked, "bo")))
+    assert (other.status_code, other.json()["code"]) == (404, "unknown")
+    assert (await locked.http.get("/v1/sessions")).status_code == 401
