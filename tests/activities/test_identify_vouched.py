@@ -1,0 +1,104 @@
+"""People whom nobody declared, where workers ask: by what the gateway signed, and never on a guess."""
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from activity_kit import decision, environment, room_of
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities.identify import IdentifyActivity
+from signoff.activities.room import Room
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.person import Person
+from signoff.contracts.steps import Authority, IdentifyTask
+from signoff.registry.people_vouched import id_of, vouch
+from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.store.people import VouchedPeople, vouching
+from signoff.store.store import Store, open_store
+
+NOW = datetime.now(UTC)
+WEEK = timedelta(days=7)
+SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - 2 * WEEK),)))
+FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW - 2 * WEEK),)))
+LOGIN = "https://login.example.com#7"
+CY = Person(id=id_of(LOGIN), name="Cy", roles=("approvers",), identities={"oidc": (LOGIN,)})
+
+
+def room(store: Store, *people: Person) -> Room:
+    """A worker of the production profile that declares `people`."""
+    plain = room_of(store, pay_tool(Ledger()), people=people, profile="production")
+    return dataclasses.replace(plain, verifier=SIGNER.verifier())
+
+
+async def signed_in(store: Store, person: Person = CY, *, signer: Signer = SIGNER, at: datetime = NOW) -> None:
+    """What the gateway writes at a sign-in."""
+    await store.run(vouching(vouch(signer, person, email="", now=at, lifetime=WEEK)))
+
+
+async def authority(room: Room, subject: str = CY.id) -> Authority:
+    """What the worker says of a signed approval."""
+    said = decision(subject=subject, channel="inbox", assurance="session", received_at=NOW)
+    task = IdentifyTask(
+        decision=SIGNER.sign_decision(said),
+        tenant="main",
+        approvers=("role:approvers",),
+        requester="guest",
+        allow_self=False,
+        min_assurance="session",
+        accept_unsigned=False,
+    )
+    return await environment().run(IdentifyActivity(room).identify, task)
+
+
+async def test_who_signed_in_may_decide_what_their_roles_may(store: Store) -> None:
+    """Known by their row alone."""
+    await signed_in(store)
+    found = await authority(room(store))
+    assert (found.allowed, found.subject, found.name) == (True, CY.id, "Cy")
+
+
+async def test_a_role_that_the_last_sign_in_took_away_is_gone_at_once(store: Store) -> None:
+    """Nothing of the one before is remembered."""
+    worker = room(store)
+    await signed_in(store)
+    assert (await authority(worker)).allowed
+    await signed_in(store, CY.model_copy(update={"roles": ()}), at=NOW + timedelta(seconds=1))
+    assert (await authority(worker)).code == "not_allowed"
+
+
+async def test_who_did_not_sign_in_lately_is_a_stranger(store: Store) -> None:
+    """Neither one never seen, nor one whose sign-in is over, nor one whom an operator signed out."""
+    worker = room(store)
+    assert (await authority(worker)).code == "not_allowed"
+    await signed_in(store, at=NOW - WEEK)
+    assert (await authority(worker)).code == "not_allowed"
+    await signed_in(store)
+    await VouchedPeople(store).end("main", CY.id, by="ada", now=NOW)
+    assert (await authority(worker)).code == "not_allowed"
+
+
+async def test_who_can_write_rows_makes_nobody(store: Store) -> None:
+    """What another key signed, and what was signed for another id."""
+    await signed_in(store, signer=FOREIGN)
+    assert (await authority(room(store))).code == "not_allowed"
+    await signed_in(store, Person(id="ana", roles=("approvers",), identities={"oidc": (LOGIN,)}))
+    assert (await authority(room(store), "ana")).code == "not_allowed"
+
+
+async def test_the_declaration_wins(store: Store) -> None:
+    """Whoever is declared inactive, or without the role, stays that."""
+    await signed_in(store)
+    assert (await authority(room(store, CY.model_copy(update={"active": False})))).code == "not_allowed"
+    assert (await authority(room(store, Person(id="cy", identities={"oidc": (LOGIN,)})))).code == "not_allowed"
+
+
+async def test_a_store_that_is_away_makes_nobody_a_stranger(tmp_path: Path) -> None:
+    """The answer is `unavailable`; whoever is declared needs no store to be known."""
+    async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
+        worker = room(store, Person(id="ana", roles=("approvers",)))
+    assert (await authority(worker)).code == "unavailable"
+    assert (await worker.knowing("main", "ana", "")) is worker.people
+    with pytest.raises(StoreUnavailable):
+        await worker.knowing("main", "ana", CY.id)

@@ -1,0 +1,214 @@
+"""People known by a provider's claims alone: they ask and decide in the production profile, and the tool runs."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from gateway_desk import PEOPLE, SIGNER, GatewayDesk, gateway_desk
+from gateway_login import bearer, browser, hidden, locked_desk, token_of, words
+from oidc_provider import CLIENT, SECRET, Provider, running_provider
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.gateway.deciding import Answer, decide
+from signoff.registry.people import FixedDirectory
+from signoff.registry.people_vouched import id_of, vouch
+from signoff.settings import Settings
+from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.store.people import VouchedPeople, vouching
+from signoff.store.store import open_store
+
+NOW = datetime.now(UTC)
+FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=30)),)))
+GROUPS = {"desk": ("approvers",), "money": ("finance",), "staff": ()}
+
+
+@pytest.fixture
+async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
+    """A provider of this test's own."""
+    monkeypatch.setenv("THE_SECRET", SECRET)
+    async with running_provider() as running:
+        yield running
+
+
+@pytest.fixture
+async def desk(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterator[GatewayDesk]:
+    """A worker of the production profile that declares a few people, and a gateway that asks the provider as well."""
+    queue = f"claims-{uuid.uuid4().hex[:12]}"
+    async with (
+        open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
+        gateway_desk(client, store, queue, profile="production", people=FixedDirectory(PEOPLE)) as open_desk,
+    ):
+        yield locked_desk(open_desk, people=PEOPLE, **login_settings(provider))
+
+
+def login_settings(provider: Provider) -> dict[str, Any]:
+    """By whom people sign in, and what their groups give them."""
+    return {
+        "oidc_issuer": provider.issuer,
+        "oidc_client_id": CLIENT,
+        "oidc_client_secret": "env:THE_SECRET",
+        "oidc_roles": GROUPS,
+    }
+
+
+async def sign_in(page: httpx.AsyncClient) -> httpx.Response:
+    """To the provider, which agrees at once, and back."""
+    sent = await page.get("/login/oidc?next=%2Ftools")
+    async with httpx.AsyncClient() as elsewhere:
+        agreed = await elsewhere.get(sent.headers["location"])
+    address = urlsplit(agreed.headers["location"])
+    return await page.get(f"{address.path}?{address.query}")
+
+
+async def asked(desk: GatewayDesk, text: str = "pay") -> str:
+    """A request of guest's that waits."""
+    headers = bearer(await token_of(desk, "guest"))
+    answer = await desk.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
+    assert answer.status_code == 201, answer.text
+    body = answer.json()
+    view = await desk.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
+    return next(call.approval.id for call in view.calls if call.approval is not None)
+
+
+async def approve(page: httpx.AsyncClient, approval: str) -> httpx.Response:
+    """Approve on the card."""
+    form = hidden((await page.get(f"/approvals/{approval}")).text, f"/approvals/{approval}/decide")
+    return await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
+
+
+def key_of(approval: str) -> TurnKey:
+    """The turn of a request."""
+    found = parse_approval_id(approval)
+    assert found is not None
+    return found.turn
+
+
+def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
+    """Whom the provider's claims make."""
+    login = f"{provider.issuer}#{subject}"
+    return Person(id=id_of(login), name="Cy", roles=roles, identities={"oidc": (login,)})
+
+
+async def vote(desk: GatewayDesk, approval: str, person: Person, *, revision: int = 1) -> Receipt:
+    """A signed approval of somebody whom the gateway let in, whatever workers know of them."""
+    return await decide(desk.deps, approval, Answer("approved", person, "inbox", "session", revision=revision))
+
+
+async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(desk: GatewayDesk, provider: Provider) -> None:
+    """Nobody declared her; the worker believes what the gateway signed when she signed in."""
+    approval = await asked(desk)
+    provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
+    async with browser(desk) as page:
+        assert (await sign_in(page)).status_code == 303
+        assert "Signed in as Cy" in words((await page.get("/tools")).text)
+        assert (await approve(page, approval)).status_code == 303
+    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 20)
+    assert result.calls[0].code == "ok"
+    assert await desk.runs(approval) == 1
+    request = await desk.desk.signoff.request(approval)
+    assert (request.decided_by, request.decided_name) == (cy(provider).id, "Cy")
+    signed_in = [each.facts for each in await AuditLog(desk.deps.store).stream("admin/main") if each.kind == "admin"]
+    assert [each["roles"] for each in signed_in if each.get("act") == "sign-in"] == [["approvers"]]
+
+
+async def test_who_is_known_by_claims_alone_asks(desk: GatewayDesk, provider: Provider) -> None:
+    """Workers bear out who asks, so what a policy lets pass passes."""
+    provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
+    async with browser(desk) as page:
+        await sign_in(page)
+        form = hidden((await page.get("/new")).text, "/sessions")
+        sent = await page.post("/sessions", data={**form, "text": "small", "actor": "desk"})
+        assert sent.status_code == 303, words(sent.text)
+        session = SessionKey(*sent.headers["location"].rpartition("/")[2].split("."))
+        while not (view := await desk.desk.signoff.session(session)).turns or view.turns[0].state != "complete":
+            await asyncio.sleep(0.05)
+    assert (view.owner, view.turns[0].requester) == (cy(provider).id, cy(provider).id)
+    assert [row[0] for row in desk.ledger.rows] == ["small"]
+
+
+async def test_a_role_taken_away_counts_at_once(desk: GatewayDesk, provider: Provider) -> None:
+    """Also where the tool runs: an answer given before is none of somebody who may decide it now."""
+    approval = await asked(desk, "both")
+    provider.claims = {"sub": "cy", "name": "Cy", "groups": ["money"]}
+    async with browser(desk) as page:
+        await sign_in(page)
+        await approve(page, approval)
+        assert [each.subject for each in (await desk.desk.signoff.request(approval)).votes] == [cy(provider).id]
+        provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
+        await sign_in(page)
+    headers = bearer(await token_of(desk, "ana"))
+    await desk.http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved"}, headers=headers)
+    view = await desk.desk.until(
+        key_of(approval),
+        lambda view: any(call.approval is not None and call.approval.revision == 2 for call in view.calls),
+    )
+    assert [call.state for call in view.calls] == ["waiting"]
+    assert await desk.runs(approval) == 0
+    assert (await vote(desk, approval, cy(provider, "finance"), revision=2)).code == "not_allowed"
+
+
+async def test_rows_that_are_over_forged_or_ended_are_nobody(desk: GatewayDesk, provider: Provider) -> None:
+    """Even where the gateway was led to let them in, the worker refuses."""
+    approval, person, store = await asked(desk), cy(provider, "approvers"), desk.deps.store
+    week = timedelta(days=7)
+    rows = {
+        "never signed in": None,
+        "over": vouch(SIGNER, person, email="", now=NOW - week, lifetime=week),
+        "another key": vouch(FOREIGN, person, email="", now=NOW, lifetime=week),
+        "another key under our name": vouch(FOREIGN, person, email="", now=NOW, lifetime=week).model_copy(
+            update={"key_id": SIGNER.key_id}
+        ),
+        "more roles": vouch(SIGNER, cy(provider), email="", now=NOW, lifetime=week).model_copy(
+            update={"person": person}
+        ),
+    }
+    for name, row in rows.items():
+        if row is not None:
+            await store.run(vouching(row))
+        assert (await vote(desk, approval, person)).code == "not_allowed", name
+    await store.run(vouching(vouch(SIGNER, person, email="", now=NOW, lifetime=week)))
+    await VouchedPeople(store).end("main", person.id, by="ada", now=NOW)
+    assert (await vote(desk, approval, person)).code == "not_allowed"
+    assert (await desk.desk.signoff.request(approval)).votes == ()
+
+
+async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(
+    desk: GatewayDesk, provider: Provider
+) -> None:
+    """A cookie of one is good at the other; an operator's sign-out at both."""
+    provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
+    async with browser(desk) as page:
+        await sign_in(page)
+        other = locked_desk(desk, people=PEOPLE, **login_settings(provider))
+        async with browser(other) as there:
+            there.cookies.update(page.cookies)
+            assert "Signed in as Cy" in words((await there.get("/tools")).text)
+            await VouchedPeople(desk.deps.store).end("main", cy(provider).id, by="ada", now=NOW)
+            assert (await there.get("/tools")).status_code == 303
+        assert (await page.get("/tools")).status_code == 303
+
+
+async def test_who_left_every_group_is_nobody_any_more(desk: GatewayDesk, provider: Provider) -> None:
+    """The sign-in that is refused ends what the one before said."""
+    approval = await asked(desk)
+    provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
+    async with browser(desk) as page:
+        await sign_in(page)
+        provider.claims = {"sub": "cy", "name": "Cy", "groups": []}
+        assert (await sign_in(page)).status_code == 401
+        assert (await page.get("/tools")).status_code == 303
+    assert (await vote(desk, approval, cy(provider, "approvers"))).code == "not_allowed"
+
+
+def test_a_sign_in_is_believed_for_days_not_for_ever() -> None:
+    """Seven, if nobody says otherwise."""
+    assert Settings().oidc_days == 7

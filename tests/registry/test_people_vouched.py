@@ -1,0 +1,116 @@
+"""People whom nobody declared: what the gateway signs of them, and when it counts."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from signoff.contracts.person import Delegation, Person
+from signoff.registry.people import Directory, FixedDirectory
+from signoff.registry.people_vouched import Vouched, VouchedDirectory, doubt, id_of, vouch, vouched_people
+from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WEEK = timedelta(days=7)
+SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - WEEK),)))
+LOGIN = "https://login.example.com#7"
+CY = Person(id=id_of(LOGIN), name="Cy", roles=("finance",), identities={"oidc": (LOGIN,)})
+ANA = Person(id="ana", roles=("finance",), delegations=(Delegation(to="ana2", until=NOW),))
+NOBODY = FixedDirectory([])
+
+
+def vouched(person: Person = CY, email: str = "cy@example.com") -> Vouched:
+    """What the gateway signed, as it comes back from where it was kept."""
+    made = vouch(SIGNER, person, email=email, now=NOW, lifetime=WEEK)
+    return Vouched.model_validate_json(made.model_dump_json(exclude_defaults=True))
+
+
+def why(row: Vouched, *declared: Person, now: datetime = NOW, verifier: Verifier | None = None) -> str:
+    """Why it does not count."""
+    return doubt(row, FixedDirectory(declared), verifier or SIGNER.verifier(), now)
+
+
+def test_what_the_gateway_signed_counts_until_it_is_over() -> None:
+    """From the sign-in on, not a moment longer than was signed."""
+    assert why(vouched()) == ""
+    assert why(vouched(), now=NOW + WEEK - timedelta(milliseconds=1)) == ""
+    assert why(vouched(), now=NOW + WEEK) == "over"
+    assert vouched_people([vouched()], NOBODY, SIGNER.verifier(), NOW) == (CY,)
+    assert vouched_people([vouched()], NOBODY, SIGNER.verifier(), NOW + WEEK) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"person": CY.model_copy(update={"roles": ("finance", "admin")})},
+        {"person": CY.model_copy(update={"tenant": "acme"})},
+        {"person": CY.model_copy(update={"name": "Ana"})},
+        {"email": ""},
+        {"until": NOW + 2 * WEEK},
+        {"seen_at": NOW + timedelta(days=1)},
+        {"key_id": ""},
+        {"signature": ""},
+        {"signature": "AAAA"},
+    ],
+)
+def test_a_row_that_was_changed_counts_for_nobody(change: dict[str, Any]) -> None:
+    """Whoever can write rows has no key."""
+    assert why(vouched().model_copy(update=change)) == "not signed by the gateway"
+
+
+def test_other_keys_and_retired_ones_sign_nobody() -> None:
+    """A key vouches for what it signed before it was retired."""
+    other = Signer(PrivateKeys(keys=(new_key(NOW),)))
+    assert why(vouched(), verifier=other.verifier()) == "not signed by the gateway"
+    assert why(vouched(), verifier=Verifier()) == "not signed by the gateway"
+    [key] = (new_key(NOW - WEEK),)
+    signer = Signer(PrivateKeys(keys=(key,)))
+    row = vouch(signer, CY, email="", now=NOW, lifetime=WEEK)
+    for retired, told in ((NOW, "not signed by the gateway"), (NOW + timedelta(hours=1), "")):
+        verifier = Verifier((key.public_half().model_copy(update={"retired_at": retired}),))
+        assert why(row, verifier=verifier) == told
+
+
+@pytest.mark.parametrize(
+    "person",
+    [
+        CY.model_copy(update={"id": "ana"}),
+        CY.model_copy(update={"identities": {}}),
+        CY.model_copy(update={"identities": {"oidc": (LOGIN, "https://login.example.com#8")}}),
+        CY.model_copy(update={"active": False}),
+        CY.model_copy(update={"delegations": ANA.delegations}),
+    ],
+)
+def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
+    """Even signed: a login makes one person, under its own id, who stands in for nobody."""
+    assert why(vouched(person)) == "not what a login says of anybody"
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        Person(id=CY.id, roles=("approvers",)),
+        Person(id=CY.id, active=False),
+        Person(id="cy", identities={"oidc": (LOGIN,)}),
+        Person(id="cy", active=False, identities={"email": ("CY@example.com",)}),
+    ],
+)
+def test_who_is_declared_is_what_the_declaration_says(declared: Person) -> None:
+    """By id, by login, or by the address that came with the login; inactive ones as well."""
+    assert why(vouched(), declared) == "this person is declared"
+    assert why(vouched(), declared.model_copy(update={"tenant": "acme"})) == ""
+
+
+def test_the_directory_knows_them_beside_those_declared() -> None:
+    """By id and by login, in their own tenant; only declared people are stood in for."""
+    people = VouchedDirectory(FixedDirectory([ANA, Person(id="ana2")]), [CY])
+    assert isinstance(people, Directory)
+    assert (people.find(CY.id), people.find("ana"), people.find(CY.id, "acme")) == (CY, ANA, None)
+    assert people.by_identity("oidc", LOGIN) == CY
+    assert people.by_identity("oidc", LOGIN, "acme") is None
+    assert people.by_identity("email", LOGIN) is None
+    assert [person.id for person in people.all("main")] == ["ana", "ana2", CY.id]
+    assert people.all("acme") == ()
+    assert people.delegators("ana2", "main", NOW - WEEK) == (ANA,)
+    people.hold([])
+    assert people.find(CY.id) is None

@@ -1,0 +1,76 @@
+"""The rows of people whom logins vouched for, on every database."""
+
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import update
+
+from signoff.contracts.person import Person
+from signoff.registry.people_vouched import Vouched, id_of, vouch
+from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.store.people import VouchedPeople, vouching
+from signoff.store.schema import PEOPLE
+from signoff.store.sessions import Sessions
+from signoff.store.store import Store
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+SIGNER = Signer(PrivateKeys(keys=(new_key(NOW),)))
+
+
+def seen(subject: str = "7", *roles: str, at: datetime = NOW, tenant: str = "main") -> Vouched:
+    """What a sign-in said."""
+    login = f"https://login.example.com#{subject}"
+    person = Person(id=id_of(login), tenant=tenant, roles=roles, identities={"oidc": (login,)})
+    return vouch(SIGNER, person, email="", now=at, lifetime=7 * DAY)
+
+
+async def test_the_last_sign_in_stands(store: Store) -> None:
+    """Each replaces what the one before said; others and other tenants are apart."""
+    first, later, other = seen("7", "finance"), seen("7", at=NOW + DAY), seen("8", "finance")
+    elsewhere = seen("7", "finance", tenant="acme")
+    for row in (first, other, elsewhere, later):
+        await store.run(vouching(row))
+    people = VouchedPeople(store)
+    assert await people.find("main", [first.person.id, "ana"]) == [later]
+    assert await people.find("acme", [first.person.id]) == [elsewhere]
+    assert await people.find("main", []) == []
+    assert sorted(each.seen_at for each in await people.all()) == [NOW, NOW, NOW + DAY]
+
+
+async def test_what_is_over_is_forgotten_at_the_next_sign_in(store: Store) -> None:
+    """Whether it counts is for its reader to judge; until then it is there."""
+    old, new = seen("7"), seen("8", at=NOW + 7 * DAY)
+    await store.run(vouching(old))
+    assert await VouchedPeople(store).find("main", [old.person.id]) == [old]
+    await store.run(vouching(new))
+    assert await VouchedPeople(store).all() == [new]
+
+
+async def test_who_is_ended_is_signed_out_until_the_next_sign_in(store: Store) -> None:
+    """Once, with what is written of it; a new sign-in counts again."""
+    row, people = seen("7"), VouchedPeople(store)
+    own = row.person.id
+    await store.run(vouching(row))
+    for cookie, person in (("a" * 64, own), ("b" * 64, "ana")):
+        await Sessions(store).open(cookie, tenant="main", person=person, assurance="session", now=NOW)
+    told: list[str] = []
+    for _ in range(2):
+        await people.end("main", own, by="ada", now=NOW, also=lambda connection: told.append("ended"))
+    assert (told, await people.find("main", [own]), await people.all()) == (["ended"], [], [])
+    assert await Sessions(store).known("a" * 64, NOW) is None
+    assert await Sessions(store).known("b" * 64, NOW) is not None
+    assert not await people.end("acme", own, by="ada", now=NOW)
+    await store.run(vouching(seen("7", at=NOW + DAY)))
+    assert len(await people.find("main", [own])) == 1
+
+
+async def test_a_row_that_the_gateway_did_not_write_is_nobody(store: Store) -> None:
+    """Neither what cannot be read, nor what stands under another's name."""
+    row, people = seen("7", "finance"), VouchedPeople(store)
+    await store.run(vouching(row))
+    await store.run(lambda connection: connection.execute(update(PEOPLE).values(person="ana")))
+    assert await people.find("main", ["ana", row.person.id]) == []
+    for body in ("", "{}", "no JSON", '{"person": 5}'):
+        changed = update(PEOPLE).values(person=row.person.id, body=body)
+        await store.run(lambda connection, changed=changed: connection.execute(changed))
+        assert await people.all() == []
