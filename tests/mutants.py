@@ -40,11 +40,25 @@ class Room:
 
 ROOMS = {
     "approvals": Room(("approvals/*.py",), ("approvals",)),
-    "gates": Room(("registry/gates.py",), ("registry/test_gates.py", "registry/test_gate_words.py")),
+    "gates": Room(
+        ("registry/gates.py", "registry/visibility.py"),
+        ("registry/test_gates.py", "registry/test_gate_words.py", "registry/test_sight.py"),
+    ),
     "activities": Room(
-        ("activities/tool.py", "activities/permit.py", "activities/gate.py", "activities/identify.py"),
         tuple(
-            f"activities/test_{each}.py" for each in ("permit", "identify", "gate_activity", "tool_activity", "handler")
+            f"activities/{each}.py"
+            for each in (
+                *("tool", "permit", "gate", "identify"),
+                *("hearing", "journal", "probing", "remembered", "results"),
+            )
+        ),
+        tuple(
+            f"activities/test_{each}.py"
+            for each in (
+                *("permit", "seated", "escalated", "signed_permits", "identify", "identify_signed", "identify_vouched"),
+                *("gate_activity", "gate_questions", "tool_activity", "handler", "outcome_activity"),
+                *("hearing", "journal", "probing", "remembered", "frozen"),
+            )
         ),
     ),
     "policy": Room(("policy/*.py",), ("policy",)),
