@@ -1,0 +1,91 @@
+"""The kill switch and the list of sessions in a browser: wide and narrow, with and without scripts, and by axe-core."""
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from browser_window import PHONE, WIDE, Open, Served
+from playwright.async_api import Page, expect
+
+from signoff.store.freezes import Freezes
+
+pytestmark = pytest.mark.chromium
+
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture
+async def thawed(served: Served) -> AsyncIterator[Served]:
+    """The gateway, which no test leaves frozen."""
+    yield served
+    await Freezes(served.desk.deps.store).thaw("main")
+
+
+async def looks(page: Page, *, by_axe: bool = True) -> None:
+    """No sideways scroll and no finding of axe-core, light and dark; axe needs scripts."""
+    assert await page.evaluate(WIDER) == 0, page.url
+    for dark in (False, True) if by_axe else ():
+        await page.emulate_media(color_scheme="dark" if dark else "light")
+        found = await Axe().run(page, options={"resultTypes": ["violations"]})
+        told = [f"{each['id']}: {each['nodes'][0]['target']}" for each in found.response["violations"]]
+        assert told == [], (page.url, dark)
+
+
+@pytest.mark.parametrize(("size", "scripts"), [(WIDE, True), (PHONE, False)], ids=["wide", "phone, plain"])
+async def test_freeze_read_it_everywhere_and_thaw(
+    window: Open, thawed: Served, size: tuple[int, int], scripts: bool
+) -> None:
+    """A reason and a tick freeze the tenant; every page tells by whom, since when and why; one button lifts it."""
+    approval = await thawed.desk.asked("pay")
+    page = await window("/", size=size, scripts=scripts)
+    await page.get_by_role("link", name="Freeze", exact=True).click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Freeze")
+    await looks(page, by_axe=scripts)
+    await page.get_by_role("button", name="Freeze now").click()
+    await expect(page.locator(".frozen")).to_have_count(0)
+    await page.get_by_label("Reason").fill("a stolen laptop")
+    await page.get_by_label(re.compile("Deny everything in main")).check()
+    await page.get_by_role("button", name="Freeze now").click()
+    await expect(page.locator(".note")).to_contain_text("It is frozen. Withdrawn of what waited:")
+    assert (await thawed.desk.desk.signoff.request(approval)).state == "cancelled"
+    await looks(page, by_axe=scripts)
+    await page.goto(f"{thawed.base}/tools")
+    banner = page.locator(".frozen")
+    await expect(banner).to_contain_text("Frozen by Approver: nothing runs in main")
+    await expect(banner).to_contain_text("a stolen laptop")
+    await expect(banner.locator("time")).to_have_count(1)
+    await banner.get_by_role("link", name="How it stands").click()
+    await page.get_by_role("button", name="Thaw").click()
+    await expect(page.locator(".note")).to_contain_text("Thawed.")
+    await expect(page.locator(".frozen")).to_have_count(0)
+
+
+async def test_who_may_not_reads_how_it_stands(window: Open, thawed: Served) -> None:
+    """No link, no form, and the banner all the same; on a phone nothing is wider than the screen."""
+    await Freezes(thawed.desk.deps.store).freeze("main", reason="strange payments " * 20, by="ana")
+    page = await window("/", size=(320, 640))
+    await page.get_by_label("You are").select_option("bo")
+    await page.get_by_role("button", name="Switch").click()
+    await expect(page.get_by_role("link", name="Freeze", exact=True)).to_have_count(0)
+    await page.get_by_role("link", name="How it stands").click()
+    await expect(page.locator("main")).to_contain_text("Only people with the role admin can change this")
+    await expect(page.get_by_role("button", name="Thaw")).to_have_count(0)
+    await looks(page)
+
+
+async def test_sessions_are_found_and_gone_on_with(window: Open, served: Served) -> None:
+    """From the conversations to the sessions that go on, and into one of them."""
+    page = await window("/new", size=(320, 640))
+    await page.get_by_label("What do you want?").fill("pay for this session")
+    await page.get_by_role("button", name="Send").click()
+    await expect(page.locator("main")).to_contain_text("Waiting for approvers")
+    await page.get_by_role("link", name="Conversations").click()
+    await page.get_by_role("link", name="Sessions that go on").click()
+    row = page.locator(".row", has_text="pay for this session").first
+    await expect(row).to_contain_text("1 waiting")
+    await looks(page)
+    await row.click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("pay for this session")
+    await page.get_by_role("button", name="Stop what goes on").click()
+    await expect(page.locator("main")).to_contain_text("Cancelled")
