@@ -12,8 +12,10 @@ dev: $(READY)
 demo: $(READY)
 	@.venv/bin/signoff demo
 
+# Compiled once, not by each of the hundreds of processes that the tests start.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)
-	$(PY) -m pytest -n auto --dist loadfile
+	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	.venv/bin/ruff check .

@@ -16,6 +16,15 @@ from signoff.gateway.visitor import Browser, Visitor, Visitors
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
+_TEMPLATES: Final = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.globals.update(has_text=has_text, show_code=show_code)
+_TEMPLATES.filters["path"] = lambda value: quote(str(value), safe="")
 
 
 class Pages:
@@ -24,18 +33,9 @@ class Pages:
     def __init__(self, deps: GatewayDeps, visitors: Visitors) -> None:
         self._deps = deps
         self._visitors = visitors
-        self._jinja = Environment(
-            loader=FileSystemLoader(_HERE / "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._jinja.globals.update(has_text=has_text, show_code=show_code)
         self._remembers = any(
             policy.policy is not None and policy.policy.allow_remember for policy in deps.catalog.policies.values()
         )
-        self._jinja.filters["path"] = lambda value: quote(str(value), safe="")
 
     def page(
         self,
@@ -54,7 +54,7 @@ class Pages:
         language = visitor.reader.language if visitor is not None else DEFAULT_LANGUAGE
         known = visitor if isinstance(visitor, Visitor) else None
         response = HTMLResponse(
-            self._jinja.get_template(template).render(
+            _TEMPLATES.get_template(template).render(
                 t=lambda key, **values: text(key, language, **values),
                 name_of=lambda subject: display_name(self._deps.people, subject),
                 visitor=visitor,

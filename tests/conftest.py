@@ -16,6 +16,18 @@ from signoff.store.store import Store, open_store
 
 REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
 LEFT_OUT = pytest.StashKey[str]()
+LONGEST = (
+    "cli/test_demo.py",
+    "security/test_kills.py",
+    "browser/test_inbox.py",
+    "browser/test_answers.py",
+    "cli/test_cli_production.py",
+    "cli/test_cli_dev.py",
+    "bench/test_bench.py",
+    "browser/test_login_windows.py",
+    "test_embedded.py",
+)
+"""Files that take longest: they begin first, so that no process works on one alone in the end."""
 
 
 def missing_programs() -> frozenset[str]:
@@ -30,6 +42,19 @@ def missing_programs() -> frozenset[str]:
 def needed(item: pytest.Item) -> list[str]:
     """The missing programs that a test needs."""
     return sorted(name for name in missing_programs() if item.get_closest_marker(name))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many processes again as there are cores: a test often waits for a server, a browser or a disk."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def longest_first(items: list[pytest.Item]) -> None:
+    """Puts the tests of the longest files first."""
+    here = Path(__file__).parent
+    rank = {here / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.hookimpl(trylast=True)

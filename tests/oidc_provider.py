@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import functools
 import hashlib
 import secrets
 import time
@@ -31,12 +32,18 @@ def new_key() -> RSAKey:
     return RSAKey.generate_key(2048, {"kid": secrets.token_hex(4), "use": "sig", "alg": "RS256"})
 
 
+@functools.cache
+def usual_key() -> RSAKey:
+    """The key of every provider that is not told to sign with another: making one takes 0.2 s."""
+    return new_key()
+
+
 @dataclass
 class Provider:
     """What it says of itself and of whoever signs in; tests change these to make it lie."""
 
     issuer: str
-    key: RSAKey = field(default_factory=new_key)
+    key: RSAKey = field(default_factory=usual_key)
     claims: dict[str, Any] = field(default_factory=dict)
     header: dict[str, Any] = field(default_factory=dict)
     discovery: dict[str, Any] = field(default_factory=dict)
