@@ -1,0 +1,386 @@
+"""Whole turns in production, through both doors, against the pure rules: whatever people, keys and time do.
+
+Each story is drawn from a seed. Every event goes to a real turn and to a desk of `approvals/` alone, in the same order;
+both must say the same of it. What ran in the end is then judged a third time, from what was sent.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, withdrawn, yes
+from temporalio.client import Client
+from temporalio.testing import TimeSkipper
+
+from signoff.approvals import binding, deadlines
+from signoff.approvals.desk import Desk
+from signoff.audit.checkpoints import Checkpoints
+from signoff.audit.log import AuditLog
+from signoff.audit.verify import verify
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import Authority
+from signoff.keyfiles import FileVerifier, create_key, read_private, retire_key
+from signoff.registry.people import FixedDirectory
+from signoff.signing import PrivateKey, PrivateKeys, Signer, new_key
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+
+HOUR = timedelta(hours=1)
+LATER = {"remind_after": 7_200.0, "escalate_after": 14_400.0, "escalate_to": ("user:cfo",), "timeout": 36_000.0}
+POLICIES = {
+    "alone": ApprovalPolicy(allow_edit=True, **LATER),
+    "two": ApprovalPolicy(allow_edit=True, quorum=2, **LATER),
+    "majority": ApprovalPolicy(allow_edit=True, quorum=2, veto=False, on_timeout="escalate", **LATER),
+    "three": ApprovalPolicy(allow_edit=False, quorum=3, **LATER),
+}
+"""Nothing comes at a multiple of three hours, which is what time is moved by."""
+APPROVERS = ("ana", "ben", "cleo")
+PEOPLE = (
+    *(Person(id=name, roles=("approvers",)) for name in APPROVERS),
+    *(Person(id=name) for name in ("guest", "eve", "cfo")),
+)
+AMOUNTS = (20, 30, 40)
+SEEDS = range(80, 100)
+STRANGER = Signer(PrivateKeys(keys=(new_key(datetime(2026, 1, 1, tzinfo=UTC)),)))
+Facts = tuple[Any, ...]
+
+
+@dataclass
+class Keys:
+    """The gateway's keys, in files that the worker looks at."""
+
+    folder: Path
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """The private and the public one."""
+        return self.folder / "private.json", self.folder / "public.json"
+
+    def signer(self, key: PrivateKey) -> Signer:
+        """One that signs with this key, though it may be retired since."""
+        return Signer(PrivateKeys(keys=(key.model_copy(update={"retired_at": None}),)))
+
+    def retired_at(self, key: PrivateKey) -> datetime | None:
+        """From when on it vouches for nothing."""
+        return next(each.retired_at for each in read_private(self.files[0]).keys if each.id == key.id)
+
+
+@dataclass
+class Sent:
+    """One decision, by what kind of key, and whether the gateway vouches for it."""
+
+    decision: Decision
+    how: str
+    holds: bool
+
+
+@dataclass(repr=False)
+class Story:
+    """One turn, its model, and what was sent to both."""
+
+    seed: int
+    desk: Bench
+    keys: Keys
+    chance: Random = field(init=False)
+    model: Desk = field(default_factory=Desk)
+    sent: list[Sent] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    skipped: timedelta = timedelta()
+
+    async def begin(self) -> None:
+        """A turn that guest asked for, once it waits, with a key of its own."""
+        self.chance = Random(self.seed)
+        self.mine = [create_key(*self.keys.files, datetime.now(UTC))]
+        turn = f"t{uuid.uuid4().hex[:12]}"
+        asker = self.keys.signer(self.mine[0]).sign_principal(GUEST, "main", turn, turn, at=datetime.now(UTC))
+        tool = self.chance.choice(sorted(POLICIES))
+        self.key: TurnKey = await self.desk.start(tool, session_id=turn, turn_id=turn, principal=asker)
+        opened = (await self.desk.waiting(self.key)).calls[0].approval
+        assert opened is not None
+        assert opened.opened_at is not None
+        self.id, self.first, self.began = opened.id, opened, time.monotonic()
+        self.opened: datetime = opened.opened_at
+        self.model.open(opened, self.opened)
+
+    @property
+    def now(self) -> datetime:
+        """The turn's own clock, but for the seconds that messages take."""
+        return self.opened + self.skipped + timedelta(seconds=time.monotonic() - self.began)
+
+    @property
+    def request(self) -> ApprovalRequest:
+        """The request as the model has it."""
+        found = self.model.get(self.id)
+        assert found is not None
+        return found
+
+    @property
+    def over(self) -> bool:
+        """Whether the model knows how it ended."""
+        return self.request.state != "pending"
+
+    async def step(self) -> None:
+        """Whatever comes next."""
+        kind = self.chance.choices(
+            ("answer", "edit", "time", "rotate", "retire", "repeat", "storm", "withdraw", "stop"),
+            (10, 2, 3, 2, 2, 2, 2, 0.4, 0.2),
+        )[0]
+        self.told.append(kind)
+        match kind:
+            case "answer" | "edit" | "storm":
+                await self.answer(edit=kind == "edit", times=3 if kind == "storm" else 1)
+            case "repeat" if self.sent:
+                await self.send(self.chance.choice(self.sent), 1)
+            case "time":
+                await self.pass_time()
+            case "rotate":
+                self.mine.append(create_key(*self.keys.files, self.now))
+            case "retire" if len(self.mine) > 1:
+                retire_key(*self.keys.files, self.chance.choice(self.mine[:-1]).id, self.now)
+            case "withdraw":
+                wish = withdrawn(self.key, subject="")
+                assert told(await self.desk.signoff.withdraw(wish)) == told(
+                    self.model.cancel(self.id, "", wish.reason, self.now)
+                )
+            case "stop":
+                await self.stop()
+
+    async def answer(self, *, edit: bool, times: int) -> None:
+        """Somebody answers, mostly as they may, by a key that is mostly in force."""
+        chance, request = self.chance, self.request
+        fields: dict[str, Any] = {
+            "subject": chance.choice((*APPROVERS * 3, "cfo", "cfo", "guest", "eve")),
+            "verdict": chance.choice(("approved",) * 6 + ("denied",)),
+            "revision": request.revision + chance.choice((0,) * 9 + (1, -1)),
+            "digest": request.digest,
+            "received_at": self.now + chance.choice((timedelta(),) * 8 + (-HOUR / 2, HOUR * 40)),
+        }
+        if edit:
+            fields |= {"digest": "", "edited_args": {"amount": chance.choice(AMOUNTS), "to": "Ana"}}
+        elif chance.random() < 0.1:
+            fields["digest"] = "0" * 64
+        await self.send(self.signed(yes(self.key, **fields)), times)
+
+    def signed(self, decision: Decision) -> Sent:
+        """By the newest key, an older or retired one, one that nobody knows, none; or altered since."""
+        how = self.chance.choices(("new", "old", "unknown", "none", "altered"), (12, 3, 1, 1, 1))[0]
+        if how == "none":
+            return Sent(decision, how, holds=False)
+        if how == "unknown":
+            return Sent(STRANGER.sign_decision(decision), how, holds=False)
+        key = self.chance.choice(self.mine) if how == "old" else self.mine[-1]
+        signed = self.keys.signer(key).sign_decision(decision)
+        if how == "altered":
+            other = {"subject": "ana", "reason": "somebody else's words"}
+            return Sent(signed.model_copy(update=other), how, holds=False)
+        retired = self.keys.retired_at(key)
+        assert decision.received_at is not None
+        return Sent(signed, how, holds=retired is None or decision.received_at < retired)
+
+    def authority(self, sent: Sent) -> Authority:
+        """Who it is, by the model's own rule."""
+        decision = sent.decision
+        if not sent.holds:
+            return Authority(allowed=False, code="assurance", unsigned=not decision.signature)
+        may = decision.subject in APPROVERS or (decision.subject == "cfo" and self.request.escalated)
+        return Authority(
+            allowed=may,
+            code="" if may else "not_allowed",
+            subject=decision.subject,
+            assurance=decision.assurance if may or decision.subject else "none",
+            received_at=decision.received_at,
+        )
+
+    def expected(self, sent: Sent) -> Receipt:
+        """What the pure rules say."""
+        decision, now = sent.decision, self.now
+        receipt = self.model.glance(decision, now)
+        if receipt is not None:
+            return receipt
+        who = self.authority(sent)
+        if decision.edited_args is None:
+            return self.model.settle(decision, who, now)
+        receipt = self.model.examine(decision, who, now)
+        if receipt is not None:
+            return receipt
+        digest = binding.digest_with(self.request)(decision.edited_args)
+        changed = {"digest": digest, "args": Content(inline=decision.edited_args)}
+        return self.model.settle(decision, who, now, self.first.model_copy(update=changed))
+
+    async def send(self, sent: Sent, times: int) -> None:
+        """Through one door, or several times through both at once."""
+        self.sent.append(sent)
+        before = (self.model.refused, facts(self.request))
+        expected = [told(self.expected(sent)) for _ in range(times)]
+        seen = (self.model.refused, facts(self.request))
+        # What shows nowhere is sent through the door that answers.
+        doors = [times > 1 or (seen != before and self.chance.random() < 0.5), *(False for _ in range(times - 1))]
+        receipts = await asyncio.gather(*(self.deliver(sent.decision, signal) for signal in doors))
+        await self.agree()
+        assert [each for each in receipts if each is not None and told(each) not in expected] == [], self
+        if times == 1 and receipts[0] is not None:
+            assert told(receipts[0]) == expected[0], self
+
+    async def deliver(self, decision: Decision, signal: bool) -> Receipt | None:
+        """To the turn's own workflow; the Signal has no receipt."""
+        handle = self.desk.client.get_workflow_handle(self.key.workflow_id)
+        body = decision.model_dump(mode="json", exclude_none=True)
+        if signal:
+            await handle.signal(names.APPROVAL_RESPONSE, body)
+            return None
+        receipt: Receipt = await handle.execute_update(names.DECIDE, body, result_type=Receipt)
+        return receipt
+
+    async def pass_time(self) -> None:
+        """Three hours, or twelve; what is due happens."""
+        hours = HOUR * self.chance.choice((3, 3, 12))
+        handle = self.desk.client.get_workflow_handle(self.key.workflow_id)
+        await TimeSkipper(self.desk.client).fast_forward(handle, hours)
+        self.skipped += hours
+        while (due := deadlines.due(self.request)) is not None and due.at <= self.now:
+            self.model.reach(self.id, due, due.at)
+        await self.agree()
+
+    async def stop(self) -> None:
+        """The whole turn is cancelled."""
+        await self.desk.signoff.cancel_turn(self.key)
+        self.model.cancel(self.id, "", "The turn was cancelled.", self.now)
+
+    async def agree(self) -> None:
+        """Wait until the turn's request is the model's."""
+        want = (self.model.refused, facts(self.request))
+        deadline = time.monotonic() + 20
+        while True:
+            view = await self.desk.signoff.view(self.key)
+            have = (view.refusals, facts(view.calls[0].approval))
+            if have == want:
+                return
+            assert time.monotonic() < deadline, f"{self}\nturn:  {have}\nmodel: {want}"
+            await asyncio.sleep(0.05)
+
+    async def end(self, ledger: Ledger) -> str:
+        """Everything about how it ended; returns that."""
+        if not self.over:
+            await self.stop()
+        result = await self.desk.signoff.result(self.key)
+        request = self.request
+        approved = request.state == "approved"
+        assert [outcome.code == "ok" for outcome in result.calls] == [approved], self
+        rows = [row for row in ledger.rows if row[2] == request.digest]
+        assert len(rows) == approved, self
+        if approved:
+            assert [row[:2] for row in rows] == [(request.tool, request.args.inline)], self
+            assert len(self.entitled()) >= request.quorum, self
+        tried = {entry.key for entry in self.model.unwritten.take("", "") if entry.kind in ("attempt", "ending")}
+        written = [
+            record
+            for record in await AuditLog(self.desk.store).stream(self.key.workflow_id)
+            if record.kind in ("attempt", "ending", "execution")
+        ]
+        assert {record.key for record in written if record.kind != "execution"} == tried, self
+        assert sum(record.kind == "execution" for record in written) == approved, self
+        return request.state
+
+    def entitled(self) -> set[str]:
+        """Who approved, by nothing but what was sent: signed, in time, of exactly these arguments."""
+        request = self.request
+        of = binding.digest_with(request)
+        last = deadlines.last_moment(request)
+        assert last is not None
+        return {
+            sent.decision.subject
+            for sent in self.sent
+            if sent.holds
+            and sent.decision.verdict == "approved"
+            and sent.decision.received_at is not None
+            and sent.decision.received_at <= last
+            and (sent.decision.subject in APPROVERS or (sent.decision.subject == "cfo" and request.escalated))
+            and binding.names(sent.decision, request.digest, request.revision, of)
+        }
+
+    def __repr__(self) -> str:
+        return f"seed {self.seed}, {self.first.tool}: {' '.join(self.told)}"
+
+
+def told(receipt: Receipt) -> Facts:
+    """What a person learns."""
+    return receipt.status, receipt.code, receipt.state, receipt.verdict, receipt.decided_by, receipt.votes
+
+
+def facts(request: ApprovalRequest | None) -> Facts:
+    """What answers and time make of a request."""
+    assert request is not None
+    votes = tuple((vote.subject, vote.verdict) for vote in request.votes)
+    clock = (request.reminded, request.escalated, request.extended)
+    return request.state, request.revision, request.digest, request.decided_by, votes, clock
+
+
+def react(request: CompletionRequest) -> Completion:
+    """Calls the tool that the words name."""
+    return respond("done") if results(request) else calls((last_user_text(request), {"amount": 20, "to": "Ana"}))
+
+
+@asynccontextmanager
+async def production(client: Client, store: Store, queue: str, ledger: Ledger, keys: Keys) -> AsyncIterator[Bench]:
+    """A worker of the production profile, with a tool for each policy."""
+    catalog = catalog_of([pay_tool(ledger, policy, name=name) for name, policy in POLICIES.items()])
+    create_key(*keys.files, datetime.now(UTC))
+    async with bench(
+        client,
+        store,
+        queue,
+        catalog,
+        ScriptedModel(react),
+        people=FixedDirectory(PEOPLE),
+        profile="production",
+        verifier=FileVerifier(keys.files[1]),
+    ) as desk:
+        yield desk
+
+
+async def lived(story: Story, ledger: Ledger) -> str:
+    """Four to ten events, and how it ended."""
+    await story.begin()
+    for _ in range(story.chance.randint(4, 10)):
+        if not story.over:
+            await story.step()
+    return await story.end(ledger)
+
+
+async def test_both_doors_do_what_the_pure_rules_say(
+    client: Client, store: Store, task_queue: str, tmp_path: Path
+) -> None:
+    """Receipts, requests and records agree; what ran was approved, once, by enough people who were vouched for."""
+    ledger, keys = Ledger(), Keys(tmp_path)
+    async with production(client, store, task_queue, ledger, keys) as desk:
+        stories = [Story(seed, desk, keys) for seed in SEEDS]
+        endings = await asyncio.gather(*(lived(story, ledger) for story in stories))
+    points = Checkpoints(store)
+    await points.take(Signer(read_private(keys.files[0])))
+    report = await verify(
+        AuditLog(store).records(), points.all(), FileVerifier(keys.files[1]), heads=await points.heads()
+    )
+    assert report.finding is None
+    assert report.streams == len(stories)
+    assert len(ledger.rows) == endings.count("approved")
+    # These seeds tell of all that can become of a request, and of every kind of key.
+    assert set(endings) == {"approved", "denied", "timed_out", "cancelled"}
+    assert {(sent.how, sent.holds) for story in stories for sent in story.sent} == {
+        ("new", True), ("old", True), ("old", False), ("unknown", False), ("none", False), ("altered", False),
+    }  # fmt: skip
+    assert any(story.request.revision > 1 and story.request.state == "approved" for story in stories)
+    assert any(story.request.escalated and "cfo" in story.entitled() for story in stories)
