@@ -21,7 +21,7 @@ from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.embedded import check_server, ensure_search_attributes, find_temporal
 from signoff.keyfiles import read_private, read_public
 from signoff.registry.deciders import check_deciders
-from signoff.settings import Settings, load_settings, require_ready
+from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.signing import Signer
 
 OLDEST_PYTHON: Final = (3, 11)
@@ -121,7 +121,7 @@ async def _program(settings: Settings) -> str:
 async def _manifest(manifest: Path | None) -> str:
     place = find_workplace(manifest)
     build_drivers(place.catalog)
-    check_deciders(place.catalog, place.people)
+    check_deciders(place.catalog, place.people, by_login=login_roles(place.settings))
     return f"{place.settings.manifest}: {counted(place.catalog)}"
 
 

@@ -17,7 +17,7 @@ from signoff.gateway.keeping import checkpoints_kept
 from signoff.gateway.serve import serve
 from signoff.keyfiles import FileVerifier, ensure_development_keys, read_private
 from signoff.registry.deciders import check_deciders
-from signoff.settings import Settings, require_ready
+from signoff.settings import Settings, login_roles, require_ready
 from signoff.signing import Signer
 from signoff.store.store import Store, open_store
 from signoff.store.tokens import Tokens
@@ -58,7 +58,7 @@ async def running_worker(
     # The public file alone: whoever takes a worker over must not be able to sign.
     verifier = FileVerifier(settings.public_keys)
     require_ready(settings, people=_has_people(place), public_keys=bool(verifier.key_ids))
-    check_deciders(place.catalog, place.people)
+    check_deciders(place.catalog, place.people, by_login=login_roles(settings))
     room = await furnish(
         place.catalog,
         store,
@@ -127,7 +127,7 @@ async def gateway_signer(place: Workplace, store: Store) -> Signer:
 
 
 def _has_people(place: Workplace) -> bool:
-    return any(person.active for person in place.people.all())
+    return any(person.active for person in place.people.all()) or bool(login_roles(place.settings))
 
 
 async def _has_tokens(place: Workplace, store: Store) -> bool:

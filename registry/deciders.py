@@ -1,6 +1,6 @@
 """Whether the people there are could ever decide what a catalog asks of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
@@ -12,30 +12,34 @@ from signoff.registry.people import Directory
 from signoff.registry.seats import rights
 
 
-def check_deciders(catalog: Catalog, people: Directory) -> None:
+def check_deciders(catalog: Catalog, people: Directory, *, by_login: Collection[str] = ()) -> None:
     """Raises `ConfigError` for a tool whose request no tenant's active people could ever approve.
 
     That is: it names a role that nobody has, asks nobody there is, or asks more people than are eligible.
+    `by_login` are the roles that people may have whom nobody declares; how many of them there are is not known.
     """
     active = [person for person in people.all() if person.active]
     for row in inventory(catalog):
-        for field, why in _problems(row, catalog.policy(row.tool).policy or ApprovalPolicy(), active):
+        for field, why in _problems(row, catalog.policy(row.tool).policy or ApprovalPolicy(), active, by_login):
             raise ConfigError(f"tool `{row.tool}` {why}", tool_name=row.tool, field=field)
 
 
-def _problems(row: InventoryRow, policy: ApprovalPolicy, active: Sequence[Person]) -> Iterator[tuple[str, str]]:
+def _problems(
+    row: InventoryRow, policy: ApprovalPolicy, active: Sequence[Person], by_login: Collection[str]
+) -> Iterator[tuple[str, str]]:
     if not row.approvers:
         return
     named = (*row.approvers, *policy.escalate_to)
     # Whom `route_to` names is known for each call only.
     fewest = 1 if policy.route_to else policy.quorum
-    if not any(_eligible(row.approvers, here) for here in _tenants(active)):
+    coming = {f"role:{role}" for role in by_login}
+    if coming.isdisjoint(row.approvers) and not any(_eligible(row.approvers, here) for here in _tenants(active)):
         asked = ", ".join(f"`{each}`" for each in row.approvers)
         yield (
             "approvers",
             f"asks {asked}, but no active person is one of them: add one to `people`, or name other `approvers`",
         )
-    roles = {role for person in active for role in person.roles}
+    roles = {role for person in active for role in person.roles} | set(by_login)
     for approver in named:
         kind, _, role = approver.partition(":")
         if kind == "role" and role not in roles:
@@ -43,7 +47,7 @@ def _problems(row: InventoryRow, policy: ApprovalPolicy, active: Sequence[Person
             near = did_you_mean(role, roles) or "; give it to somebody in `people`, or leave it out"
             yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
     most = max(len(_eligible(named, here)) for here in _tenants(active))
-    if most < fewest:
+    if most < fewest and coming.isdisjoint(named):
         yield (
             "quorum",
             f"needs {fewest} people to approve, but at most {most} of one tenant may: lower `quorum`, or name more",

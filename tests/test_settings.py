@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from signoff.contracts.errors import ConfigError
-from signoff.settings import load_settings, require_ready
+from signoff.settings import Settings, load_settings, login_roles, require_ready
 
 
 def refusal(**overrides: object) -> str:
@@ -134,3 +134,10 @@ def test_production_starts_only_with_all_it_needs(clean_env: pytest.MonkeyPatch)
         assert word in caught.value.message
     with pytest.raises(ConfigError, match=r"is missing: a login: [^;]*$"):
         require_ready(production, people=True, signing_keys=True, login=False)
+
+
+def test_roles_that_logins_give_need_a_provider() -> None:
+    """Each once; none where nobody can sign in by claims."""
+    mapped = {"money": ("finance", "approvers"), "desk": ("approvers",), "staff": ()}
+    assert login_roles(Settings(oidc_issuer="https://login.example.com", oidc_roles=mapped)) == {"finance", "approvers"}
+    assert login_roles(Settings(oidc_roles=mapped)) == frozenset()

@@ -1,13 +1,21 @@
 """Looking at people: nothing here needs a server."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence, run_in_thread
 
-from signoff.cli.workplace import people_of
+from signoff.audit.log import AuditLog
+from signoff.cli.workplace import account, people_of
+from signoff.contracts.person import Person
+from signoff.keyfiles import create_key, read_private
 from signoff.registry.manifest import load_manifest
+from signoff.registry.people_vouched import id_of, vouch
 from signoff.settings import load_settings
+from signoff.signing import Signer
+from signoff.store.people import vouching
+from signoff.store.store import open_store
 
 PEOPLE = """\
 - id: ana
@@ -67,6 +75,40 @@ async def test_list_without_a_file_is_the_manifest_s(people: Path, cli: Cli) -> 
     """One reader, one shape."""
     assert [row["id"] for row in (await cli("people", "list", "--json")).data] == ["guest", "approver", "ana", "rui"]
     assert "finance" not in (await cli("people", "list")).out
+
+
+async def test_who_is_known_by_login_alone_is_listed_and_signed_out(
+    people: Path, cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With what says so, and until when, or why it does not count; a sign-out is once, and written down."""
+    folder = tmp_path / "keys"
+    clean_env.setenv("SIGNOFF_STATE_DIR", str(tmp_path / "state"))
+    clean_env.setenv("SIGNOFF_PUBLIC_KEYS", str(folder / "public.json"))
+    clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/people.db")
+    clean_env.setenv("SIGNOFF_OIDC_ISSUER", "https://login.example.com")
+    now = datetime.now(UTC)
+    create_key(folder / "private.json", folder / "public.json", now - timedelta(days=9))
+    signer = Signer(read_private(folder / "private.json"))
+    logins = [f"https://login.example.com#{each}" for each in (1, 2)]
+    cy, old = (Person(id=id_of(each), name="Cy", roles=("board",), identities={"oidc": (each,)}) for each in logins)
+    async with open_store(f"sqlite:///{tmp_path}/people.db") as store:
+        for person, at in ((old, now - timedelta(days=8)), (cy, now - timedelta(days=7, hours=-1))):
+            row = vouch(signer, person, email="", now=at, lifetime=timedelta(days=7))
+            await store.run(vouching(row))
+    rows = {row["id"]: row for row in (await cli("people", "list", "--json")).data}
+    assert (rows["guest"]["source"], rows["ana"]["source"]) == ("built in", str(MANIFEST))
+    assert [(rows[each.id]["source"], rows[each.id]["doubt"]) for each in (cy, old)] == [
+        ("login", ""),
+        ("login", "over"),
+    ]
+    assert "login, until" in " ".join((await cli("people", "list")).out.split())
+    assert (await cli("people", "signout", cy.id)).code == 0
+    assert cy.id not in {row["id"] for row in (await cli("people", "list", "--json")).data}
+    assert "nobody signed in as" in assert_one_sentence(await cli("people", "signout", cy.id))
+    assert "is declared" in assert_one_sentence(await cli("people", "signout", "ana"))
+    async with open_store(f"sqlite:///{tmp_path}/people.db") as store:
+        [told] = [each.facts for each in await AuditLog(store).stream("admin/main") if each.kind == "admin"]
+    assert (told["act"], told["person"], told["account"]) == ("people signout", cy.id, account())
 
 
 def test_the_built_in_people_exist_in_development_only(people: Path) -> None:

@@ -88,3 +88,14 @@ def test_without_any_people_nobody_can_decide() -> None:
 def test_a_tool_that_never_asks_needs_nobody() -> None:
     """Nobody is needed for what runs by itself."""
     check_deciders(catalog_of([pay_tool(Ledger(), False)]), FixedDirectory([]))
+
+
+def test_roles_that_come_by_login_are_somebody_s() -> None:
+    """How many have them is not known before they sign in; what no login gives must be somebody's all the same."""
+    asks = ApprovalPolicy(approvers=("role:finance",), quorum=3, escalate_after=60, escalate_to=("role:board",))
+    catalog = catalog_of([pay_tool(Ledger(), asks)])
+    check_deciders(catalog, FixedDirectory([]), by_login=("finance", "board"))
+    with pytest.raises(ConfigError, match="names the role `board`"):
+        check_deciders(catalog, FixedDirectory([]), by_login=("finance",))
+    with pytest.raises(ConfigError, match="no active person is one of them"):
+        check_deciders(catalog, FixedDirectory([]), by_login=("sales",))
