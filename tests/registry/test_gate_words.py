@@ -1,5 +1,6 @@
 """What each gate tells the model, word for word, and the exact edge at which it begins to object."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -293,3 +294,56 @@ def test_unspeakable_names_share_one_count() -> None:
     assert (tally.per_tool, tally.last_action) == ({"?": 1}, action(GOOD, "?"))
     full = Tally(per_tool={"?": MAX_CALLS_PER_TOOL})
     assert judged(catalog(), call=call, tally=full).gate == "caps"
+
+
+def test_a_handler_that_has_not_been_asked_asks_people() -> None:
+    """What the rules alone say is kept beside; whoever does not ask the handler asks people, whatever they said."""
+    policy = ApprovalPolicy(auto_approve_if="args.totalCost < 500.0", handler="test_gate_words:never_called")
+    found = catalog(a_tool(requires_approval=policy))
+    ruling = judged(found)
+    assert ruling.unheard is not None
+    assert (ruling.unheard.verdict, ruling.unheard.rule) == ("auto", "auto_approve_if")
+    rule = "handler:test_gate_words:never_called"
+    why = f"{ruling.unheard.why}; `handler` has not been asked"
+    asks = dataclasses.replace(ruling.unheard, verdict="ask", rule=rule, rule_text="", why=why)
+    assert ruling == Judgement(
+        "c7.3", "ask", "approval", tool=found.registry.resolve("book_flight"), verdict=asks, unheard=ruling.unheard
+    )
+
+
+def test_a_handler_is_not_waited_for_where_the_rules_deny() -> None:
+    """It could only tighten, and a denial is as tight as it gets."""
+    policy = ApprovalPolicy(deny_if="args.totalCost > 1.0", handler="test_gate_words:never_called")
+    ruling = judged(catalog(a_tool(requires_approval=policy)))
+    assert (ruling.kind, ruling.code, ruling.unheard) == ("settled", "denied", None)
+
+
+async def never_called(call: object, context: object) -> str:
+    """A policy's handler."""
+    raise AssertionError("the gates are pure: they ask nobody")
+
+
+@pytest.mark.parametrize(("reason", "told"), [("", "rule `r` is true"), ("so it is", "so it is")])
+def test_a_denying_rule_gives_its_reason_or_says_what_it_found(reason: str, told: str) -> None:
+    """A rule that could not say why is still named."""
+    rule = GlobalRule(name="r", rule="'money' in tool.tags", effect="deny", reason=reason)
+    ruling = judged(catalog(a_tool(tags=("money",)), policies=[rule]))
+    assert (ruling.gate, ruling.code) == ("tag_policy", "denied")
+    assert told in ruling.denied_reason
+
+
+def test_rules_over_an_actors_tags_know_them() -> None:
+    """The tags are those of the actor who asks; an actor this catalog lacks has none."""
+    rule = GlobalRule(name="r", rule="'intern' in actor.tags || size(actor.tags) == 0", effect="hide")
+    actors = (an_actor("desk", tags=("clerk",)), an_actor("till", tags=("intern",)))
+    found = catalog(a_tool(), actors=actors, policies=[rule])
+    tool = found.tools()[0]
+    assert [found.sight(pinned(name)).hides(tool) for name in ("desk", "till", "gone")] == [False, True, True]
+
+
+def test_a_model_is_told_of_tools_in_its_actors_order() -> None:
+    """An actor's own list is what it sees, in the order in which it was written."""
+    tools = [a_tool(name) for name in ("a", "b", "c")]
+    found = catalog(*tools, actors=(an_actor("desk", tools=("c", "a")), an_actor("till")))
+    assert [tool.name for tool in found.sight(pinned("desk")).visible()] == ["c", "a"]
+    assert [tool.name for tool in found.sight(pinned("till")).visible()] == ["a", "b", "c"]

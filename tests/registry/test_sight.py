@@ -92,3 +92,16 @@ def test_a_verdict_holds_for_the_same_arguments_in_the_same_context(asked: list[
     assert asked == []
     assert other.verdict(policy, {"amount": 1}).verdict == "ask"
     assert len(asked) == 1
+
+
+def test_no_more_than_a_hundred_verdicts_are_kept_a_context(asked: list[str]) -> None:
+    """The hundred-and-first question begins anew, so a long turn costs no more memory than that."""
+    known = catalog()
+    policy, sight = known.policy("pay"), known.sight(pinned())
+    for amount in range(100):
+        sight.verdict(policy, {"amount": amount})
+    sight.verdict(policy, {"amount": 0})
+    assert len(asked) == 100
+    sight.verdict(policy, {"amount": 100})
+    sight.verdict(policy, {"amount": 0})
+    assert len(asked) == 102
