@@ -105,6 +105,7 @@ class SessionsApi:
 
 
 def _key(session: str, request: Request) -> SessionKey:
-    key = read_session(session)
-    own_tenant(caller_of(request), key.tenant)
+    caller = caller_of(request)
+    key = read_session(session, own_tenant(caller, None))
+    own_tenant(caller, key.tenant)
     return key

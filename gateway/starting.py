@@ -107,12 +107,12 @@ def chosen_actor(deps: GatewayDeps, name: str | None) -> str:
     return name
 
 
-def read_turn(text: str) -> TurnKey:
-    """The turn that an address names: `<tenant>.<session>.<turn>`, or the turn alone. Raises `NotFound`."""
+def read_turn(text: str, tenant: str = DEFAULT_TENANT) -> TurnKey:
+    """The turn that an address names: `<tenant>.<session>.<turn>`, or one of `tenant` alone. Raises `NotFound`."""
     parts = text.split(".")
     if all(map(is_id, parts)):
         if len(parts) == 1:
-            return TurnKey(DEFAULT_TENANT, text, text)
+            return TurnKey(tenant, text, text)
         if len(parts) == 3:
             return TurnKey(*parts)
     approval = parse_approval_id(text)
@@ -120,11 +120,11 @@ def read_turn(text: str) -> TurnKey:
     raise NotFound(f"there is no turn {shown(text)}{hint}")
 
 
-def read_session(text: str) -> SessionKey:
-    """The session that an address names: `<tenant>.<session>`, or the session alone. Raises `NotFound`."""
+def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
+    """The session that an address names: `<tenant>.<session>`, or one of `tenant` alone. Raises `NotFound`."""
     parts = text.split(".")
     if all(map(is_id, parts)) and len(parts) in (1, 2):
-        return SessionKey(*parts) if len(parts) == 2 else SessionKey(DEFAULT_TENANT, text)
+        return SessionKey(*parts) if len(parts) == 2 else SessionKey(tenant, text)
     raise NotFound(f"there is no session {shown(text)}")
 
 

@@ -133,6 +133,7 @@ class TurnsApi:
 
 
 def _key(turn: str, request: Request) -> TurnKey:
-    key = read_turn(turn)
-    own_tenant(caller_of(request), key.tenant)
+    caller = caller_of(request)
+    key = read_turn(turn, own_tenant(caller, None))
+    own_tenant(caller, key.tenant)
     return key

@@ -10,6 +10,7 @@ from gateway_desk import GatewayDesk, fresh, gateway_desk
 from gateway_login import bearer, browser, locked_desk, sign_in, token_of, words
 from temporalio.client import Client
 
+from signoff.contracts.person import Person
 from signoff.store.store import Store
 
 
@@ -81,3 +82,19 @@ async def test_only_whom_a_session_concerns_sees_it(desk: GatewayDesk) -> None:
     other = await locked.http.get("/v1/sessions?tenant=acme", headers=bearer(await token_of(locked, "bo")))
     assert (other.status_code, other.json()["code"]) == (404, "unknown")
     assert (await locked.http.get("/v1/sessions")).status_code == 401
+
+
+async def test_a_session_alone_is_one_of_the_caller_s_tenant(desk: GatewayDesk) -> None:
+    """Nobody need know what their tenant is called to talk in it."""
+    tenant, session = fresh(), fresh()
+    locked = locked_desk(desk, people=[Person(id="kim", tenant=tenant)])
+    headers = bearer(await token_of(locked, "kim", tenant=tenant))
+    path = f"/v1/sessions/{session}"
+    said = await locked.http.post(f"{path}/messages", json={"text": "hello", "actor": "desk"}, headers=headers)
+    assert (said.status_code, said.json()["id"]) == (201, f"{tenant}.{session}"), said.text
+    assert (await locked.http.get(path, headers=headers)).json()["owner"] == "kim"
+    other = await locked.http.get(f"/v1/sessions/main.{session}", headers=headers)
+    assert other.status_code == 404
+    started = await locked.http.post("/v1/turns", json={"text": "hello", "actor": "desk"}, headers=headers)
+    view = await locked.http.get(f"/v1/turns/{started.json()['turn']}", headers=headers)
+    assert (view.status_code, view.json()["tenant"]) == (200, tenant)
