@@ -300,6 +300,12 @@ def heard(tenant: str, session: str, turn: str, event: Heard) -> AuditEntry:
     )
 
 
+def stop(key: TurnKey, subject: str, at: datetime, *, refused: bool = False) -> AuditEntry:
+    """Somebody asked the gateway to stop a turn; whether they may, it knows itself."""
+    facts = {"stop": "refused" if refused else "asked", "channel": "gateway"}
+    return _of_life(*key, f"stop/{at.isoformat()}", at, subject, facts)
+
+
 def over(tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "") -> AuditEntry:
     """A turn has ended; `error` is the code of what ended it."""
     return _of_life(tenant, session, turn, "ended", at, "", {"ended": state, "error": error})

@@ -36,6 +36,8 @@ def _words(record: Record) -> str:
 def _turn(facts: Mapping[str, Any]) -> str:
     if "heard" in facts:
         return f"turn {facts.get('id')} of the session is gone: {facts.get('code')}"
+    if "stop" in facts:
+        return f"wanted to stop it: {facts['stop']}"
     if "ended" in facts:
         return f"ended {facts['ended']}{f', {error}' if (error := facts.get('error')) else ''}"
     return f"asked {facts.get('actor', 'for a turn')} over {facts.get('channel', 'an unknown channel')}"

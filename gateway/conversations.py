@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from signoff.approvals.entries import stop
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
@@ -12,6 +13,7 @@ from signoff.contracts.turn import TurnView
 from signoff.gateway.caller import Allowed
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.reading import Concerned, may_read, may_stop, of_row, of_session, of_turn
+from signoff.gateway.recording import record
 from signoff.gateway.session_view import OPEN, turns_in_full
 from signoff.killswitch import OPERATOR
 from signoff.listing import turn_row
@@ -81,16 +83,23 @@ class Conversations:
         if not self._may_read(person, about):
             # The row has no room for everybody who was asked.
             about = of_turn(await self.turn(key, person))
-        self._check_may_stop(person, about)
-        await self._deps.desk.cancel_turn(key)
+        await self._stop(person, about, key)
 
     async def stop_session(self, key: SessionKey, person: Person | None) -> None:
         """Ask every turn of a session that goes on to stop. Raises as `stop_turn`."""
         view = await self.session(key, person)
-        self._check_may_stop(person, of_session(view))
-        for turn in view.turns:
-            if turn.state in OPEN:
-                await self._deps.desk.cancel_turn(TurnKey(*key, turn.turn))
+        going_on = (TurnKey(*key, turn.turn) for turn in view.turns if turn.state in OPEN)
+        await self._stop(person, of_session(view), *going_on)
+
+    async def _stop(self, person: Person | None, about: Concerned, *keys: TurnKey) -> None:
+        may, who, now = self.may_stop(person, about), "" if person is None else person.id, self._deps.clock()
+        for key in keys:
+            if may:
+                await self._deps.desk.cancel_turn(key)
+            # A turn that is stopped tells that, and not by whom.
+            await record(self._deps.store, stop(key, who, now, refused=not may))
+        if not may:
+            raise Refused(f"only who asked for this, or the role `{OPERATOR}`, can stop it", code="not_allowed")
 
     def may_stop(self, person: Person | None, about: Concerned) -> bool:
         """Whether who may read this may stop it."""
@@ -103,10 +112,6 @@ class Conversations:
     def _allowed(self, person: Person | None, rights: tuple[str, ...], about: Concerned) -> bool:
         development = self._deps.settings.profile == "development"
         return development if person is None else may_read(person, rights, about, development=development)
-
-    def _check_may_stop(self, person: Person | None, about: Concerned) -> None:
-        if not self.may_stop(person, about):
-            raise Refused(f"only who asked for this, or the role `{OPERATOR}`, can stop it", code="not_allowed")
 
 
 def _unknown(key: TurnKey | SessionKey) -> NotFound:
