@@ -1,5 +1,6 @@
 """What every test may ask for: one real server a session, a client, a task queue and a store of its own."""
 
+import contextlib
 import os
 import shutil
 import uuid
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 from signoff.store.store import Store, open_store
 
 REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
+_RUNNING = 'ExecutionStatus = "Running"'
 LEFT_OUT = pytest.StashKey[str]()
 LONGEST = (
     "cli/test_demo.py",
@@ -104,6 +107,15 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 async def client(server: ServerHandle) -> Client:
     """A client of the session's server."""
     return await server.connect()
+
+
+@pytest.fixture
+async def nothing_waits(client: Client) -> None:
+    """Ends what other tests left on the session's server: a freeze waits for each turn that no worker answers for."""
+    while (await client.count_workflows(_RUNNING)).count:
+        async for left in client.list_workflows(_RUNNING):
+            with contextlib.suppress(RPCError):
+                await client.get_workflow_handle(left.id, run_id=left.run_id).terminate()
 
 
 @pytest.fixture

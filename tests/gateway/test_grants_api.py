@@ -147,6 +147,7 @@ async def test_a_wish_that_cannot_be_kept_is_refused_before_it_is_sent(
     assert (await desk.desk.signoff.request(approval)).state == "pending"
 
 
+@pytest.mark.usefixtures("nothing_waits")
 async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(desk: GatewayDesk) -> None:
     """One request to the API: everything that waits ends, nothing runs, and a thaw lets calls be asked again."""
     waiting = [await desk.asked("pay") for _ in range(3)]
@@ -171,6 +172,7 @@ async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(desk: Gateway
     assert len(desk.ledger.rows) == 1
 
 
+@pytest.mark.usefixtures("nothing_waits")
 async def test_nothing_new_starts_in_a_frozen_tenant(desk: GatewayDesk) -> None:
     """A turn, a message or a late result is refused with the reason, and none of them exists afterwards."""
     session = fresh()

@@ -96,6 +96,7 @@ async def test_a_link_that_was_opened_is_recorded_once(desk: GatewayDesk) -> Non
     await desk.decide(approval, **{"verdict": "denied", "as": "approver"})
 
 
+@pytest.mark.usefixtures("nothing_waits")
 async def test_the_kill_switch_is_recorded_over_the_api(desk: GatewayDesk) -> None:
     """A freeze that stands already, and a thaw of nothing, are none."""
     for _ in range(2):
