@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 
 from signoff.store.freezes import Freezes
 
-pytestmark = pytest.mark.chromium
+pytestmark = [pytest.mark.chromium, pytest.mark.usefixtures("nothing_waits")]
 
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 

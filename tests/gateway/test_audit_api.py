@@ -56,6 +56,7 @@ async def test_a_timeline_by_every_name_of_its_turn(desk: GatewayDesk) -> None:
     assert (missing.status_code, missing.json()["code"]) == (404, "unknown")
 
 
+@pytest.mark.usefixtures("nothing_waits")
 async def test_the_record_is_for_auditors_and_operators_of_its_tenant(desk: GatewayDesk) -> None:
     """Not for who decided, not for another tenant's auditor, who is told that there is nothing of that name."""
     turn = await finished(desk)

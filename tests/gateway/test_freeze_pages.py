@@ -15,6 +15,8 @@ from signoff.contracts.person import Person
 from signoff.store.freezes import Freezes
 from signoff.store.store import Store
 
+pytestmark = pytest.mark.usefixtures("nothing_waits")
+
 PEOPLE = (
     Person(id="olga", name="Olga", roles=("admin",)),
     Person(id="ana", name="Ana", roles=("approvers",)),

@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
 from gateway_desk import SIGNER, GatewayDesk, gateway_desk
 from temporalio.client import Client
 
@@ -27,6 +28,7 @@ async def recorded(desk: GatewayDesk, approval: str, kind: str) -> list[str]:
     return [record.data for record in records if record.kind == kind]
 
 
+@pytest.mark.usefixtures("nothing_waits")
 async def test_the_kill_switch_ends_what_waits_refuses_what_comes_and_is_recorded(
     client: Client, store: Store, task_queue: str
 ) -> None:
