@@ -1,11 +1,15 @@
 """Standard output belongs to the command."""
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from cli_kit import MANIFEST, Cli
+
+from signoff.cli.logs import logged_to
 
 NOISY = """
 import os, sys
@@ -59,3 +63,19 @@ def test_the_program_ends_with_the_exit_code_of_its_command(tmp_path: Path) -> N
         for arguments in (["--version"], ["tools", "list"], ["nonsense"])
     ]
     assert codes == [0, 1, 2]
+
+
+def test_a_traceback_reaches_the_file_and_not_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a process that serves did not expect: one line for people, all of it in a file that is its owner's alone."""
+    log = logging.getLogger("signoff.gateway.failing")
+    with logged_to(tmp_path, "gateway.log") as path:
+        try:
+            raise LookupError("what nobody expected")
+        except LookupError as error:
+            log.error("GET / failed, id 0a1b")
+            log.debug("id 0a1b", exc_info=error)
+    assert capsys.readouterr().err == "error: GET / failed, id 0a1b\n"
+    written = path.read_text(encoding="utf-8")
+    assert "Traceback" in written
+    assert "what nobody expected" in written
+    assert path.stat().st_mode & 0o077 == 0
