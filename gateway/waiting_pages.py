@@ -18,6 +18,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.gateway.answer_form import SPANS, USES, answer_in, verbs_of, verdict_in
 from signoff.gateway.caller import streamed
 from signoff.gateway.card_view import CardPage, typed_right, typed_words
+from signoff.gateway.conversations import Conversations
 from signoff.gateway.deciding import decide, find_approval, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest, receipt_status
@@ -70,6 +71,7 @@ class WaitingPages:
         self._visitors = visitors
         self._pages = pages
         self._live = live
+        self._conversations = Conversations(deps)
 
     def router(self) -> APIRouter:
         """The routes; none of those that read decides anything."""
@@ -94,6 +96,8 @@ class WaitingPages:
         visitor = await self._visitors.visitor(request)
         approval_id = await find_approval(self._deps, approval, visitor.person.tenant)
         if approval_id != approval:
+            # That a code leads anywhere is told to those alone who may read what it leads to.
+            await self._conversations.request(approval_id, visitor.person)
             return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
         if request.query_params.get("part") == "card":
             card = await open_card(self._deps, approval_id, visitor)

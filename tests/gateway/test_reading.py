@@ -113,6 +113,11 @@ async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayDesk, gatewa
     turn = turn_of(approval)
     for path in (f"/turns/{turn}", f"/live/turns/{turn}", f"/approvals/{approval}", f"/approvals/{approval}?part=card"):
         assert (await opened(locked, "eve", path)).status_code == 404, path
+    code = (await gateway.desk.signoff.request(approval)).code
+    while (await opened(locked, "ana", f"/approvals/{code}")).status_code != 303:
+        # The list of codes is a moment behind the turn.
+        pass
+    assert (await opened(locked, "eve", f"/approvals/{code}")).status_code == 404
     for person in READ:
         assert (await opened(locked, person, f"/turns/{turn}")).status_code == 200
         assert (await opened(locked, person, f"/approvals/{approval}")).status_code == 200
