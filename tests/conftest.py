@@ -53,7 +53,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
-def longest_first(items: list[pytest.Item]) -> None:
+def pytest_longest_first(items: list[pytest.Item]) -> None:
     """Puts the tests of the longest files first."""
     here = Path(__file__).parent
     rank = {here / name: number for number, name in enumerate(LONGEST)}
