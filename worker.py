@@ -2,9 +2,8 @@
 
 import dataclasses
 import gc
-import sys
 from datetime import timedelta
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 
 from temporalio.client import Client
 from temporalio.converter import StorageDriverStoreContext
@@ -45,8 +44,6 @@ Loaded anew, our own modules cost 3.3 ms of each turn; shared, 0.2 ms. `tests/te
 nothing of `workflows/` shared, so that the sandbox still sees what a workflow may not do.
 """
 
-SWITCH_SECONDS: Final = 0.0005
-"""How long a thread keeps the interpreter while others wait. Python's own 5 ms are longer than a whole step of ours."""
 _MARK_KEY = "card-mark"
 
 
@@ -132,10 +129,8 @@ def worker_options(max_cached_workflows: int = 5_000) -> WorkerOptions:
 def quicken() -> None:
     """Set this process up for running a worker; call it once everything is imported.
 
-    The event loop, the workflows' threads and the store's thread wait for one another many times a turn, and whoever
-    is woken waits up to a switch interval for the interpreter. What was imported stays, so no collection looks at it.
+    What was imported stays, so no collection need look at it again.
     """
-    sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
 

@@ -2,16 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.audit.record import FIRST, Record, bounded, first_form, placed
 from signoff.contracts.audit import AuditEntry
 from signoff.store.schema import AUDIT_HEADS, AUDIT_RECORDS, StoreClock
 from signoff.store.store import Store
-from signoff.store.terms import added
 
 PAGE: Final = 500
 CHAIN: Final = "checkpoints"
@@ -19,13 +19,11 @@ CHAIN: Final = "checkpoints"
 _COLUMNS: Final = tuple(AUDIT_RECORDS.c[name] for name in Record.model_fields)
 
 # Built once: building a statement takes longer than executing it.
-_HEAD: Final = (
-    select(AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash, StoreClock())
-    .where(AUDIT_HEADS.c.stream == bindparam("of"))
-    .with_for_update()
-)
+_KEYS_ASKED: Final = 4
+"""Keys looked for at once: a list of a fixed length is not rewritten at each execution."""
 _KNOWN: Final = select(AUDIT_RECORDS.c.key).where(
-    AUDIT_RECORDS.c.stream == bindparam("of"), AUDIT_RECORDS.c.key.in_(bindparam("keys", expanding=True))
+    AUDIT_RECORDS.c.stream == bindparam("of"),
+    AUDIT_RECORDS.c.key.in_([bindparam(f"key{number}") for number in range(_KEYS_ASKED)]),
 )
 _ADD: Final = insert(AUDIT_RECORDS)
 _MOVE: Final = (
@@ -98,12 +96,19 @@ def writing(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
 def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
     """Lock the head of `stream`, made if absent: its last number, its last hash, and the store's clock in ms.
 
-    The insertion comes first in any transaction: SQLite's lock is taken by writing, and what is read after that is the
-    latest. PostgreSQL locks the row.
+    One statement that writes, so that whoever waited for the lock reads what its holder left.
     """
-    added(connection, AUDIT_HEADS, {"stream": stream, "seq": 0, "hash": FIRST, "covered": 0})
-    seq, last, now = connection.execute(_HEAD, {"of": stream}).one()
+    values = {"stream": stream, "seq": 0, "hash": FIRST, "covered": 0}
+    seq, last, now = connection.execute(_locking(connection.dialect.name), values).one()
     return seq, last, now
+
+
+@cache
+def _locking(dialect: str) -> Any:
+    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(AUDIT_HEADS)
+    unchanged = {"covered": AUDIT_HEADS.c.covered}
+    made = adding.on_conflict_do_update(index_elements=[AUDIT_HEADS.c.stream], set_=unchanged)
+    return made.returning(AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash, StoreClock())
 
 
 def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:
@@ -113,7 +118,7 @@ def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:
 
 def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> int:
     seq, last, now = lock_head(connection, stream)
-    known = set(connection.scalars(_KNOWN, {"of": stream, "keys": list(wanted)}))
+    known = _known(connection, stream, list(wanted)) if seq else set()
     rows = []
     for key, record in wanted.items():
         if key not in known:
@@ -125,6 +130,16 @@ def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> i
         connection.execute(_ADD, rows)
         move_head(connection, stream, seq, last)
     return len(rows)
+
+
+def _known(connection: Connection, stream: str, keys: list[str]) -> set[str]:
+    found: set[str] = set()
+    for first in range(0, len(keys), _KEYS_ASKED):
+        some = keys[first : first + _KEYS_ASKED]
+        some += some[-1:] * (_KEYS_ASKED - len(some))
+        asked = {f"key{number}": key for number, key in enumerate(some)}
+        found.update(connection.scalars(_KNOWN, {"of": stream, **asked}))
+    return found
 
 
 def _page(connection: Connection, query: Any) -> list[Record]:

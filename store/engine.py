@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry, QueuePool
 
-from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.contracts.errors import ConfigError, SignoffError, StoreUnavailable
 
 BUSY_SECONDS: Final = 15
 """How long a writer waits for another process's write to the same SQLite file."""
@@ -90,6 +90,7 @@ class SqliteBase:
 
     def __init__(self, engine: Engine, file: Path) -> None:
         self._engine = engine
+        self._connection: Connection | None = None
         self._file = file
         self._identity = _identity(file)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="signoff-store")
@@ -100,15 +101,30 @@ class SqliteBase:
 
     async def close(self) -> None:
         """See `Base`."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.dispose)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
         self._thread.shutdown(wait=False)
 
     def _transaction(self, work: Callable[[Connection], Found]) -> Found:
         if _identity(self._file) != self._identity:
             # SQLite would go on writing into a file that has no name any more, and its tickets would be lost.
             raise StoreUnavailable(f"the SQLite file `{self._file}` was removed or replaced; put it back and restart")
-        with self._engine.begin() as connection:
-            return work(connection)
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        try:
+            with self._connection.begin():
+                return work(self._connection)
+        except SignoffError:
+            raise
+        except BaseException:
+            # Whatever went wrong, the next transaction begins on a connection that has seen nothing of it.
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._engine.dispose()
 
 
 class PostgresBase:
