@@ -44,6 +44,6 @@ async def desk(
 
 
 @pytest.fixture
-def site(cli: Cli, tmp_path: Path, server: ServerHandle, task_queue: str) -> Site:
-    """Nothing but a manifest and a server."""
-    return Site(tmp_path, server.address, task_queue, free_port())
+def site(cli: Cli, tmp_path: Path, cli_server: ServerHandle, task_queue: str) -> Site:
+    """Nothing but a manifest and a server on which no other module's turns wait."""
+    return Site(tmp_path, cli_server.address, task_queue, free_port())

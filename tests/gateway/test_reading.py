@@ -123,7 +123,7 @@ async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayDesk, gatewa
         assert (await opened(locked, person, f"/approvals/{approval}")).status_code == 200
 
 
-async def test_lists_hold_what_one_may_read(locked: GatewayDesk, gateway: GatewayDesk) -> None:
+async def test_lists_hold_what_one_may_read(locked: GatewayDesk, gateway: GatewayDesk, nothing_waits: None) -> None:
     """Newer turns of others take none of the places of one's own."""
     approval = await gateway.asked("pay")
     own = await gateway.start("hello", user="bo")
