@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
 
 from signoff.activities.room import Profile, Room
@@ -122,6 +124,30 @@ class Bench:
         while (await handle.describe()).typed_search_attributes.get(shown.STATE) != "suspended":
             await asyncio.sleep(_GLANCE_SECONDS)
 
+    async def reset(
+        self, key: TurnKey, before: EventType.ValueType = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+    ) -> None:
+        """Reset the turn to the last workflow task completed before the first event of that type, by default to its first.
+
+        What people sent it after that is sent again.
+        """
+        handle = self.client.get_workflow_handle(key.workflow_id)
+        point = 0
+        for event in (await handle.fetch_history()).events:
+            if event.event_type == before:
+                break
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                point = event.event_id
+        await self.client.workflow_service.reset_workflow_execution(
+            ResetWorkflowExecutionRequest(
+                namespace=self.client.namespace,
+                workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),
+                reason="test",
+                workflow_task_finish_event_id=point,
+                request_id=uuid.uuid4().hex,
+            )
+        )
+
     async def told(self, key: TurnKey) -> list[ResultPart]:
         """Every result the model was given, in the order it reads them."""
         messages = await self.signoff.transcript(key)
@@ -197,3 +223,9 @@ async def bench(
 
 
 __all__ = ["ApprovalPolicy", "Bench", "Ledger", "bench", "catalog_of", "no", "pay_tool", "withdrawn", "yes"]
+
+
+def doubted(view: TurnView) -> bool:
+    """Whether people are asked what became of the first call."""
+    request = view.calls[0].approval if view.calls else None
+    return request is not None and request.kind == "in_doubt" and request.state == "pending"

@@ -1,13 +1,14 @@
 """Escalation where the effect happens: who is asked later counts from then on, by the record and by signed times."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import MARK_KEY, TURN, decision, permit_for, pinned, run, task_for
-from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
+from activity_kit import TURN, decision, permit_for, pinned, room_of, run, task_for
+from desk_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.room import Profile, Room
+from signoff.activities.room import Profile
 from signoff.approvals import entries
 from signoff.approvals.digest import doubt_digest
 from signoff.audit.log import AuditLog
@@ -61,15 +62,8 @@ async def outcome(
     """The code of the outcome of a call with these decisions, or why it is asked again."""
     ledger = Ledger()
     tool = pay_tool(ledger, policy)
-    room = Room(
-        catalog=catalog_of([tool]),
-        store=store,
-        people=FixedDirectory(PEOPLE),
-        drivers={},
-        mark_key=MARK_KEY,
-        profile=profile,
-        verifier=SIGNER.verifier(),
-    )
+    plain = room_of(store, tool, profile=profile)
+    room = dataclasses.replace(plain, people=FixedDirectory(PEOPLE), verifier=SIGNER.verifier())
     given = {
         "kind": "approved",
         "ctx": pinned(user=SIGNER.sign_principal(GUEST, *TURN, at=LONG_AGO)),

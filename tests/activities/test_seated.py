@@ -1,15 +1,16 @@
 """Seats where the effect happens: who may not decide now does not count, and nobody's seat counts twice."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import MARK_KEY, TURN, decision, permit_for, pinned, run, task_for
+from activity_kit import TURN, decision, permit_for, pinned, room_of, run, task_for
 from desk_fixtures import GUEST, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
 
 from signoff.activities.permit import Seating
-from signoff.activities.room import Profile, Room
+from signoff.activities.room import Profile
 from signoff.approvals.digest import doubt_digest
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.contracts.person import Delegation, Person
@@ -73,15 +74,8 @@ async def tried(
     """What the tool's activity answers to a permit with these decisions."""
     ledger = Ledger()
     tool = pay_tool(ledger, policy)
-    room = Room(
-        catalog=catalog_of([tool]),
-        store=store,
-        people=FixedDirectory(people.values()),
-        drivers={},
-        mark_key=MARK_KEY,
-        profile=profile,
-        verifier=SIGNER.verifier(),
-    )
+    plain = room_of(store, tool, profile=profile)
+    room = dataclasses.replace(plain, people=FixedDirectory(people.values()), verifier=SIGNER.verifier())
     given = {
         "kind": "approved",
         "ctx": pinned(user=SIGNER.sign_principal(GUEST, *TURN, at=NOW)),

@@ -4,9 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doubted, pay_tool, yes
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
@@ -100,7 +98,7 @@ async def test_what_cannot_be_found_out_is_asked(client: Client, store: Store, t
     ledger, finder = Ledger(), Finder(Unknown())
     async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as desk:
         key, digest = await lost(desk)
-        await desk.until(key, lambda view: _doubted(view))
+        await desk.until(key, doubted)
         await desk.signoff.decide(yes(key, revision=2))
         result = await desk.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
@@ -119,32 +117,8 @@ async def test_a_reset_looks_up_and_asks_nothing_again(
         key = await desk.start()
         first = await desk.signoff.result(key)
         finder.answer = Unknown()
-        await _reset(client, key)
+        await desk.reset(key)
         again = await desk.signoff.result(key)
         view = await desk.signoff.view(key)
     assert (again.calls, view.calls[0].approval) == (first.calls, None)
     assert (len(ledger.rows), len(finder.asked)) == (rows, 1)
-
-
-async def _reset(client: Client, key: TurnKey) -> None:
-    """Begin the turn anew from its first workflow task."""
-    handle = client.get_workflow_handle(key.workflow_id)
-    described = await handle.describe()
-    history = await handle.fetch_history()
-    first = next(
-        event.event_id for event in history.events if event.HasField("workflow_task_completed_event_attributes")
-    )
-    await client.workflow_service.reset_workflow_execution(
-        ResetWorkflowExecutionRequest(
-            namespace=client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=key.workflow_id, run_id=described.run_id),
-            workflow_task_finish_event_id=first,
-            request_id=f"reset-{described.run_id}",
-            reason="test",
-        )
-    )
-
-
-def _doubted(view: Any) -> bool:
-    request = view.calls[0].approval if view.calls else None
-    return request is not None and request.kind == "in_doubt" and request.state == "pending"

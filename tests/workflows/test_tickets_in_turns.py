@@ -1,14 +1,11 @@
 """At most one side effect a call: over resets, lost workers, failures, timeouts and a store that is away."""
 
 import asyncio
-import uuid
 from typing import Any
 
 import pytest
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
-from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
 
 from signoff.contracts.call import CallOutcome
@@ -28,33 +25,13 @@ IN_DOUBT = "It is not known whether this happened; do not repeat it."
 FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
-async def reset(desk: Bench, key: TurnKey, before: EventType.ValueType) -> None:
-    """Reset the turn to the last workflow task completed before the first event of that type."""
-    handle = desk.client.get_workflow_handle(key.workflow_id)
-    point = 0
-    for event in (await handle.fetch_history()).events:
-        if event.event_type == before:
-            break
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-            point = event.event_id
-    await desk.client.workflow_service.reset_workflow_execution(
-        ResetWorkflowExecutionRequest(
-            namespace=desk.client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),
-            reason="test",
-            workflow_task_finish_event_id=point,
-            request_id=uuid.uuid4().hex,
-        )
-    )
-
-
 async def test_a_reset_of_an_automatic_turn_pays_once(client: Client, store: Store, task_queue: str) -> None:
     """Everything is done again, except the side effect, whose outcome is the first one's."""
     ledger = Ledger()
     async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, FREE)]), SCRIPT) as desk:
         key = await desk.start()
         first = await desk.signoff.result(key)
-        await reset(desk, key, EventType.EVENT_TYPE_MARKER_RECORDED)
+        await desk.reset(key, EventType.EVENT_TYPE_MARKER_RECORDED)
         second = await desk.signoff.result(key)
     assert second.calls == first.calls
     assert len(ledger.rows) == 1
@@ -70,7 +47,7 @@ async def test_a_reset_to_before_the_request_asks_the_same_and_pays_once(
         asked = await desk.waiting(key)
         await desk.signoff.decide(yes(key))
         await desk.signoff.result(key)
-        await reset(desk, key, EventType.EVENT_TYPE_MARKER_RECORDED)
+        await desk.reset(key, EventType.EVENT_TYPE_MARKER_RECORDED)
         await desk.until(key, lambda view: bool(view.calls) and view.calls[0].approval is not None)
         # The server may apply the old answer to the new run by itself; either way there is one.
         await desk.signoff.decide(yes(key))
@@ -91,7 +68,7 @@ async def test_a_reset_to_before_the_decision_pays_once(client: Client, store: S
         await desk.waiting(key)
         await desk.signoff.decide(yes(key))
         await desk.signoff.result(key)
-        await reset(desk, key, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
+        await desk.reset(key, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
         await desk.until(key, lambda view: bool(view.calls) and view.calls[0].approval is not None)
         await desk.signoff.decide(yes(key))
         again = await desk.signoff.result(key)

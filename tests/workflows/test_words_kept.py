@@ -3,9 +3,7 @@
 import asyncio
 from typing import Any
 
-from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doubted, pay_tool, yes
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
@@ -13,7 +11,6 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.turn import TurnView
 from signoff.registry.context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
@@ -21,31 +18,6 @@ from signoff.testing.scripted import calls, respond
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
-
-
-async def begin_anew(client: Client, key: TurnKey) -> None:
-    """Reset the turn to its first workflow task; what people sent it is sent again."""
-    handle = client.get_workflow_handle(key.workflow_id)
-    described = await handle.describe()
-    history = await handle.fetch_history()
-    first = next(
-        event.event_id for event in history.events if event.HasField("workflow_task_completed_event_attributes")
-    )
-    await client.workflow_service.reset_workflow_execution(
-        ResetWorkflowExecutionRequest(
-            namespace=client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=key.workflow_id, run_id=described.run_id),
-            workflow_task_finish_event_id=first,
-            request_id=f"reset-{described.run_id}",
-            reason="test",
-        )
-    )
-
-
-def doubted(view: TurnView) -> bool:
-    """Whether people are asked what became of the first call."""
-    request = view.calls[0].approval if view.calls else None
-    return request is not None and request.kind == "in_doubt"
 
 
 async def lost(desk: Bench, key: TurnKey) -> ApprovalRequest:
@@ -78,7 +50,7 @@ async def test_a_lost_call_that_happened_is_asked_about_once(client: Client, sto
         await desk.signoff.decide(yes(key, revision=2, verdict="happened", result="booking 7"))
         first = await desk.signoff.result(key)
         ticket = await store.look(request.digest)
-        await begin_anew(client, key)
+        await desk.reset(key)
         await desk.waiting(key)
         await desk.signoff.decide(yes(key))
         again = await desk.signoff.result(key)
@@ -102,7 +74,7 @@ async def test_a_call_that_ran_out_of_time_is_asked_about_once(client: Client, s
         await desk.until(key, doubted)
         await desk.signoff.decide(yes(key, revision=2, verdict="happened"))
         first = await desk.signoff.result(key)
-        await begin_anew(client, key)
+        await desk.reset(key)
         again = await desk.signoff.result(key)
         view = await desk.signoff.view(key)
     assert [(outcome.code, outcome.value.inline) for outcome in first.calls] == [("ok", "It happened.")]
