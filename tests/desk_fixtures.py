@@ -127,7 +127,7 @@ class Bench:
     async def reset(
         self, key: TurnKey, before: EventType.ValueType = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
     ) -> None:
-        """Reset the turn to the last workflow task completed before the first event of that type, by default to its first.
+        """Reset the turn to the last workflow task completed before the first event of a type, its first task if none.
 
         What people sent it after that is sent again.
         """
