@@ -6,14 +6,16 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from browser_window import ARGUMENTS, WIDE, Open, Served
+from browser_window import ARGUMENTS, SOON, WIDE, Open, Served
 from gateway_desk import gateway_desk
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 from temporalio.client import Client
 
 from signoff.embedded import free_port
 from signoff.gateway.serve import serve
 from signoff.store.store import open_store
+
+expect.set_options(timeout=SOON)
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +63,7 @@ async def window(chromium: Browser, served: Served) -> AsyncIterator[Open]:
         else:
             context = of.context
         page = await context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(SOON)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: complaints.append(said.text) if "Content Security" in said.text else None)
         await page.goto(served.base + path)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from browser_window import PHONE, WIDE, Open, Served
+from browser_window import PHONE, WIDE, Open, Served, until
 from gateway_desk import FLIGHT
 from playwright.async_api import Page, expect
 
@@ -26,19 +26,6 @@ async def become(page: Page, served: Served, person: str) -> None:
     await page.goto(served.base)
     await page.get_by_label("You are").select_option(person)
     await page.get_by_role("button", name="Switch").click()
-
-
-async def reaches(page: Page, words: str, *, scripts: bool) -> None:
-    """Wait for words on the page; without scripts a person reloads."""
-    if scripts:
-        await expect(page.locator("main")).to_contain_text(words)
-        return
-    for _ in range(60):
-        if words in await page.locator("main").inner_text():
-            return
-        await page.wait_for_timeout(100)
-        await page.reload()
-    raise AssertionError(f"`{words}` did not appear")
 
 
 @SIZES
@@ -66,7 +53,7 @@ async def test_change_review_and_approve(window: Open, served: Served, size: tup
     await expect(page.get_by_label("Cost")).to_have_value("300")
     await page.get_by_role("button", name="Review the changes").click()
     await page.get_by_role("button", name="Approve with these changes").click()
-    await reaches(page, "Ran as changed by Approver, approved by Approver", scripts=scripts)
+    await until(page, "Ran as changed by Approver, approved by Approver", scripts=scripts)
     ran = [args for name, args, _ in served.desk.ledger.rows if name == "book"][-1]
     assert ran == {**FLIGHT, "cost": 300, "class": "economy"}
 
@@ -84,8 +71,8 @@ async def test_say_what_became_of_a_doubt(window: Open, served: Served, size: tu
     assert sizes.pop()[1] >= 48
     await page.get_by_label(re.compile("What came of it")).fill("receipt no 7")
     await page.get_by_role("button", name="It happened").click()
-    await reaches(page, "Approver (you) says that it happened", scripts=scripts)
-    await reaches(page, "Happened, says Approver", scripts=scripts)
+    await until(page, "Approver (you) says that it happened", scripts=scripts)
+    await until(page, "Happened, says Approver", scripts=scripts)
     await page.get_by_text("Result", exact=True).click()
     await expect(page.locator(".receipt pre")).to_have_text("receipt no 7")
 
@@ -99,7 +86,7 @@ async def test_remember_an_answer_and_take_it_back(window: Open, served: Served,
     await page.get_by_label("Give the same answer next time").check()
     await page.get_by_label("How often at most").fill("3")
     await page.get_by_role("button", name="Approve").click()
-    await reaches(page, "Ran, approved by Approver", scripts=scripts)
+    await until(page, "Ran, approved by Approver", scripts=scripts)
     await page.get_by_role("link", name="Grants").click()
     await expect(page.locator(".grants")).to_contain_text("Exactly the arguments that were asked about")
     await expect(page.locator(".grants")).to_contain_text("3 of 3")

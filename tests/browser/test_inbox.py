@@ -2,7 +2,7 @@ import re
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from browser_window import PHONE, WIDE, Open, Served
+from browser_window import PHONE, WIDE, Open, Served, until
 from playwright.async_api import Page, expect
 
 # The first row must be one that a worker answers for.
@@ -20,19 +20,6 @@ async def say(page: Page, words: str) -> str:
     await page.get_by_role("button", name="Send").click()
     await expect(page.locator(".said")).to_contain_text(words)
     return page.url.rpartition("/")[2]
-
-
-async def until(page: Page, words: str, *, scripts: bool) -> None:
-    """Wait for words on the page; without scripts a person reloads."""
-    if scripts:
-        await expect(page.locator("main")).to_contain_text(words)
-        return
-    for _ in range(60):
-        if words in await page.locator("main").inner_text():
-            return
-        await page.wait_for_timeout(100)
-        await page.reload()
-    raise AssertionError(f"`{words}` did not appear: {await page.locator('main').inner_text()}")
 
 
 @SIZES

@@ -2,7 +2,7 @@
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from browser_window import PHONE, WIDE, Open
+from browser_window import PHONE, WIDE, Open, until
 from playwright.async_api import Page, expect
 
 pytestmark = pytest.mark.chromium
@@ -38,10 +38,6 @@ async def test_a_conversation_without_scripts(window: Open) -> None:
     page = await window("/new", scripts=False)
     await _says(page, "What do you want?", "hello")
     await _says(page, "Say something else", "again")
-    for _ in range(100):
-        if "You said: again" in await page.locator(".said").inner_text():
-            break
-        await page.wait_for_timeout(100)
-        await page.reload()
+    await until(page, "You said: again", scripts=False, where=".said")
     said = await page.locator(".said").inner_text()
     assert said.index("You said: hello") < said.index("You said: again")
