@@ -49,7 +49,7 @@ ROOMS = {
             f"activities/{each}.py"
             for each in (
                 *("tool", "permit", "gate", "identify"),
-                *("hearing", "journal", "probing", "remembered", "results"),
+                *("hearing", "journal", "probing", "remembered", "results", "escalated", "outcome"),
             )
         ),
         tuple(
