@@ -26,6 +26,7 @@ from signoff.gateway.link_pages import LinkPages
 from signoff.gateway.live import Live
 from signoff.gateway.login_pages import LoginPages, to_login
 from signoff.gateway.logins import Logins
+from signoff.gateway.record_pages import RecordPages
 from signoff.gateway.render import STATIC, Pages
 from signoff.gateway.service_api import ServiceApi
 from signoff.gateway.session_list import SessionList
@@ -84,6 +85,7 @@ def build_app(desk: GatewayDeps) -> FastAPI:
         SessionList(desk, visitors, pages),
         TalkPages(desk, visitors, pages, live),
         SessionPages(desk, visitors, pages, live),
+        RecordPages(desk, visitors, pages),
         ToolPages(desk, visitors, pages),
         SitePages(desk, visitors, pages),
         LoginPages(desk, visitors, pages, logins),

@@ -11,6 +11,7 @@ from signoff.contracts.ids import show_code
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freezing import operates
 from signoff.gateway.identity import active_people, display_name
+from signoff.gateway.record_reading import reads_record
 from signoff.gateway.texts import DEFAULT_LANGUAGE, has_text, text
 from signoff.gateway.visitor import Browser, Visitor, Visitors
 
@@ -59,6 +60,7 @@ class Pages:
                 name_of=lambda subject: display_name(self._deps.people, subject),
                 visitor=visitor,
                 known=known,
+                reads_record=known is not None and reads_record(self._deps, known.person),
                 operates=known is not None and operates(self._deps, known.person),
                 development=self._deps.settings.profile == "development",
                 people=active_people(self._deps.people),

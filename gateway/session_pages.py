@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, SignoffError
-from signoff.contracts.ids import SessionKey, is_id
+from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.session import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.bodies import SayBody
 from signoff.gateway.caller import streamed
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.deps import GatewayDeps, session_name
+from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.faults import sentence, status_of
 from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.gateway.live import Live, event
@@ -170,6 +170,7 @@ class SessionPages:
             talk=talk,
             title=" ".join(first.split())[:80] or text("talk.title", language),
             session=name,
+            turns=[turn_name(TurnKey(view.tenant, view.session, turn.turn)) for turn in view.turns],
             actor=view.actor,
             user=view.owner or self._asker(visitor),
             started=visitor.reader.moment(started) if started else None,

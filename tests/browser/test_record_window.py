@@ -1,0 +1,30 @@
+"""The record in a browser: wide, narrow and dark, and by axe-core."""
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from browser_window import PHONE, WIDE, Open, Served
+from playwright.async_api import expect
+
+from signoff.contracts.ids import TurnKey
+
+pytestmark = pytest.mark.chromium
+
+
+async def test_the_record_of_a_turn(window: Open, served: Served) -> None:
+    """From the conversation to the record and back; it fits each window, and axe-core finds nothing."""
+    approval = await served.desk.asked("pay")
+    await served.desk.decide(approval, verdict="approved", **{"as": "approver"})
+    turn = approval.rpartition(".c1")[0]
+    await served.desk.desk.signoff.result(TurnKey(*turn.split(".")))
+    page = await window(f"/turns/{turn}")
+    await page.get_by_role("link", name="Record").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Record")
+    await page.get_by_text("As written").first.click()
+    for size in (WIDE, PHONE):
+        await page.set_viewport_size({"width": size[0], "height": size[1]})
+        wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert await page.evaluate(wider) == 0, size
+        found = await Axe().run(page)
+        assert found.response["violations"] == [], size
+    await page.get_by_role("link", name="The conversation").click()
+    await expect(page.locator("main")).to_contain_text("Finished")

@@ -1,0 +1,105 @@
+"""The record as a page: what it tells, to whom, and that it shows where it was changed."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from gateway_desk import GatewayDesk, gateway_desk
+from gateway_login import browser, locked_desk, sign_in, token_of, words
+from sqlalchemy import text
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.store.store import Store
+
+PEOPLE = (
+    Person(id="ana", roles=("approvers",)),
+    Person(id="olga", name="Olga", roles=("auditor",)),
+    Person(id="zoe", tenant="acme", roles=("auditor",)),
+)
+
+
+@pytest.fixture
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+    """A desk whose record begins with the test."""
+    async with gateway_desk(client, store, f"timeline-{uuid.uuid4().hex[:12]}") as found:
+        yield found
+
+
+async def denied(desk: GatewayDesk, reason: str) -> tuple[str, str]:
+    """A turn whose call was denied: its name, and the request's id."""
+    approval = await desk.asked("pay")
+    await desk.decide(approval, verdict="denied", reason=reason, **{"as": "approver"})
+    turn = approval.rpartition(".c1")[0]
+    await desk.desk.signoff.result(TurnKey(*turn.split(".")))
+    return turn, approval
+
+
+async def test_a_turn_told_record_by_record(desk: GatewayDesk) -> None:
+    """Linked from the conversation and the request; who, what and the record as it was written, all escaped."""
+    turn, approval = await denied(desk, "<b>too</b> expensive")
+    async with browser(desk) as page:
+        for path in (f"/turns/{turn}", f"/approvals/{approval}"):
+            assert f'href="/audit/{turn}"' in (await page.get(path)).text, path
+        shown = (await page.get(f"/audit/{turn}")).text
+    told = words(shown)
+    assert "As it was written: no record of it is changed, missing or out of place." in told
+    assert "Approver (approver)" in told
+    assert "&lt;b&gt;too&lt;/b&gt; expensive" in shown
+    assert "<b>too" not in shown
+    assert shown.count('<li class="" id="r') >= 4
+    assert f'href="/turns/{turn}"' in shown
+
+
+async def test_of_a_session_turn_by_turn(desk: GatewayDesk) -> None:
+    """The page of a session leads to the record of each of its turns."""
+    said = (await desk.http.post("/v1/sessions/timeline/messages", json={"text": "hello", "actor": "desk"})).json()
+    async with browser(desk) as page:
+        async with asyncio.timeout(60):
+            while "/audit/" not in (shown := (await page.get("/sessions/main.timeline")).text):
+                await asyncio.sleep(0.1)
+    assert f'href="/audit/main.timeline.{said["turn"]}"' in shown
+
+
+@pytest.mark.usefixtures("nothing_waits")
+async def test_beside_the_turns(desk: GatewayDesk) -> None:
+    """What was done to the whole tenant has its own page, linked from where it is done."""
+    await desk.http.post("/v1/freezes", json={"reason": "drill", "as": "approver"})
+    await desk.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
+    async with browser(desk) as page:
+        assert 'href="/audit/admin%2Fmain"' in (await page.get("/freeze")).text
+        told = words((await page.get("/audit/admin%2Fmain")).text)
+        missing = await page.get("/audit/main.nothing.nothing")
+    assert "What happened in main that belongs to no turn" in told
+    assert "drill" in told
+    assert (missing.status_code, "Nothing is recorded of" in words(missing.text)) == (404, True)
+
+
+async def test_a_record_that_was_changed_is_pointed_out(desk: GatewayDesk) -> None:
+    """The page says so above everything, and marks the record."""
+    turn, _ = await denied(desk, "no")
+    change = text("UPDATE audit_records SET subject = 'mallory', at = 'long ago' WHERE stream = :stream AND seq = 2")
+    stream = f"turn/{turn.replace('.', '/')}"
+    await desk.deps.store.run(lambda connection: connection.execute(change, {"stream": stream}))
+    async with browser(desk) as page:
+        shown = (await page.get(f"/audit/{turn}")).text
+    assert "Not as it was written: " in words(shown)
+    assert '<li class="broken" id="r2">' in shown
+    assert shown.count('class="broken"') == 1
+    assert "no time · mallory" in words(shown)
+
+
+async def test_only_those_who_read_the_record_see_it_or_its_links(desk: GatewayDesk) -> None:
+    """An approver is refused and offered nothing; another tenant's auditor is told that it is not there."""
+    turn, approval = await denied(desk, "no")
+    locked = locked_desk(desk, people=PEOPLE)
+    found = {}
+    for person, tenant in (("ana", "main"), ("olga", "main"), ("zoe", "acme")):
+        async with browser(locked) as page:
+            await sign_in(page, await token_of(locked, person, "read", "decide", tenant=tenant))
+            answer = await page.get(f"/audit/{turn}")
+            card = await page.get(f"/approvals/{approval}")
+            found[person] = (answer.status_code, f"/audit/{turn}" in card.text)
+    assert found == {"ana": (403, False), "olga": (200, True), "zoe": (404, False)}
