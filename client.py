@@ -257,6 +257,16 @@ class Signoff:
         view: SessionView = await self._query(key, names.STATE, SessionView)
         return view
 
+    async def has_session(self, key: SessionKey) -> bool:
+        """Whether somebody said something in a session; needs no worker. Raises `ServerUnavailable`."""
+        try:
+            await self._handle(key).describe(rpc_timeout=_PATIENCE)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise _unavailable(error) from None
+        return True
+
     async def cancel_turn(self, key: TurnKey) -> None:
         """Ask a turn to stop; running tools are awaited, waiting requests become cancelled. Raises `NotFound`."""
         try:

@@ -62,6 +62,9 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     message_id = body.id or new_id(deps)
     known = tuple(deps.catalog.actors)
+    if body.actor is None and len(known) != 1 and not await deps.desk.has_session(key):
+        # Refused by the session itself, it would have begun one that talks to nobody.
+        chosen_actor(deps, None)
     message = MailboxMessage(
         engine=ENGINE,
         id=message_id,
