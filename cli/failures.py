@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from signoff.cli.loading import loading
 from signoff.contracts.errors import SignoffError
-from signoff.settings import load_settings
 
 LOG_NAME: Final = "errors.log"
 
@@ -52,6 +52,8 @@ def _append(path: Path, text: str) -> None:
 
 
 def _state_dir() -> Path:
+    with loading():
+        from signoff.settings import load_settings  # noqa: PLC0415
     try:
         return load_settings().state_dir
     except SignoffError:

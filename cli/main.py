@@ -1,5 +1,6 @@
 """The entry point: the table of commands, and one place where errors become sentences and exit codes."""
 
+import gc
 import importlib
 import os
 import sys
@@ -11,6 +12,7 @@ from typer.core import TyperGroup
 
 from signoff import __version__
 from signoff.cli.failures import sentence
+from signoff.cli.loading import loading
 
 COMMANDS: Final = {
     "dev": ("signoff.cli.dev", "Run everything here: Temporal's server, a worker and the inbox."),
@@ -93,6 +95,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """The `signoff` program."""
+    gc.disable()
     code = invoke(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -105,7 +108,13 @@ def main() -> NoReturn:
 
 def _loaded(name: str) -> Any:
     """The command `name`, or the group of that name, from the module that has it."""
-    found = typer.main.get_command(importlib.import_module(COMMANDS[name][0]).app)
+    with loading():
+        module = importlib.import_module(COMMANDS[name][0])
+    if not gc.isenabled():
+        # `main` switched it off: what was imported until now stays as long as the process.
+        gc.freeze()
+        gc.enable()
+    found = typer.main.get_command(module.app)
     return found.commands.get(name, found) if isinstance(found, TyperGroup) else found
 
 
