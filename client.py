@@ -5,7 +5,7 @@ import hashlib
 import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError
 from temporalio.client import (
@@ -42,7 +42,8 @@ from signoff.contracts.turn import TurnInput, TurnResult, TurnView
 from signoff.policy.bounds import out_of_bounds
 from signoff.workflows import starting
 
-_PATIENCE = timedelta(seconds=3)
+PATIENCE: Final = timedelta(seconds=3)
+"""How long a worker may take before an answer goes as a Signal, or a question is given up."""
 _WATCH_SECONDS = 0.7
 _STORED = "it is stored and taken in when a worker is back"
 _UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
@@ -56,11 +57,17 @@ _NO_MORE_UPDATES = (
 
 
 class Signoff:
-    """Signoff over one Temporal client. Holds no state of its own; safe to share within one event loop."""
+    """Signoff over one Temporal client. Holds no state of its own; safe to share within one event loop.
 
-    def __init__(self, client: Client, *, task_queue: str = names.DEFAULT_TASK_QUEUE) -> None:
+    `patience` is how long workers may take to answer; the times told of below are the default's.
+    """
+
+    def __init__(
+        self, client: Client, *, task_queue: str = names.DEFAULT_TASK_QUEUE, patience: timedelta = PATIENCE
+    ) -> None:
         self.temporal = client
         self._task_queue = task_queue
+        self._patience = patience
 
     async def start_turn(self, turn: TurnInput) -> TurnKey:
         """Start a turn; when this returns the turn is in Temporal. The same input again is the same turn.
@@ -155,7 +162,7 @@ class Signoff:
         body = decision.model_dump(mode="json", exclude_none=True)
         try:
             receipt: Receipt = await handle.execute_update(
-                names.DECIDE, body, id=update_id, result_type=Receipt, rpc_timeout=_PATIENCE
+                names.DECIDE, body, id=update_id, result_type=Receipt, rpc_timeout=self._patience
             )
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return await self._as_signal(handle, body, decision)
@@ -177,7 +184,7 @@ class Signoff:
         body = wish.model_dump(mode="json", exclude_none=True)
         try:
             receipt: Receipt = await handle.execute_update(
-                names.CANCEL, body, result_type=Receipt, rpc_timeout=_PATIENCE
+                names.CANCEL, body, result_type=Receipt, rpc_timeout=self._patience
             )
         except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowUpdateFailedError):
             return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
@@ -208,7 +215,7 @@ class Signoff:
                     search_attributes=starting.of_tenant(key.tenant),
                 ),
                 result_type=SessionReceipt,
-                rpc_timeout=_PATIENCE,
+                rpc_timeout=self._patience,
             )
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return await self._said(key, message, body, actor)
@@ -233,7 +240,7 @@ class Signoff:
         handle = self._handle(key)
         try:
             receipt: SessionReceipt = await handle.execute_update(
-                names.INJECT, body, result_type=SessionReceipt, rpc_timeout=_PATIENCE
+                names.INJECT, body, result_type=SessionReceipt, rpc_timeout=self._patience
             )
         except WorkflowUpdateFailedError as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
@@ -247,7 +254,7 @@ class Signoff:
             return receipt
         # The Update may still apply; the shared id makes the second one a duplicate.
         try:
-            await handle.signal(names.INJECT, body, rpc_timeout=_PATIENCE)
+            await handle.signal(names.INJECT, body, rpc_timeout=self._patience)
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
         return SessionReceipt(status="pending", message=_STORED)
@@ -260,7 +267,7 @@ class Signoff:
     async def has_session(self, key: SessionKey) -> bool:
         """Whether somebody said something in a session; needs no worker. Raises `ServerUnavailable`."""
         try:
-            await self._handle(key).describe(rpc_timeout=_PATIENCE)
+            await self._handle(key).describe(rpc_timeout=self._patience)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
@@ -287,7 +294,7 @@ class Signoff:
                 search_attributes=starting.of_tenant(key.tenant),
                 start_signal=names.SAY,
                 start_signal_args=[body],
-                rpc_timeout=_PATIENCE,
+                rpc_timeout=self._patience,
             )
         except RPCError as error:
             raise _unavailable(error) from None
@@ -298,7 +305,7 @@ class Signoff:
 
     async def _query(self, key: TurnKey | SessionKey, query: str, result_type: Any) -> Any:
         try:
-            return await self._handle(key).query(query, result_type=result_type, rpc_timeout=_PATIENCE)
+            return await self._handle(key).query(query, result_type=result_type, rpc_timeout=self._patience)
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
@@ -316,7 +323,7 @@ class Signoff:
     async def _as_signal(self, handle: WorkflowHandle[Any, Any], body: dict[str, Any], decision: Decision) -> Receipt:
         # The Update that timed out may still apply; the shared delivery id makes the second one a duplicate.
         try:
-            await handle.signal(names.APPROVAL_RESPONSE, body, rpc_timeout=_PATIENCE)
+            await handle.signal(names.APPROVAL_RESPONSE, body, rpc_timeout=self._patience)
         except RPCError as error:
             return await self._after_the_end(handle, decision.approval_id, error)
         return Receipt(
@@ -345,7 +352,7 @@ class Signoff:
         unknown = Receipt(status="refused", code="unknown", approval_id=approval_id, message="there is no such request")
         try:
             receipt: Receipt = await handle.query(
-                names.RECEIPT, approval_id, result_type=Receipt, rpc_timeout=_PATIENCE
+                names.RECEIPT, approval_id, result_type=Receipt, rpc_timeout=self._patience
             )
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:

@@ -5,6 +5,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -41,6 +42,8 @@ AMOUNT_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 _GLANCE_SECONDS = 0.03
+PATIENCE = timedelta(seconds=40)
+"""A worker that runs answers at last, however busy the machine; tests without one bring a client of their own."""
 GUEST = Principal(user="guest", name="Guest")
 
 
@@ -219,7 +222,8 @@ async def bench(
         verifier=verifier or Verifier(),
     )
     async with build_worker(client, room, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
-        yield Bench(Signoff(client, task_queue=task_queue), client, store, task_queue, room)
+        signoff = Signoff(client, task_queue=task_queue, patience=PATIENCE)
+        yield Bench(signoff, client, store, task_queue, room)
 
 
 __all__ = ["ApprovalPolicy", "Bench", "Ledger", "bench", "catalog_of", "no", "pay_tool", "withdrawn", "yes"]

@@ -61,7 +61,8 @@ class Race:
         """One person's answer, by the door of their number; every third says no."""
         door = (self.by_client, self.by_http, self.by_signal)[number % 3]
         receipt = await door(f"p{number}", "denied" if number % 9 == 0 else "approved")
-        if receipt.status == "pending" or receipt.code == "unavailable":
+        unnamed = receipt.code == "already_decided" and not receipt.decided_by
+        if receipt.status == "pending" or receipt.code == "unavailable" or unnamed:
             # What a busy machine tells who cannot be answered in time: ask again.
             self.late.add(f"p{number}")
             receipt = await self.asked_later()
