@@ -57,9 +57,9 @@ def _read(body: dict[str, Any]) -> Decision | Receipt:
     named = body.get("approval_id")
     approval_id = named if isinstance(named, str) else ""
     try:
-        decision = Decision.model_validate(body, strict=False)
+        decision = Decision.model_validate(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         return malformed(f"`{field}`: {first['msg'].lower()}", approval_id)
     except RecursionError:

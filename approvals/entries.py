@@ -288,7 +288,7 @@ def begun(tenant: str, session: str, turn: str, at: datetime, *, subject: str, *
 def heard(tenant: str, session: str, turn: str, event: Heard) -> AuditEntry:
     """What reached a turn's session before it began. `subject` is who that says it is from; nobody vouches for it."""
     moment = f"{event.at.isoformat()}/{event.body[:_SHORT]}"
-    facts = event.model_dump(mode="json", include={"id", "status", "code", "body", "more"})
+    facts = event.model_dump(mode="json", include={"id", "status", "code", "body"})
     return AuditEntry(
         stream=TurnKey(tenant, session, turn).workflow_id,
         key=f"heard/{event.what}/{event.id}/{event.status}/{event.code}/{moment}",
@@ -393,9 +393,8 @@ def _of_life(
     )
 
 
-def _of_turn(ctx: Pinned, kind: AuditKind, key: str, at: datetime, **facts: Any) -> AuditEntry:
-    call = facts.get("call", "")
-    approval = ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), str(call)).id
+def _of_turn(ctx: Pinned, kind: AuditKind, key: str, at: datetime, *, call: str, **facts: Any) -> AuditEntry:
+    approval = ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id
     return AuditEntry(
         stream=turn_stream(ctx),
         key=key,
@@ -403,7 +402,7 @@ def _of_turn(ctx: Pinned, kind: AuditKind, key: str, at: datetime, **facts: Any)
         at=at,
         tenant=ctx.tenant,
         subject=ctx.user.user,
-        data=_filled({"approval": approval, **facts}),
+        data=_filled({"approval": approval, "call": call, **facts}),
     )
 
 

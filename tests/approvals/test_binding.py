@@ -67,12 +67,17 @@ def test_changes_are_shown_side_by_side() -> None:
 
 
 def test_the_model_is_told_what_was_changed() -> None:
-    """Values as cards show them; hidden ones stay hidden; many are counted."""
+    """Values as cards show them; hidden ones stay hidden."""
     told = told_to_model([row("amount", "420"), row("note", "x")], [row("amount", "380")])
     assert told == (
         "A person changed arguments of this call before it ran: amount is 380 (was 420); note is nothing (was x)."
     )
     hidden = told_to_model([row("pin", "hidden, 4 characters")], [row("pin", "hidden, 4 characters")])
     assert hidden == "A person changed arguments of this call before it ran; they are hidden."
-    many = told_to_model([], [row(f"a{n}", "1") for n in range(13)])
-    assert many.endswith("; a9 is 1 (was nothing); and 3 more.")
+
+
+@pytest.mark.parametrize(("count", "end"), [(10, ""), (11, "; and 1 more"), (13, "; and 3 more")])
+def test_the_model_is_told_ten_changes_and_how_many_more(count: int, end: str) -> None:
+    """Ten are told in full; of more, their number."""
+    many = told_to_model([], [row(f"a{n}", "1") for n in range(count)])
+    assert many.endswith(f"; a9 is 1 (was nothing){end}.")

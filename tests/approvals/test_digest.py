@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.approvals.digest import call_digest, digest_mark
+from signoff.approvals.digest import call_digest, digest_mark, doubt_digest
 from signoff.contracts.canonical import NotCanonical
 
 PARTS: dict[str, Any] = {
@@ -26,6 +26,12 @@ def test_the_digest_is_sha256_of_the_canonical_call() -> None:
     """Anyone can recompute the digest from the seven documented members."""
     canonical = json.dumps({"v": 1, **PARTS}, sort_keys=True, separators=(",", ":")).encode()
     assert call_digest(**PARTS) == hashlib.sha256(canonical).hexdigest()
+
+
+def test_the_digest_of_a_doubt_is_sha256_of_the_call_and_the_try() -> None:
+    """What an answer about a call in doubt names can be recomputed too: the call's digest and the ticket's number."""
+    canonical = json.dumps({"v": 1, "doubt": "d" * 64, "ticket": 2}, sort_keys=True, separators=(",", ":")).encode()
+    assert doubt_digest("d" * 64, 2) == hashlib.sha256(canonical).hexdigest()
 
 
 @pytest.mark.row("N07")

@@ -52,9 +52,11 @@ def test_wishes_have_bounds(fields: dict[str, float], says: str) -> None:
     assert says in wish_problem(WISH.model_copy(update=fields))
 
 
-@pytest.mark.parametrize("fields", [{}, {"seconds": MAX_REMEMBERED_SECONDS, "uses": MAX_REMEMBERED_USES}, {"uses": 1}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"seconds": MAX_REMEMBERED_SECONDS, "uses": MAX_REMEMBERED_USES}, {"seconds": 0.5, "uses": 1}]
+)
 def test_wishes_within_bounds_are_taken(fields: dict[str, float]) -> None:
-    """Up to and including the most."""
+    """From the least to the most, both included."""
     assert wish_problem(WISH.model_copy(update=fields)) == ""
 
 
@@ -63,6 +65,7 @@ def test_as_many_people_as_the_quorum_want_the_same() -> None:
     short = WISH.model_copy(update={"seconds": 5.0, "uses": 9, "where": f" {WISH.where} "})
     assert agreed_wish([by("ana")], 1) == WISH
     assert agreed_wish([by("ana"), by("bo", short)], 2) == WISH.model_copy(update={"seconds": 5.0})
+    assert agreed_wish([by("bo", short), by("ana")], 2) == short.model_copy(update={"uses": 3})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from signoff.approvals import deadlines, machine
-from signoff.approvals.desk import Desk, malformed, read_decision
+from signoff.approvals.desk import Desk, malformed, read_decision, read_withdrawal
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, Remember
@@ -451,6 +451,28 @@ def test_what_is_no_decision_is_told_what_is_wrong(envelopes: Any, message: str,
     """The first fault, in one line, for the request it named if it named one."""
     told = Receipt(status="refused", code="malformed", approval_id=named, message=message)
     assert read_decision(envelopes) == told
+
+
+@pytest.mark.parametrize("body", [{"approval_id": ID}, {"approval_id": ID, "verdict": "withdrawn", "reason": "sold"}])
+def test_whoever_withdraws_a_request_need_only_name_it(body: dict[str, Any]) -> None:
+    """The verdict goes without saying; the rest of the envelope is read like any."""
+    assert read_withdrawal((body,)) == Decision.model_validate({"verdict": "withdrawn"} | body)
+
+
+@pytest.mark.parametrize(
+    ("envelopes", "message", "named"),
+    [
+        ((), ONE, ""),
+        (({"approval_id": ID}, {}), ONE, ""),
+        (({"verdict": "withdrawn"},), "`approval_id`: field required", ""),
+        (({"approval_id": ID, "verdict": "denied"},), "`verdict`: must be `withdrawn`", ID),
+        (({"approval_id": ID, "reason": "x" * (REASON_CHARS + 1)},), "`reason`: at most 2000 characters", ID),
+    ],
+)
+def test_what_is_no_withdrawal_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
+    """An answer that came by the wrong door least of all."""
+    told = Receipt(status="refused", code="malformed", approval_id=named, message=message)
+    assert read_withdrawal(envelopes) == told
 
 
 def test_limits_of_a_decision_are_inclusive() -> None:

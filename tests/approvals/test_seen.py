@@ -100,10 +100,31 @@ def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
     assert request is not None
     end = ended(request, NOW)
     seen.add(end)
-    taken = seen.take(STREAM, "main")
-    assert len(taken) == ENTRIES_KEPT + 2
-    assert [each.data["dropped"] for each in taken if "dropped" in each.data] == [30]
-    assert end.key in {each.key for each in taken}
+    *kept, told_end, dropped = seen.take(STREAM, "main")
+    assert [each.key for each in kept] == [f"k{number}" for number in range(ENTRIES_KEPT)]
+    assert told_end == end
+    last = entry(ENTRIES_KEPT + 29)
+    told = {"key": f"dropped/{last.key}", "data": {"dropped": 30, "status": "refused"}}
+    assert dropped == last.model_copy(update={"stream": STREAM, "tenant": "main"} | told)
+
+
+def test_each_flood_is_counted_by_itself() -> None:
+    """What was counted and taken is not counted again, and a flood that ended leaves nothing behind."""
+    seen = Seen()
+    for number in range(ENTRIES_KEPT + 2):
+        seen.add(entry(number))
+    seen.take(STREAM, "main")
+    assert seen.take(STREAM, "main") == ()
+    for number in range(ENTRIES_KEPT + 1):
+        seen.add(entry(number))
+    assert seen.take(STREAM, "main")[-1].data["dropped"] == 1
+
+
+def test_all_that_a_turn_has_seen_is_in_its_own_stream() -> None:
+    """Whatever stream or tenant an envelope named, it is written down where it arrived."""
+    seen = Seen()
+    seen.add(entry(1))
+    assert seen.take(STREAM, "main") == (entry(1).model_copy(update={"stream": STREAM, "tenant": "main"}),)
 
 
 def test_what_was_not_written_comes_back_in_front() -> None:

@@ -1,0 +1,26 @@
+"""What a person's word makes of a call of which nobody knew whether it happened."""
+
+import pytest
+
+from signoff.approvals.doubts import happened
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+
+
+@pytest.mark.parametrize(("result", "told"), [("receipt 17", "receipt 17"), ("", "It happened.")])
+def test_that_it_happened_is_a_result_marked_as_a_persons_word(result: str, told: str) -> None:
+    """The model reads their words as the result, and that they are a person's; it is on record whose."""
+    word = Decision(
+        approval_id="main.s.t.c1.1", verdict="happened", result=result, subject="ana", reason="I called the bank"
+    )
+    assert happened("c1.1", "pay", word) == CallOutcome(
+        call="c1.1",
+        tool="pay",
+        code="ok",
+        gate="execute",
+        value=Content(inline=told),
+        approval_id="main.s.t.c1.1",
+        decided_by="ana",
+        note="The tool did not answer; a person says that this happened.",
+    )

@@ -1,0 +1,614 @@
+"""Every kind of record: of what happened, exactly the facts an auditor is owed, and nothing that says nothing.
+
+An entry is compared whole, so that whatever else came to stand in one (an argument, an empty field) fails here.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import pytest
+
+from signoff.approvals import entries
+from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
+from signoff.contracts.audit import AuditEntry, AuditKind
+from signoff.contracts.call import CallOutcome, Permit, Pinned, ToolDenied
+from signoff.contracts.content import BlobRef, Content
+from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Principal
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import Authority, Ruling
+from signoff.contracts.turn import Heard
+
+Built: TypeAlias = Callable[[], AuditEntry]
+
+AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+EARLIER = datetime(2026, 3, 1, 12, 29, tzinfo=UTC)
+WHEN, BEFORE = "2026-03-01T12:30:00+00:00", "2026-03-01T12:29:00Z"
+STREAM = "turn/acme/s1/t1"
+CALL = "c1.2"
+ID = f"acme.s1.t1.{CALL}"
+DIGEST, DEFINITION, BODY = "0123456789abcdef" * 4, "de" * 32, "fedcba9876543210" * 4
+DIGEST_START, BODY_START = "0123456789abcdef", "fedcba9876543210"
+SECRET = "hunter2"
+
+CTX = Pinned(actor="desk", session="s1", turn="t1", tenant="acme", user=Principal(user="guest", name="Guest"))
+CARD = Card(effect="Pay 20 to Ana", rows=(CardRow(name="to", label="To", value="Ana"),), note="the tool changed")
+ANSWER = Decision(
+    approval_id=ID,
+    revision=2,
+    digest=DIGEST,
+    verdict="approved",
+    edited_args={"password": SECRET},
+    reason="fine",
+    subject="ana@example.org",
+    channel="slack",
+    assurance="channel",
+    delivery_id="d7",
+    received_at=EARLIER,
+    remember=Remember(where="args.amount < 5.0"),
+    key_id="k1",
+    signature="c2ln",
+)
+ANSWERED = {"subject": "ana@example.org", "revision": 2, "delivery_id": "d7", "key_id": "k1"}
+BARE = Decision(approval_id=ID, verdict="denied")
+ANSWERED_BARE = {"subject": "", "revision": 1, "delivery_id": "", "key_id": ""}
+ANA = Authority(allowed=True, subject="ana", name="Ana", assurance="mfa", on_behalf="bo", unsigned=True)
+COUNTED = Receipt(status="counted", code="duplicate", approval_id=ID, votes=1, needed=2, message="counted already")
+PERMIT = Permit(
+    kind="approved",
+    call=CALL,
+    digest=DIGEST,
+    ctx=CTX,
+    approval_id=ID,
+    revision=2,
+    decisions=(ANSWER, BARE),
+    rule="large",
+    policy_hash="p1",
+    doubts=(BARE,),
+)
+FREE = Permit(kind="auto", call=CALL, digest=DIGEST, ctx=CTX)
+GRANTED = FREE.model_copy(update={"grant": "g1", "rule": "grant:g1"})
+
+
+def sha256(value: Any) -> str:
+    """What anybody can compute of a value that they hold against the record."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def request(**fields: Any) -> ApprovalRequest:
+    """A question with everything that a record tells of one, and an argument that none may."""
+    given: dict[str, Any] = {
+        "id": ID,
+        "code": "K7Q2FM",
+        "digest": DIGEST,
+        "definition": DEFINITION,
+        "tenant": "acme",
+        "session": "s1",
+        "turn": "t1",
+        "call": CALL,
+        "tool": "pay",
+        "args": Content(inline={"password": SECRET}),
+        "card": CARD,
+        "rule": "large",
+        "policy_hash": "p1",
+        "approvers": ("role:finance", "user:ana"),
+        "quorum": 2,
+        "min_assurance": "session",
+        "requester": Principal(user="guest", name="Guest"),
+        "grant_ttl": 600.0,
+    }
+    return ApprovalRequest(**given | fields)
+
+
+def entry(kind: AuditKind, key: str, subject: str = "guest", /, stream: str = STREAM, **data: Any) -> AuditEntry:
+    """An entry at `AT`; its tenant is the one that its stream names."""
+    return AuditEntry(stream=stream, key=key, kind=kind, at=AT, tenant=stream.split("/")[1], subject=subject, data=data)
+
+
+REQUEST_FACTS: dict[str, Any] = {
+    "approval": ID,
+    "call": CALL,
+    "tool": "pay",
+    "code": "K7Q2FM",
+    "digest": DIGEST,
+    "definition": DEFINITION,
+    "card": sha256(CARD.model_dump(mode="json")),
+    "rule": "large",
+    "policy_hash": "p1",
+    "approvers": ["role:finance", "user:ana"],
+    "quorum": 2,
+    "min_assurance": "session",
+    "grant_ttl": 600.0,
+    "requester": "guest",
+    "note": "the tool changed",
+}
+BEFORE_ROWS = (CardRow(name="to", label="To", value="Bo"), CardRow(name="by", label="By", value="card"))
+OF_CALL: dict[str, Any] = {"approval": ID, "call": CALL, "tool": "pay"}
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        pytest.param(
+            lambda: entries.asked(request(before=BEFORE_ROWS), AT),
+            entry("request", f"request/{ID}/1/{DIGEST_START}", **REQUEST_FACTS, revision=1),
+            id="people are asked",
+        ),
+        pytest.param(
+            lambda: entries.asked(request(revision=2), AT),
+            entry("revision", f"request/{ID}/2/{DIGEST_START}", **REQUEST_FACTS, revision=2),
+            id="asked anew",
+        ),
+        pytest.param(
+            lambda: entries.asked(request(revision=2, edited_by="bo", before=BEFORE_ROWS), AT),
+            entry(
+                "revision", f"request/{ID}/2/{DIGEST_START}", "bo",
+                **REQUEST_FACTS, revision=2, edited_by="bo", changed=["to", "by"],
+            ),
+            id="asked anew after an edit: by whom, and which arguments changed, without their values",
+        ),
+        pytest.param(
+            lambda: entries.asked(request(revision=2, kind="in_doubt"), AT),
+            entry("in_doubt", f"request/{ID}/2/{DIGEST_START}", **REQUEST_FACTS, revision=2),
+            id="asked what became of a call, which is no new revision of it",
+        ),
+        pytest.param(
+            lambda: entries.asked(
+                request(
+                    session="", definition="", card=Card(effect="Pay"), rule="", policy_hash="", approvers=(),
+                    requester=Principal(user=""),
+                ),
+                AT,
+            ),
+            entry(
+                "request", f"request/{ID}/1/{DIGEST_START}", "",
+                stream="turn/acme/t1/t1", approval=ID, revision=1, call=CALL, tool="pay", code="K7Q2FM", digest=DIGEST,
+                card=sha256(Card(effect="Pay").model_dump(mode="json")), quorum=2, min_assurance="session",
+                grant_ttl=600.0,
+            ),
+            id="of a request of old, in the session named like its turn; what is empty is not told",
+        ),
+    ],
+)  # fmt: skip
+def test_a_question_is_told_with_who_may_answer_and_what_binds_the_answer(built: Built, expected: AuditEntry) -> None:
+    """Whom it went to, by which rule, under which digests; the arguments are in none of it."""
+    assert built() == expected
+
+
+VOTE = Vote(
+    subject="ana",
+    on_behalf="bo",
+    name="Ana",
+    verdict="approved",
+    reason="fine",
+    channel="slack",
+    assurance="mfa",
+    at=EARLIER,
+    decision=ANSWER,
+)
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        pytest.param(
+            lambda: entries.ended(
+                request(
+                    revision=2, state="approved", decided_by="ana", decided_channel="slack", reason="fine",
+                    votes=(VOTE,),
+                ),
+                AT,
+            ),
+            entry(
+                "ending", f"ending/{ID}/2/approved", "ana",
+                **OF_CALL, revision=2, state="approved", digest=DIGEST, channel="slack", reason="fine",
+                votes=[
+                    {
+                        "subject": "ana", "on_behalf": "bo", "verdict": "approved", "assurance": "mfa",
+                        "unsigned": False, "key_id": "k1",
+                    }
+                ],
+            ),
+            id="it was decided: by whom, and everybody whose answer counted",
+        ),
+        pytest.param(
+            lambda: entries.ended(request(state="timed_out"), AT),
+            entry("ending", f"ending/{ID}/1/timed_out", "", **OF_CALL, revision=1, state="timed_out", digest=DIGEST),
+            id="nobody answered: nobody is named",
+        ),
+        pytest.param(
+            lambda: entries.reached(request(revision=2, expires_at=EARLIER), "escalate", AT),
+            entry(
+                "delivery", f"escalate/{ID}/2/{WHEN}", "",
+                **OF_CALL, revision=2, event="escalate", approvers=["role:finance", "user:ana"],
+                expires_at="2026-03-01T12:29:00+00:00",
+            ),
+            id="time escalated it: who may answer from now on, and until when",
+        ),
+        pytest.param(
+            lambda: entries.reached(request(approvers=()), "remind", AT),
+            entry("delivery", f"remind/{ID}/1/{WHEN}", "", **OF_CALL, revision=1, event="remind"),
+            id="a reminder of a request without a deadline",
+        ),
+        pytest.param(
+            lambda: entries.opened(ID, "ana", "email", AT, link="l1"),
+            entry(
+                "delivery", f"opened/{ID}/l1", "ana", approval=ID, event="opened", channel="email", link="l1"
+            ),
+            id="a link was opened",
+        ),
+    ],
+)  # fmt: skip
+def test_what_becomes_of_a_question_is_told(built: Built, expected: AuditEntry) -> None:
+    """Its end with the votes that made it, what time brought, and who opened what was sent."""
+    assert built() == expected
+
+
+DENIED = CallOutcome(
+    call=CALL,
+    tool="other",
+    code="denied",
+    gate="policy",
+    value=Content(inline=SECRET),
+    rule="never",
+    denied=ToolDenied(source="policy", tool="pay", call_id=CALL),
+)
+INVALID = CallOutcome(call=CALL, tool="pay", code="input_invalid", gate="input")
+RULED = Ruling(call=CALL, verdict="settled", digest=DIGEST, rule="large", policy_hash="p1", engines="cel", grant="g1")
+RESULT = CallOutcome(
+    call=CALL,
+    tool="pay",
+    code="ok",
+    gate="execute",
+    value=Content(inline={"password": SECRET}),
+    cost=0.25,
+    duration_ms=1200,
+    truncated=True,
+)
+FAILED = RESULT.model_copy(
+    update={
+        "code": "execution_failed",
+        "gate": "",
+        "value": Content(blob=BlobRef(sha256=BODY, size=9_000, preview=SECRET)),
+    }
+)
+COST = {"cost": 0.25, "duration_ms": 1200, "truncated": True}
+RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        pytest.param(
+            lambda: entries.settled(CTX, "pay", RULED, DENIED, AT),
+            entry(
+                "verdict", f"verdict/{CALL}/denied/{DIGEST_START}",
+                **OF_CALL, code="denied", gate="policy", source="policy", rule="large", policy_hash="p1",
+                engines="cel", grant="g1",
+            ),
+            id="a rule denied it",
+        ),
+        pytest.param(
+            lambda: entries.settled(CTX, "pay", Ruling(call=CALL, verdict="settled"), DENIED, AT),
+            entry(
+                "verdict", f"verdict/{CALL}/denied/",
+                **OF_CALL, code="denied", gate="policy", source="policy", rule="never",
+            ),
+            id="the rule is the outcome's where the ruling names none",
+        ),
+        pytest.param(
+            lambda: entries.settled(CTX, "pay", Ruling(call=CALL, verdict="settled"), INVALID, AT),
+            entry("verdict", f"verdict/{CALL}/input_invalid/", **OF_CALL, code="input_invalid", gate="input"),
+            id="its arguments were wrong: that was nobody's denial",
+        ),
+        pytest.param(
+            lambda: entries.allowed(FREE.model_copy(update=RIGHT), "pay", DEFINITION, "cel", AT),
+            entry(
+                "auto", f"allowed/{CALL}/{DIGEST_START}", **OF_CALL, **RIGHT, definition=DEFINITION, engines="cel"
+            ),
+            id="a rule lets it run",
+        ),
+        pytest.param(
+            lambda: entries.allowed(GRANTED, "pay", DEFINITION, "", AT),
+            entry(
+                "grant", f"allowed/{CALL}/{DIGEST_START}",
+                **OF_CALL, digest=DIGEST, rule="grant:g1", definition=DEFINITION, grant="g1",
+            ),
+            id="a remembered answer lets it run",
+        ),
+        pytest.param(
+            lambda: entries.started(PERMIT, "pay", "k-ticket", AT),
+            entry(
+                "execution", f"execution/{CALL}/k-ticket",
+                **OF_CALL, **RIGHT, ticket="k-ticket", permit="approved", revision=2,
+                decisions=[ANSWERED, ANSWERED_BARE], doubts=[ANSWERED_BARE],
+            ),
+            id="a handler is called: who approved it, and who says that an earlier try did not happen",
+        ),
+        pytest.param(
+            lambda: entries.started(FREE.model_copy(update={"grant": "g1"}), "look", "", AT),
+            entry(
+                "execution", f"execution/{CALL}/{DIGEST}",
+                approval=ID, call=CALL, tool="look", permit="auto", digest=DIGEST, revision=1, grant="g1",
+            ),
+            id="a read-only one, which has no ticket",
+        ),
+        pytest.param(
+            lambda: entries.finished(PERMIT, RESULT, "k-ticket", AT),
+            entry(
+                "outcome", f"outcome/{CALL}/k-ticket/ok",
+                **OF_CALL, **COST, code="ok", gate="execute", ticket="k-ticket", value=sha256({"password": SECRET}),
+            ),
+            id="it ran: its result is bound by hash",
+        ),
+        pytest.param(
+            lambda: entries.finished(PERMIT, FAILED, "", AT),
+            entry(
+                "outcome", f"outcome/{CALL}/{DIGEST}/execution_failed",
+                **OF_CALL, **COST, code="execution_failed", value=BODY,
+            ),
+            id="a result that lies in the store has the hash it lies under",
+        ),
+        pytest.param(
+            lambda: entries.finished(
+                PERMIT, CallOutcome(call=CALL, tool="pay", code="in_doubt", value=Content(inline={1, 2})), "k9", AT
+            ),
+            entry(
+                "in_doubt", f"outcome/{CALL}/k9/in_doubt",
+                **OF_CALL, code="in_doubt", ticket="k9", value="unwritable", cost=0.0, duration_ms=0, truncated=False,
+            ),
+            id="nobody knows what became of it; no hash is made up for what has none",
+        ),
+        pytest.param(
+            lambda: entries.probed(PERMIT, "pay", "k-ticket", "did_not_happen", AT),
+            entry(
+                "in_doubt", f"probe/{CALL}/k-ticket/did_not_happen",
+                **OF_CALL, ticket="k-ticket", probe="did_not_happen", digest=DIGEST,
+            ),
+            id="the tool's probe was asked",
+        ),
+        pytest.param(
+            lambda: entries.refused_to_run(PERMIT, "pay", "stale", AT),
+            entry(
+                "execution", f"refused/{CALL}/{DIGEST_START}/{sha256('stale')[:16]}",
+                **OF_CALL, refused="stale", permit="approved", digest=DIGEST, decisions=[ANSWERED, ANSWERED_BARE],
+            ),
+            id="a tool did not take its permit",
+        ),
+    ],
+)  # fmt: skip
+def test_what_becomes_of_a_call_is_told_with_the_right_it_ran_by(built: Built, expected: AuditEntry) -> None:
+    """Gates, rule, digests, ticket and who decided; arguments and results by their hashes alone."""
+    assert built() == expected
+
+
+ATTEMPT: dict[str, Any] = {
+    "approval": ID,
+    "verdict": "approved",
+    "revision": 2,
+    "digest": DIGEST,
+    "edited": True,
+    "remember": sha256(
+        {"scope": "session", "where": "args.amount < 5.0", "seconds": 3600, "uses": 10}
+    ),
+    "reason": "fine",
+    "channel": "slack",
+    "key_id": "k1",
+    "signature": "c2ln",
+    "received_at": "2026-03-01T12:29:00+00:00",
+    "status": "counted",
+    "receipt": "duplicate",
+    "message": "counted already",
+    "votes": 1,
+    "needed": 2,
+}  # fmt: skip
+ATTEMPT_KEY = f"attempt/d7/{ID}/2/counted/duplicate"
+ACCEPTED = Receipt(status="accepted", approval_id=ID, votes=2, needed=2)
+BARE_FACTS: dict[str, Any] = {
+    "approval": ID,
+    "verdict": "denied",
+    "revision": 1,
+    "assurance": "none",
+    "status": "accepted",
+    "votes": 2,
+    "needed": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        pytest.param(
+            lambda: entries.attempt(ANSWER, COUNTED, AT, ANA),
+            entry("attempt", ATTEMPT_KEY, "ana", **ATTEMPT, assurance="mfa", on_behalf="bo", unsigned=True),
+            id="its author is known: they are named, not whom the answer claims",
+        ),
+        pytest.param(
+            lambda: entries.attempt(ANSWER, COUNTED, AT, Authority(allowed=False, code="unavailable")),
+            entry("attempt", ATTEMPT_KEY, "ana@example.org", **ATTEMPT, assurance="none", unsigned=False),
+            id="nobody was found: who the answer claims to be from, without what it claims of their sign-in",
+        ),
+        pytest.param(
+            lambda: entries.attempt(ANSWER, COUNTED, AT),
+            entry("attempt", ATTEMPT_KEY, "ana@example.org", **ATTEMPT, assurance="channel", unsigned=False),
+            id="nobody looked yet: everything as the answer claims it",
+        ),
+        pytest.param(
+            lambda: entries.attempt(ANSWER.model_copy(update={"signature": ""}), COUNTED, AT, witness="gateway"),
+            entry(
+                "attempt", ATTEMPT_KEY, "ana@example.org",
+                **{name: fact for name, fact in ATTEMPT.items() if name != "signature"},
+                assurance="channel", witness="gateway",
+            ),
+            id="the gateway knows them itself, and says nothing of signatures",
+        ),
+        pytest.param(
+            lambda: entries.attempt(BARE.model_copy(update={"delivery_id": "d8"}), ACCEPTED, AT),
+            entry("attempt", f"attempt/d8/{ID}/1/accepted", "", **BARE_FACTS, unsigned=True),
+            id="the least an answer can be: its empty fields are not told",
+        ),
+    ],
+)  # fmt: skip
+def test_whoever_tries_to_decide_is_told_with_what_became_of_it(built: Built, expected: AuditEntry) -> None:
+    """Who, how strongly identified, on whose behalf, what they were told; changed arguments never."""
+    assert built() == expected
+
+
+def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() -> None:
+    """The same words at the same moment are one attempt; other words, or another moment, are another."""
+    nameless = ANSWER.model_copy(update={"delivery_id": "", "edited_args": None, "remember": None})
+    words = nameless.model_dump() | {"received_at": BEFORE}
+    told = entries.attempt(nameless, ACCEPTED, AT)
+    assert told.key == f"attempt/{WHEN}/{sha256(words)[:16]}/{ID}/2/accepted"
+    assert entries.attempt(nameless, ACCEPTED, AT, ANA, witness="gateway").key == told.key
+    assert entries.attempt(nameless.model_copy(update={"reason": "no"}), ACCEPTED, AT).key != told.key
+    assert entries.attempt(nameless, ACCEPTED, EARLIER).key != told.key
+
+
+@pytest.mark.parametrize("field", ["digest", "subject", "channel", "delivery_id", "key_id", "signature", "approval_id"])
+def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
+    """Whatever a stranger writes at length: its beginning is kept, and nothing else of the answer is lost."""
+    long = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 201})
+    cut = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 200})
+    told = entries.attempt(long, ACCEPTED, AT)
+    assert told == entries.attempt(cut, ACCEPTED, AT)
+    assert "x" * 200 in told.model_dump_json()
+    assert told.data["verdict"] == "denied"
+
+
+def test_an_answer_that_names_no_turn_is_told_in_the_stream_of_no_turn() -> None:
+    """Its tenant is the default one: what it says of a tenant is not believed."""
+    told = entries.attempt(BARE.model_copy(update={"approval_id": "acme.s1", "delivery_id": "d8"}), ACCEPTED, AT)
+    assert told == entry(
+        "attempt", "attempt/d8/acme.s1/1/accepted", "", stream="admin/main",
+        **BARE_FACTS | {"approval": "acme.s1"}, unsigned=True,
+    )  # fmt: skip
+
+
+MALFORMED = Receipt(status="refused", code="malformed", message="a decision is one JSON object")
+REFUSED = {"status": "refused", "receipt": "malformed", "message": "a decision is one JSON object"}
+
+
+@pytest.mark.parametrize(
+    ("receipt", "stream", "named"),
+    [
+        pytest.param(MALFORMED, "admin/acme", {}, id="it named nothing: the tenant's own stream"),
+        pytest.param(
+            MALFORMED.model_copy(update={"approval_id": "other.s1.t1.c1.1"}),
+            "turn/other/s1/t1",
+            {"approval": "other.s1.t1.c1.1"},
+            id="it named a request: the stream, and the tenant, of that turn",
+        ),
+    ],
+)
+def test_what_was_no_decision_at_all_is_told_by_its_hash(receipt: Receipt, stream: str, named: dict[str, str]) -> None:
+    """Whose it was, by which channel and what they were told; what was sent is bound and not shown."""
+    told = entries.turned_away(receipt, AT, subject="eve", channel="slack", body={"x": SECRET}, tenant="acme")
+    seen = sha256({"x": SECRET})
+    expected = entry(
+        "attempt", f"turned-away/{WHEN}/{seen[:16]}", "eve",
+        stream=stream, **named, **REFUSED, body=seen, channel="slack",
+    )  # fmt: skip
+    assert told == expected
+
+
+def test_what_no_hash_can_be_made_of_is_told_all_the_same() -> None:
+    """Not even a body that is no JSON keeps the attempt out of the record."""
+    told = entries.turned_away(MALFORMED, AT, subject="", channel="", body=[float("nan")], tenant="acme")
+    assert told == entry(
+        "attempt", f"turned-away/{WHEN}/unwritable", "", stream="admin/acme", **REFUSED, body="unwritable"
+    )
+
+
+def heard(**fields: Any) -> Heard:
+    """A result that a session refused."""
+    given: dict[str, Any] = {"at": AT, "what": "result", "id": "r1", "subject": "crm", "status": "refused"}
+    return Heard(**given | {"code": "late", "body": BODY} | fields)
+
+
+LOST = Heard(at=AT, what="turn", id="t0", status="accepted", code="lost")
+HEARD = {"session": "s1", "heard": "result", "id": "r1", "status": "refused", "code": "late", "body": BODY}
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        pytest.param(
+            lambda: entries.begun("acme", "s1", "t1", AT, subject="guest", actor="desk", message=BODY, parent=""),
+            entry("turn", "turn/begun", actor="desk", message=BODY),
+            id="a turn was asked for",
+        ),
+        pytest.param(
+            lambda: entries.over("acme", "s1", "t1", AT, state="failed", error="model"),
+            entry("turn", "turn/ended", "", ended="failed", error="model"),
+            id="it broke off, and why",
+        ),
+        pytest.param(
+            lambda: entries.over("acme", "s1", "t1", AT, state="complete"),
+            entry("turn", "turn/ended", "", ended="complete"),
+            id="it ended well",
+        ),
+        pytest.param(
+            lambda: entries.stop(TurnKey("acme", "s1", "t1"), "ana", AT),
+            entry("turn", f"turn/stop/{WHEN}", "ana", stop="asked", channel="gateway"),
+            id="somebody who may wants it stopped",
+        ),
+        pytest.param(
+            lambda: entries.stop(TurnKey("acme", "s1", "t1"), "eve", AT, refused=True),
+            entry("turn", f"turn/stop/{WHEN}", "eve", stop="refused", channel="gateway"),
+            id="somebody who may not wants it stopped",
+        ),
+        pytest.param(
+            lambda: entries.heard("acme", "s1", "t1", heard()),
+            entry("attempt", f"heard/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD),
+            id="a result came late",
+        ),
+        pytest.param(
+            lambda: entries.heard("acme", "s1", "t1", heard(more=3)),
+            entry("attempt", f"heard/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD, more=3),
+            id="and three more like it",
+        ),
+        pytest.param(
+            lambda: entries.heard("acme", "s1", "t1", LOST),
+            entry(
+                "turn", f"heard/turn/t0/accepted/lost/{WHEN}/", "",
+                session="s1", heard="turn", id="t0", status="accepted", code="lost",
+            ),
+            id="an earlier turn is gone",
+        ),
+    ],
+)  # fmt: skip
+def test_the_life_of_a_turn_is_told(built: Built, expected: AuditEntry) -> None:
+    """How it began and ended, who wanted it stopped, and what its session heard before."""
+    assert built() == expected
+
+
+FREEZE = {"reason": "alarm", "channel": "", "tools": [], "until": None, "people": ()}
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        pytest.param(
+            lambda: entries.act("acme", "freeze", "ana", AT, **FREEZE),
+            entry(
+                "admin",
+                f"freeze/{WHEN}/{sha256(FREEZE)[:16]}",
+                "ana", stream="admin/acme", act="freeze", reason="alarm",
+            ),
+            id="an act has a key of its moment and its facts",
+        ),
+        pytest.param(
+            lambda: entries.act("acme", "revoke", "ana", AT, kind="grant", key="revoke/g1", uses=0, held=False),
+            entry("grant", "revoke/g1", "ana", stream="admin/acme", act="revoke", uses=0, held=False),
+            id="or one that is given; none and no are facts, and are told",
+        ),
+    ],
+)  # fmt: skip
+def test_an_act_of_no_turn_is_told_in_the_stream_of_its_tenant(built: Built, expected: AuditEntry) -> None:
+    """Freezes, grants taken back, people and policies changed: by whom, and what exactly."""
+    assert built() == expected
