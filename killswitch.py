@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from signoff.client import Signoff
-from signoff.contracts.base import Shape
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
+from signoff.contracts.grant import Swept
 from signoff.contracts.listing import WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
@@ -29,16 +29,6 @@ _OVER: Final = ("already_decided", "cancelled", "expired", "unknown")
 _NOT_OURS: Final = ("not_allowed", "assurance", "self_approval")
 
 Sign = Callable[[Decision], Decision]
-
-
-class Swept(Shape):
-    """What a sweep did: how many requests it withdrew, and the ids of those that wait all the same.
-
-    Those may be answered, but nothing of a frozen tenant runs.
-    """
-
-    withdrawn: int = 0
-    waiting: tuple[str, ...] = ()
 
 
 def is_operator(person: Person, approvers: Sequence[str], *, development: bool) -> bool:

@@ -26,8 +26,8 @@ from signoff.audit.telling import Line, Telling, find_stream, tell
 from signoff.audit.verify import Report, verify, verify_stream
 from signoff.cli.options import Address, AsJson, Url
 from signoff.cli.output import Output, run
-from signoff.cli.parts import working_store
 from signoff.cli.remote import at_gateway, gateway_url
+from signoff.cli.stores import working_store
 from signoff.cli.words import utc_now
 from signoff.cli.workplace import account, reach_server, read_running
 from signoff.contracts.audit import AuditEntry

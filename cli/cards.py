@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from signoff.cli.edits import change_lines
+from signoff.cli.changes import change_lines
 from signoff.cli.words import ago, clean, clock, state_text, until
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.ids import show_code

@@ -7,8 +7,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from signoff.cli.changes import change_lines, read_settings
 from signoff.cli.desks import Desk, desk_of
-from signoff.cli.edits import change_lines, edited_args, read_settings
+from signoff.cli.loading import loading
 from signoff.cli.options import Address, Answerer, AsJson, Manifest, Url
 from signoff.cli.output import Output, run
 from signoff.cli.words import clean, receipt_line, utc_now, waiting_table
@@ -17,7 +18,6 @@ from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.gateway.edited_card import as_edited
 from signoff.policy.durations import seconds
 
 Opened: TypeAlias = AbstractAsyncContextManager[Desk]
@@ -178,6 +178,9 @@ async def _answered(out: Output, desk: Desk, name: str, said: Said) -> tuple[Rec
     if said.change:
         if request is None:
             raise ServerUnavailable("changed arguments cannot be checked while no worker answers; try again")
+        with loading():
+            from signoff.cli.edits import edited_args  # noqa: PLC0415
+            from signoff.gateway.edited_card import as_edited  # noqa: PLC0415
         found = await desk.arguments(request)
         edited = edited_args(out, request, found, said.change.settings, editor=said.change.editor)
         answer = answer.model_copy(update={"edited_args": edited})

@@ -13,7 +13,7 @@ from signoff.activities.drivers import build_drivers
 from signoff.approvals.arguments import plural
 from signoff.cli.options import Address, AsJson, Manifest
 from signoff.cli.output import Output, run
-from signoff.cli.parts import working_store
+from signoff.cli.stores import working_store
 from signoff.cli.tools import counted
 from signoff.cli.workplace import find_workplace, reach_server, read_running
 from signoff.contracts.base import Shape

@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
-import typer
 
-from signoff.approvals.changes import changes
+from signoff.cli.changes import Editable
 from signoff.cli.output import Output
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import ConfigError, NotFound, Refused
@@ -16,28 +14,6 @@ from signoff.gateway.argument_fields import Field, fields_of, whole_field
 from signoff.gateway.argument_reading import Typed, read_fields
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.schema import CompiledSchema
-from signoff.registry.tool import Tool
-
-
-@dataclass(frozen=True)
-class Editable:
-    """Arguments to be changed, the tool if it is known here, and which of them are hidden by us: elsewhere a mask
-    stands for what is hidden, and is sent back as it is."""
-
-    args: dict[str, Any]
-    tool: Tool | None = None
-    secrets: tuple[str, ...] = ()
-
-
-def read_settings(settings: Sequence[str]) -> dict[str, str]:
-    """`path=value` each. Raises typer's error of a bad invocation."""
-    found: dict[str, str] = {}
-    for setting in settings:
-        path, equals, value = setting.partition("=")
-        if not equals or not path.strip():
-            raise typer.BadParameter("write the argument, `=` and its value, such as totalCost=380", param_hint="--set")
-        found[path.strip()] = value
-    return found
 
 
 def edited_args(
@@ -77,15 +53,6 @@ def set_values(
             raise NotFound(f"there is no argument {shown(path)}{near}")
         form[field.key] = _written(field, value)
     return _good(read_fields(fields, form, args, schema, secrets))
-
-
-def change_lines(request: ApprovalRequest) -> list[str]:
-    """What the last edit of a request changed, a line each: `Cost: 420 -> 380`."""
-    if not request.edited_by:
-        return []
-    found = changes(request.before, request.card.rows)
-    lines = [f"{each.label or each.name}: {each.before or 'nothing'} -> {each.after or 'nothing'}" for each in found]
-    return lines or ["what was changed is hidden"]
 
 
 def _shape_of(value: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
@@ -10,19 +9,13 @@ import typer
 from rich.console import RenderableType
 from rich.table import Table
 
-from signoff.audit.log import writing
-from signoff.cli.freeze import named, operator, told
+from signoff.cli.loading import loading
 from signoff.cli.options import AsJson, Manifest, Operator, Url
 from signoff.cli.output import Output, run
-from signoff.cli.parts import working_store
 from signoff.cli.remote import at_gateway, gateway_url
 from signoff.cli.words import clean, span, utc_now
-from signoff.cli.workplace import find_workplace
-from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant
 from signoff.contracts.names import DEFAULT_TENANT
-from signoff.gateway.identity import DEFAULT_DECIDER
-from signoff.store.grants import Grants, shown_grant
 
 Tenant = Annotated[str, typer.Option(help="The tenant it is remembered in; else `main`, or that of the token.")]
 
@@ -42,12 +35,12 @@ def list_grants(
     async def body(out: Output) -> int:
         there = gateway_url(url, manifest, None)
         if there is None:
-            async with working_store(find_workplace(manifest).settings) as store:
-                found = await Grants(store).all(tenant or DEFAULT_TENANT, every=every)
+            with loading():
+                from signoff.cli.operating import grants_here  # noqa: PLC0415
+            grants = await grants_here(tenant or DEFAULT_TENANT, manifest, every=every)
         else:
             async with at_gateway(there) as gateway:
-                found = await gateway.listed(Grant, "grants", every=every, tenant=tenant)
-        grants = [shown_grant(grant) for grant in found]
+                grants = await gateway.listed(Grant, "grants", every=every, tenant=tenant)
         out.show(grants, grant_table(grants, utc_now()) if grants else "nothing is remembered")
         return 0
 
@@ -68,7 +61,9 @@ def revoke(
     async def body(out: Output) -> int:
         there = gateway_url(url, manifest, None)
         if there is None:
-            gone = await _revoked(grant, person, tenant or DEFAULT_TENANT, manifest)
+            with loading():
+                from signoff.cli.operating import revoked_here  # noqa: PLC0415
+            gone = await revoked_here(grant, person, tenant or DEFAULT_TENANT, manifest)
         else:
             async with at_gateway(there, person) as gateway:
                 where = gateway.acting | ({"tenant": tenant} if tenant else {})
@@ -77,21 +72,6 @@ def revoke(
         return 0
 
     run(body, as_json=as_json)
-
-
-async def _revoked(grant: str, person_id: str, tenant: str, manifest: Path | None) -> Grant:
-    place = find_workplace(manifest)
-    production = place.settings.profile == "production"
-    who = None if production and not person_id else place.speaker(person_id or DEFAULT_DECIDER, tenant)
-    async with working_store(place.settings) as store:
-        grants = Grants(store)
-        found = await grants.look(grant)
-        if found is None or found.like.tenant != tenant:
-            raise NotFound(f"there is no grant `{clean(grant)}`; `signoff grants list` shows those there are")
-        if who is not None and who.id not in found.people:
-            operator(place, who.id, tenant)
-        seen = told(tenant, "revoke", who, kind="grant", grant=found.id)
-        return shown_grant(await grants.revoke(found.id, tenant, by=named(who), also=writing([seen])))
 
 
 def grant_table(grants: Sequence[Grant], now: datetime) -> RenderableType:

@@ -11,7 +11,7 @@ from signoff.approvals.entries import act
 from signoff.audit.log import AuditLog
 from signoff.cli.options import AsJson
 from signoff.cli.output import Output, run
-from signoff.cli.parts import working_store
+from signoff.cli.stores import working_store
 from signoff.cli.words import utc_now
 from signoff.cli.workplace import account
 from signoff.contracts.errors import ConfigError, StoreUnavailable

@@ -1,4 +1,4 @@
-"""The parts of a running Signoff, each for the length of a block: store, worker, gateway."""
+"""The parts of a running Signoff that work, each for the length of a block: worker and gateway."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,38 +10,17 @@ from signoff.audit.standing import note_catalog, people_followed
 from signoff.cli.words import utc_now
 from signoff.cli.workplace import Workplace
 from signoff.client import Signoff
-from signoff.contracts.errors import ConfigError
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.keeping import checkpoints_kept
 from signoff.gateway.serve import serve
 from signoff.keyfiles import FileVerifier, ensure_development_keys, read_private
 from signoff.registry.deciders import check_deciders
-from signoff.settings import Settings, login_roles, require_ready
+from signoff.settings import login_roles, require_ready
 from signoff.signing import Signer
-from signoff.store.store import Store, open_store
+from signoff.store.store import Store
 from signoff.store.tokens import Tokens
 from signoff.worker import build_worker, furnish, quicken
-
-
-@asynccontextmanager
-async def working_store(settings: Settings) -> AsyncIterator[Store]:
-    """The store of the settings, its folder made when needed. Raises `ConfigError`, `StoreUnavailable`."""
-    make_state_dir(settings)
-    async with open_store(settings.store_url, durable=settings.durable) as store:
-        yield store
-
-
-def make_state_dir(settings: Settings) -> None:
-    """Make the folder of state. Raises `ConfigError` naming the setting."""
-    folder = settings.state_dir
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"the folder `{folder}` cannot be made ({error.strerror}): name another in SIGNOFF_STATE_DIR",
-            field="state_dir",
-        ) from None
 
 
 @asynccontextmanager

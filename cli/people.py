@@ -13,7 +13,7 @@ from signoff.approvals.entries import act
 from signoff.audit.log import writing
 from signoff.cli.options import AsJson, Manifest
 from signoff.cli.output import Output, run
-from signoff.cli.parts import working_store
+from signoff.cli.stores import working_store
 from signoff.cli.words import clean, utc_now
 from signoff.cli.workplace import Workplace, account, find_workplace
 from signoff.contracts.errors import NotFound, Refused

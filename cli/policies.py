@@ -17,8 +17,8 @@ from signoff.audit.record import moment_text
 from signoff.cli.inputs import read_object
 from signoff.cli.options import Address, AsJson, Asker, Manifest
 from signoff.cli.output import Output, run
-from signoff.cli.parts import working_store
 from signoff.cli.simulation import Tried, simulate
+from signoff.cli.stores import working_store
 from signoff.cli.tools import find_tool, findings, pinned
 from signoff.cli.words import utc_now
 from signoff.cli.workplace import find_workplace, reach_server, read_running

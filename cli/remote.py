@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from signoff.cli.edits import Editable
+from signoff.cli.changes import Editable
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError, NotFound, Refused, ServerUnavailable

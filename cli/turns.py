@@ -5,27 +5,15 @@ from typing import Annotated
 import typer
 
 from signoff.cli.cards import card_lines
-from signoff.cli.desks import Desk, Here, desk_of
+from signoff.cli.desks import Desk, desk_of
 from signoff.cli.inputs import session_id, spoken
+from signoff.cli.loading import loading
 from signoff.cli.options import Address, AsJson, Asker, Manifest, Url
 from signoff.cli.output import Output, run
-from signoff.cli.parts import working_store
 from signoff.cli.remote import at_gateway, gateway_url
 from signoff.cli.words import turn_lines, turn_table, utc_now
-from signoff.cli.workplace import Workplace, find_workplace
-from signoff.contracts.content import Content
-from signoff.contracts.errors import ConfigError, NotFound, ServerUnavailable
-from signoff.contracts.limits import INLINE_BYTES
-from signoff.contracts.message import Message, TextPart, user_message
-from signoff.contracts.names import ENGINE
-from signoff.contracts.turn import TurnInput, TurnView
-from signoff.gateway.identity import DEFAULT_ASKER
-from signoff.gateway.uuid7 import uuid7
-from signoff.registry.nearest import did_you_mean, shown
-from signoff.registry.people import principal_of, turn_context
-from signoff.store.content import json_bytes, to_content
-from signoff.store.freezes import Freezes
-from signoff.store.store import open_store
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.turn import TurnView
 
 _FAILED = ("error", "cancelled")
 
@@ -56,30 +44,14 @@ def ask(
             async with at_gateway(there, person) as gateway:
                 started = await gateway.start({name: value for name, value in body.items() if value})
                 return await _begun(out, gateway, started.id, f"turn {started.turn}", wait=wait, found=started)
-        place = find_workplace(manifest)
-        asker = place.speaker(person or DEFAULT_ASKER)
-        async with working_store(place.settings) as store:
-            await Freezes(store).refuse_new(place.tenant)
-        principal = principal_of(asker)
-        turn_id = uuid7(utc_now())
-        turn = TurnInput(
-            engine=ENGINE,
-            tenant_id=place.tenant,
-            session_id=talk or turn_id,
-            turn_id=turn_id,
-            actor=_actor(place, actor),
-            messages=(await _message(place, text),),
-            principal=principal,
-            person_id=principal.user,
-            channel="cli",
-            context=turn_context(asker, {}),
-            dry_run=dry_run,
+        with loading():
+            from signoff.cli.here import begun_here  # noqa: PLC0415
+        here, key, turn = await begun_here(
+            manifest, address, person, text=text, actor=actor, session=talk, dry_run=dry_run
         )
-        signoff = await place.reach(address)
-        key = await signoff.start_turn(turn)
         found = {**key._asdict(), "workflow_id": key.workflow_id}
-        words = f"turn {key.turn} ({turn.actor}, as {principal.user})"
-        return await _begun(out, Here(place, signoff), ".".join(key), words, wait=wait, found=found)
+        words = f"turn {key.turn} ({turn.actor}, as {turn.principal.user})"
+        return await _begun(out, here, ".".join(key), words, wait=wait, found=found)
 
     run(body, as_json=as_json)
 
@@ -173,22 +145,3 @@ async def _follow(out: Output, desk: Desk, turn: str, *, every: bool) -> int:
     if not every and out.as_json:
         out.show(view)
     return int(view is None or view.state in _FAILED)
-
-
-def _actor(place: Workplace, name: str) -> str:
-    """Raises `NotFound` that offers the nearest actors, `ConfigError` when there is none at all."""
-    actors = list(place.catalog.actors)
-    if not actors:
-        raise ConfigError(f"`{place.settings.manifest}` declares no actor: add one under `actors`")
-    if name and name not in actors:
-        near = did_you_mean(name, actors) or f"; known: {', '.join(f'`{each}`' for each in actors)}"
-        raise NotFound(f"there is no actor {shown(name)}{near}")
-    return name or actors[0]
-
-
-async def _message(place: Workplace, text: str) -> Message:
-    if len(json_bytes(text)) <= INLINE_BYTES:
-        return user_message(text)
-    async with open_store(place.settings.store_url, durable=place.settings.durable) as store:
-        content: Content = await to_content(store, text)
-    return Message(role="user", parts=(TextPart(text=content),))

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from signoff.approvals.visible import one_line
 from signoff.contracts.content import Content, text_of
+from signoff.contracts.grant import Freeze, Swept
 from signoff.contracts.ids import show_code
 from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.message import TextPart
@@ -199,3 +200,19 @@ def clock(moment: datetime | None) -> str:
 def utc_now() -> datetime:
     """The present, in UTC."""
     return datetime.now(UTC)
+
+
+def frozen_line(standing: Freeze) -> str:
+    """A freeze that stands: who, since when and why."""
+    since = f"{standing.at:%Y-%m-%d %H:%M} UTC"
+    who = clean(standing.by)
+    return f"frozen: {standing.tenant} by {who} since {since}: {clean(standing.reason)}; nothing of it starts"
+
+
+def swept_lines(swept: Swept) -> list[str]:
+    """What a freeze withdrew, and what waits all the same."""
+    lines = [f"withdrawn: {swept.withdrawn} of what waited"]
+    if swept.waiting:
+        lines.append("still waiting, though none of it would run; freeze again to go on:")
+        lines += [f"  {each}" for each in swept.waiting]
+    return lines

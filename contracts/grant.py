@@ -52,3 +52,20 @@ class Freeze(Shape):
     reason: str
     by: str
     at: datetime
+
+
+class Swept(Shape):
+    """What a sweep did: how many requests it withdrew, and the ids of those that wait all the same.
+
+    Those may be answered, but nothing of a frozen tenant runs.
+    """
+
+    withdrawn: int = 0
+    waiting: tuple[str, ...] = ()
+
+
+class Frozen(Shape):
+    """The answer to a freeze: the freeze that stands, and what was swept."""
+
+    freeze: Freeze
+    swept: Swept

@@ -4,23 +4,15 @@ from typing import Final
 
 from signoff.approvals.entries import act
 from signoff.audit.log import writing
-from signoff.contracts.base import Shape
 from signoff.contracts.errors import NotFound
-from signoff.contracts.grant import Freeze
+from signoff.contracts.grant import Freeze, Frozen
 from signoff.contracts.person import Person
 from signoff.gateway.deps import GatewayDeps
-from signoff.killswitch import Swept, check_operator, is_operator, sweep
+from signoff.killswitch import check_operator, is_operator, sweep
 from signoff.registry.nearest import shown
 from signoff.store.freezes import Freezes
 
 _SWEEP_SECONDS: Final = 15.0
-
-
-class Frozen(Shape):
-    """The answer to a freeze: the freeze that stands, and what was swept."""
-
-    freeze: Freeze
-    swept: Swept
 
 
 async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str) -> Frozen:

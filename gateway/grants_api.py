@@ -7,13 +7,13 @@ from fastapi import APIRouter, Query, Request
 from signoff.approvals.entries import act
 from signoff.audit.log import writing
 from signoff.contracts.errors import NotFound
-from signoff.contracts.grant import Freeze, Grant
+from signoff.contracts.grant import Freeze, Frozen, Grant
 from signoff.contracts.person import Person
 from signoff.gateway.bodies import FreezeBody
 from signoff.gateway.caller import acting, caller_of, own_tenant
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Fault
-from signoff.gateway.freezing import Frozen, freeze, require_operator, thaw
+from signoff.gateway.freezing import freeze, require_operator, thaw
 from signoff.gateway.identity import DEFAULT_DECIDER
 from signoff.registry.nearest import shown
 from signoff.store.freezes import Freezes

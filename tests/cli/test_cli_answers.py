@@ -9,7 +9,7 @@ import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
 
 from signoff.cli.edits import set_values
-from signoff.cli.parts import working_store
+from signoff.cli.stores import working_store
 from signoff.cli.workplace import find_workplace
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused

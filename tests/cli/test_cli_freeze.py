@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cli_kit import MANIFEST, Cli, assert_one_sentence, waiting_request
 
-from signoff.cli.parts import working_store
+from signoff.cli.stores import working_store
 from signoff.cli.workplace import find_workplace
 from signoff.contracts.decision import Remember
 from signoff.contracts.grant import Grant, Like

@@ -1,0 +1,200 @@
+"""This installation from a terminal: its Temporal server and its store, without a gateway."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from signoff import listing
+from signoff.cli.changes import Editable
+from signoff.cli.lookups import find_approval, find_either, find_turn
+from signoff.cli.stores import working_store
+from signoff.cli.words import utc_now
+from signoff.cli.workplace import Workplace, find_workplace
+from signoff.client import Signoff
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import ConfigError, NotFound, ServerUnavailable
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.limits import INLINE_BYTES
+from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.message import Message, TextPart, user_message
+from signoff.contracts.names import ENGINE
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.session import SessionReceipt, SessionView
+from signoff.contracts.turn import TurnInput, TurnView
+from signoff.gateway.bodies import SayBody
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.identity import DEFAULT_ASKER
+from signoff.gateway.masking import masked_request, masked_view
+from signoff.gateway.starting import read_session, say
+from signoff.gateway.uuid7 import uuid7
+from signoff.registry.nearest import did_you_mean, shown
+from signoff.registry.people import principal_of, turn_context
+from signoff.registry.seats import rights
+from signoff.store.content import json_bytes, load, to_content
+from signoff.store.freezes import Freezes
+from signoff.store.store import open_store
+
+CHANNEL = "cli"
+
+
+@dataclass(frozen=True)
+class Here:
+    """This installation: its Temporal server, its store, and somebody taken at their word."""
+
+    place: Workplace
+    signoff: Signoff
+    person: Person | None = None
+
+    async def waiting(self) -> list[WaitingCard]:
+        """See `Desk`."""
+        place, person = self.place, self.person
+        entries = None
+        if person is not None:
+            entries = rights(person, place.people.delegators(person.id, place.tenant, utc_now()))
+        return await listing.waiting(self.signoff.temporal, tenant=place.tenant, approvers=entries)
+
+    def whom(self) -> str:
+        """See `Desk`."""
+        return "" if self.person is None else self.person.name or self.person.id
+
+    async def asked(self, name: str) -> tuple[str, ApprovalRequest | None]:
+        """See `Desk`."""
+        key = await find_approval(self.signoff, name, tenant=self.place.tenant, approvers=None)
+        return key.id, await self._request(key)
+
+    async def arguments(self, request: ApprovalRequest) -> Editable:
+        """See `Desk`."""
+        async with working_store(self.place.settings) as store:
+            args = await load(store, request.args)
+        return Editable(args, self.place.catalog.registry.resolve(request.tool), request.secrets)
+
+    async def answer(self, answer: Decision, approval_id: str, request: ApprovalRequest | None) -> Receipt:
+        """See `Desk`. The answer is stored also while no worker shows what it is about."""
+        decision = signed_off(answer, approval_id, request, self.person, utc_now())
+        if request is None:
+            cards = await listing.waiting(self.signoff.temporal, tenant=self.place.tenant)
+            revision = next((card.revision for card in cards if card.id == approval_id), None)
+            decision = decision.model_copy(update={"revision": revision})
+        return await self.signoff.decide(decision)
+
+    async def found(self, name: str) -> ApprovalRequest | TurnView:
+        """See `Desk`."""
+        key = await find_either(self.signoff, name, tenant=self.place.tenant)
+        if isinstance(key, TurnKey):
+            return masked_view(await self.signoff.view(key), self.place.catalog)
+        return masked_request(await self.signoff.request(key.id))
+
+    async def turn(self, name: str) -> str:
+        """See `Desk`."""
+        return ".".join(await find_turn(self.signoff, name, tenant=self.place.tenant))
+
+    async def follow(self, turn: str) -> AsyncIterator[TurnView]:
+        """See `Desk`."""
+        async for view in self.signoff.watch(TurnKey(*turn.split("."))):
+            yield masked_view(view, self.place.catalog)
+
+    async def turns(self, *, state: str, actor: str, limit: int) -> list[TurnRow]:
+        """See `Desk`."""
+        return await listing.turns(
+            self.signoff.temporal, tenant=self.place.tenant, state=state, actor=actor, limit=limit
+        )
+
+    async def sessions(self, *, limit: int) -> list[SessionRow]:
+        """See `Desk`."""
+        return await listing.sessions(self.signoff.temporal, tenant=self.place.tenant, limit=limit)
+
+    async def session(self, name: str) -> SessionView:
+        """See `Desk`."""
+        return await self.signoff.session(read_session(name))
+
+    async def say(self, name: str, body: SayBody) -> SessionReceipt:
+        """See `Desk`."""
+        place, person = self.place, self.person
+        who = {} if person is None else {"user": person.id}
+        async with working_store(place.settings) as store:
+            deps = GatewayDeps(self.signoff, place.catalog, place.people, store, place.settings)
+            return await say(deps, body.model_copy(update=who), read_session(name), CHANNEL)
+
+    async def _request(self, key: ApprovalKey) -> ApprovalRequest | None:
+        try:
+            return await self.signoff.request(key.id)
+        except ServerUnavailable:
+            return None
+
+
+async def begun_here(
+    manifest: Path | None,
+    address: str | None,
+    person: str,
+    *,
+    text: str,
+    actor: str,
+    session: str,
+    dry_run: bool,
+) -> tuple[Here, TurnKey, TurnInput]:
+    """Start a turn as the person of this id, or the built-in guest. When this returns the turn is safe.
+
+    Raises `NotFound`, `Refused` for a frozen tenant, `ConfigError`, `ServerUnavailable`.
+    """
+    place = find_workplace(manifest)
+    asker = place.speaker(person or DEFAULT_ASKER)
+    async with working_store(place.settings) as store:
+        await Freezes(store).refuse_new(place.tenant)
+    principal = principal_of(asker)
+    turn_id = uuid7(utc_now())
+    turn = TurnInput(
+        engine=ENGINE,
+        tenant_id=place.tenant,
+        session_id=session or turn_id,
+        turn_id=turn_id,
+        actor=_actor(place, actor),
+        messages=(await _message(place, text),),
+        principal=principal,
+        person_id=principal.user,
+        channel=CHANNEL,
+        context=turn_context(asker, {}),
+        dry_run=dry_run,
+    )
+    signoff = await place.reach(address)
+    key = await signoff.start_turn(turn)
+    return Here(place, signoff), key, turn
+
+
+def signed_off(
+    answer: Decision, approval_id: str, request: ApprovalRequest | None, person: Person | None, now: datetime
+) -> Decision:
+    """`answer` as this person's, bound to the request as it was shown. `request` is None when nobody could show it."""
+    return answer.model_copy(
+        update={
+            "approval_id": approval_id,
+            "revision": request.revision if request is not None else None,
+            "digest": request.digest if request is not None else "",
+            "subject": person.id if person is not None else "",
+            "channel": CHANNEL,
+            "assurance": "session",
+            "received_at": now,
+        }
+    )
+
+
+def _actor(place: Workplace, name: str) -> str:
+    """Raises `NotFound` that offers the nearest actors, `ConfigError` when there is none at all."""
+    actors = list(place.catalog.actors)
+    if not actors:
+        raise ConfigError(f"`{place.settings.manifest}` declares no actor: add one under `actors`")
+    if name and name not in actors:
+        near = did_you_mean(name, actors) or f"; known: {', '.join(f'`{each}`' for each in actors)}"
+        raise NotFound(f"there is no actor {shown(name)}{near}")
+    return name or actors[0]
+
+
+async def _message(place: Workplace, text: str) -> Message:
+    if len(json_bytes(text)) <= INLINE_BYTES:
+        return user_message(text)
+    async with open_store(place.settings.store_url, durable=place.settings.durable) as store:
+        content: Content = await to_content(store, text)
+    return Message(role="user", parts=(TextPart(text=content),))

@@ -1,0 +1,141 @@
+"""What operators do with this installation's own store: freeze, thaw, and take back what is remembered."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from signoff.approvals.entries import act
+from signoff.audit.log import writing
+from signoff.cli.output import Output
+from signoff.cli.stores import working_store
+from signoff.cli.words import clean, frozen_line, swept_lines, utc_now
+from signoff.cli.workplace import Workplace, account, find_workplace
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.grant import Freeze, Grant, Swept
+from signoff.contracts.person import Person
+from signoff.gateway.identity import DEFAULT_DECIDER
+from signoff.keyfiles import read_private
+from signoff.killswitch import Sign, check_operator, sweep
+from signoff.registry.nearest import shown
+from signoff.signing import Signer
+from signoff.store.freezes import Freezes
+from signoff.store.grants import Grants, shown_grant
+
+PATIENCE_SECONDS: Final = 60.0
+
+UNPROVED: Final = "an operator of this machine, unproved"
+"""Who acts where the production profile knows nobody: whoever holds the store's address. Never a person's id."""
+
+_NOT_SWEPT: Final = (
+    "nothing was withdrawn, which takes a person, but none of it would run: to withdraw it freeze again in the inbox, "
+    "or with a token in SIGNOFF_TOKEN"
+)
+
+
+async def freeze_here(
+    out: Output, tenant: str, reason: str, person_id: str, manifest: Path | None, address: str | None
+) -> int:
+    """Freeze as the person of this id, and withdraw what waits; 1 where something still waits or nothing was withdrawn.
+
+    Raises `NotFound`, `Refused`, `ConfigError`, `StoreUnavailable`.
+    """
+    place = find_workplace(manifest)
+    person = operator(place, person_id, tenant)
+    async with working_store(place.settings) as store:
+        seen = writing([told(tenant, "freeze", person, reason=reason)])
+        standing = await Freezes(store).freeze(tenant, reason=reason, by=named(person), also=seen)
+    out.say(frozen_line(standing))
+    if person is None:
+        out.show({"freeze": standing, "swept": None}, _NOT_SWEPT)
+        return 1
+    try:
+        swept = await _swept(place, tenant, person, standing, address)
+    except ServerUnavailable as error:
+        # The row stands whatever becomes of the sweep.
+        out.show({"freeze": standing, "swept": None}, f"nothing was withdrawn: {error.message}")
+        return 1
+    out.show({"freeze": standing, "swept": swept}, *swept_lines(swept))
+    return 1 if swept.waiting else 0
+
+
+async def thawed_here(tenant: str, person_id: str, manifest: Path | None) -> Freeze:
+    """Lift the freeze as the person of this id. Raises `NotFound`, `Refused`, `ConfigError`, `StoreUnavailable`."""
+    place = find_workplace(manifest)
+    person = operator(place, person_id, tenant)
+    async with working_store(place.settings) as store:
+        seen = writing([told(tenant, "thaw", person)])
+        lifted = await Freezes(store).thaw(tenant, also=seen)
+    if lifted is None:
+        raise NotFound(f"the tenant `{clean(tenant)}` is not frozen")
+    return lifted
+
+
+async def grants_here(tenant: str, manifest: Path | None, *, every: bool) -> list[Grant]:
+    """What is remembered in a tenant, newest first, as people may see it. Raises `ConfigError`, `StoreUnavailable`."""
+    async with working_store(find_workplace(manifest).settings) as store:
+        return [shown_grant(grant) for grant in await Grants(store).all(tenant, every=every)]
+
+
+async def revoked_here(grant: str, person_id: str, tenant: str, manifest: Path | None) -> Grant:
+    """Take a grant back as the person of this id. Raises `NotFound`, `Refused`, `ConfigError`, `StoreUnavailable`."""
+    place = find_workplace(manifest)
+    production = place.settings.profile == "production"
+    who = None if production and not person_id else place.speaker(person_id or DEFAULT_DECIDER, tenant)
+    async with working_store(place.settings) as store:
+        grants = Grants(store)
+        found = await grants.look(grant)
+        if found is None or found.like.tenant != tenant:
+            raise NotFound(f"there is no grant `{clean(grant)}`; `signoff grants list` shows those there are")
+        if who is not None and who.id not in found.people:
+            operator(place, who.id, tenant)
+        seen = told(tenant, "revoke", who, kind="grant", grant=found.id)
+        return shown_grant(await grants.revoke(found.id, tenant, by=named(who), also=writing([seen])))
+
+
+async def _swept(place: Workplace, tenant: str, person: Person, standing: Freeze, address: str | None) -> Swept:
+    signoff = await place.reach(address)
+    return await sweep(
+        signoff, tenant, by=person, reason=standing.reason, sign=_signature(place), patience=PATIENCE_SECONDS
+    )
+
+
+def operator(place: Workplace, person_id: str, tenant: str) -> Person | None:
+    """The person of this id in the tenant, if they may act for all of it; None for nobody known.
+
+    Nobody is known in the production profile, where this is for whoever can write to the store; there nobody is taken
+    at their word. Raises `NotFound`, `Refused`, `ConfigError` for a name in the production profile.
+    """
+    if place.settings.profile == "production" and not person_id:
+        if not place.people.all(tenant):
+            raise NotFound(f"nobody is in the tenant {shown(tenant)}")
+        return None
+    person = place.speaker(person_id or DEFAULT_DECIDER, tenant)
+    development = place.settings.profile == "development"
+    check_operator(person, place.catalog.default_approvers, development=development)
+    return person
+
+
+def named(person: Person | None) -> str:
+    """What a row says of who did it."""
+    return UNPROVED if person is None else person.id
+
+
+def told(tenant: str, name: str, person: Person | None, **facts: Any) -> AuditEntry:
+    """The record of an act: the person, or nobody and the operating system's account."""
+    if person is None:
+        facts |= {"by": UNPROVED, "account": account()}
+    return act(tenant, name, "" if person is None else person.id, utc_now(), channel="cli", **facts)
+
+
+def _signature(place: Workplace) -> Sign:
+    """How withdrawals are signed: with the gateway's key where this process may read it."""
+    keys = place.settings.signing_keys
+    if not keys.exists():
+        return lambda wish: wish
+    signer = Signer(read_private(keys))
+
+    def sign(wish: Decision) -> Decision:
+        return signer.sign_decision(wish)
+
+    return sign

@@ -1,0 +1,105 @@
+"""What a command's process loads: users wait for its start each time."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+
+from signoff.cli.loading import loading
+from signoff.cli.main import COMMANDS, invoke
+
+HERE_ALONE = ("sqlalchemy", "celpy", "cel_expr_python", "lark", "temporalio", "fastapi", "starlette")
+"""What works with a server, a store, a manifest or a gateway's own pages: a client of a gateway needs none of it."""
+
+THERE = (
+    ("inbox",),
+    ("approve", "K7Q-2FM"),
+    ("deny", "K7Q-2FM", "--reason", "no"),
+    ("happened", "K7Q-2FM"),
+    ("ask", "hello"),
+    ("show", "K7Q-2FM"),
+    ("turns",),
+    ("watch", "main.s.t"),
+    ("chat", "hello"),
+    ("sessions",),
+    ("grants", "list"),
+    ("grants", "revoke", "g1"),
+    ("freeze", "main", "--reason", "stop"),
+    ("thaw", "main"),
+)
+"""Every command that can speak to a gateway, but for `audit`, which reads exports as well."""
+
+TELL = """
+import json, sys
+from signoff.cli.main import invoke
+for arguments in json.loads(sys.argv[1]):
+    code = invoke(arguments)
+    print("loaded", code, *sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def loaded_by(*commands: Sequence[str], **environment: str) -> tuple[list[tuple[int, set[str]]], str]:
+    """Commands, one after the other in a process of their own: exit code and all top packages loaded until then.
+
+    Also what they printed to standard error.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
+    program = [sys.executable, "-c", TELL, json.dumps(commands)]
+    ran = subprocess.run(program, env=kept | environment, capture_output=True, text=True, check=True)
+    lines = [line.split() for line in ran.stdout.splitlines() if line.startswith("loaded ")]
+    return [(int(code), set(names)) for _, code, *names in lines], ran.stderr
+
+
+def test_a_command_at_a_gateway_loads_nothing_of_a_server_or_a_store() -> None:
+    """The gateway is asked, which shows that each command was run to where it needed whatever it loads."""
+    commands = [(*each, "--url", "http://127.0.0.1:1") for each in THERE]
+    found, told = loaded_by(*commands, SIGNOFF_TOKEN="s")
+    assert told.count("the gateway at http://127.0.0.1:1 did not answer") == len(THERE), told
+    for arguments, (code, loaded) in zip(THERE, found, strict=True):
+        assert code == 1, arguments
+        assert {"httpx", "pydantic"} <= loaded
+        assert loaded.isdisjoint(HERE_ALONE), (arguments, loaded & set(HERE_ALONE))
+
+
+def test_what_runs_no_command_loads_typer_alone() -> None:
+    """Neither shapes nor settings: an interpreter and the table of commands."""
+    for code, loaded in loaded_by(["--version"], ["--help"])[0]:
+        assert (code, "typer" in loaded) == (0, True)
+        assert loaded.isdisjoint({*HERE_ALONE, "pydantic", "pydantic_settings", "httpx", "rich"})
+
+
+def test_a_worker_loads_what_the_others_do_without() -> None:
+    """A name that nothing ever loads would prove nothing above."""
+    [(_, loaded)], _ = loaded_by(["worker", "--help"])
+    assert loaded.issuperset(HERE_ALONE), set(HERE_ALONE) - loaded
+
+
+def test_every_command_with_a_gateway_is_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that learns `--url` must join."""
+    able = set()
+    for name in COMMANDS:
+        assert invoke([name, "--help"]) == 0
+        if "--url" in capsys.readouterr().out:
+            able.add(name)
+    assert able - {"audit"} == {arguments[0] for arguments in THERE} - {"grants"}
+
+
+def test_loading_leaves_the_collector_as_it_was() -> None:
+    """Off within, and afterwards what it was before, also when an import fails."""
+    assert gc.isenabled()
+    with suppress(ImportError), loading():
+        within = gc.isenabled()
+        raise ImportError
+    assert (within, gc.isenabled()) == (False, True)
+    gc.disable()
+    try:
+        with loading():
+            within = gc.isenabled()
+        assert (within, gc.isenabled()) == (False, False)
+    finally:
+        gc.enable()
