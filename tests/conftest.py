@@ -1,15 +1,17 @@
 """What every test may ask for: one real server a session, a client, a task queue and a store of its own."""
 
 import contextlib
+import gc
 import os
 import shutil
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from glob import glob
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -19,6 +21,11 @@ from signoff.store.store import Store, open_store
 REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
 _RUNNING = 'ExecutionStatus = "Running"'
 LEFT_OUT = pytest.StashKey[str]()
+
+# How long an example takes says how busy the machine is; a test that must prove a bound states it.
+settings.register_profile("signoff", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("signoff")
+
 LONGEST = (
     "cli/test_demo.py",
     "security/test_kills.py",
@@ -50,6 +57,17 @@ def needed(item: pytest.Item) -> list[str]:
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many processes again as there are cores: a test often waits for a server, a browser or a disk."""
     return (os.cpu_count() or 1) * 3 // 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Looks for no garbage among what is imported and collected: it stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
