@@ -1,8 +1,10 @@
-"""What the browser tests share: sizes, and a gateway that listens."""
+"""What the browser tests share: sizes, a gateway that listens, and how axe-core judges a page."""
 
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any, Literal
 
+from axe_playwright_python.async_playwright import Axe
 from gateway_desk import GatewayDesk
 from playwright.async_api import Page, expect
 
@@ -15,6 +17,9 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 WIDE, PHONE = (1280, 800), (360, 740)
+CONTRAST = ("color-contrast",)
+LOOKS = (*CONTRAST, "target-size", "scrollable-region-focusable")
+"""The rules of axe-core whose answer depends on size and colours; all others see the same page in every look."""
 SOON = 45_000
 """Milliseconds within which a page shows what it should, on a machine that runs other tests at once."""
 
@@ -39,3 +44,40 @@ async def until(page: Page, words: str, *, scripts: bool, where: str = "main") -
         assert time.monotonic() < late, f"`{words}` did not appear: {told}"
         await page.wait_for_timeout(100)
         await page.reload()
+
+
+async def axe_findings(page: Page, size: tuple[int, int] = WIDE, other: tuple[int, int] = PHONE) -> list[str]:
+    """What axe-core finds on the page that is shown: light by every rule, in the other size and dark by `LOOKS`.
+
+    Colours follow from light or dark alone, but a card and its answers stand on other grounds where it is narrow: their
+    contrast is judged in the two other looks also. The page is left light and of `size`.
+    """
+    await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    await _look(page, size, "light")
+    found = await violations(page)
+    await _look(page, other, "dark")
+    found += await violations(page, LOOKS)
+    if await page.locator(".card").count():
+        await _look(page, other, "light")
+        found += await violations(page, CONTRAST, ".card")
+        await _look(page, size, "dark")
+        found += await violations(page, CONTRAST, ".card")
+    await _look(page, size, "light")
+    return found
+
+
+async def _look(page: Page, size: tuple[int, int], scheme: Literal["light", "dark"]) -> None:
+    await page.set_viewport_size({"width": size[0], "height": size[1]})
+    await page.emulate_media(color_scheme=scheme)
+
+
+async def violations(page: Page, rules: tuple[str, ...] = (), where: str | None = None) -> list[str]:
+    """What axe-core finds as the page stands: by all rules, or by some on a page that was judged by all before."""
+    # Without `preload` axe-core does not fetch style sheets and media again: only its rule for films needs them.
+    options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
+    if rules:
+        options["runOnly"] = {"type": "rule", "values": rules}
+    # The script is in the page since the first judgement.
+    axe = Axe(axe_script="0") if rules else Axe()
+    results = await axe.run(page, where, options)
+    return [f"{each['id']}: {each['nodes'][0]['target']}" for each in results.response["violations"]]

@@ -43,33 +43,66 @@ async def chromium() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest.fixture
-async def window(chromium: Browser, served: Served) -> AsyncIterator[Open]:
-    """Opens windows: `await window("/path", size=PHONE, scripts=False, dark=True)`; nothing may go wrong in them."""
-    contexts = []
-    complaints: list[str] = []
+class Windows:
+    """Pages to show things in; a browser takes longest to make one, so each serves one test after another."""
 
-    async def opened(
-        path: str, *, size: tuple[int, int] = WIDE, scripts: bool = True, dark: bool = False, of: Page | None = None
-    ) -> Page:
-        if of is None:
-            context = await chromium.new_context(
-                viewport={"width": size[0], "height": size[1]},
-                java_script_enabled=scripts,
-                color_scheme="dark" if dark else "light",
-                reduced_motion="reduce",
-            )
-            contexts.append(context)
-        else:
-            context = of.context
-        page = await context.new_page()
+    def __init__(self, chromium: Browser) -> None:
+        self._chromium = chromium
+        self._free: dict[bool, list[Page]] = {True: [], False: []}
+        self._taken: list[tuple[bool, Page]] = []
+        self.complaints: list[str] = []
+
+    async def open(self, scripts: bool) -> Page:
+        """A page in a context of its own, without cookies."""
+        page = self._free[scripts].pop() if self._free[scripts] else await self._made(scripts)
+        self._taken.append((scripts, page))
+        return page
+
+    async def beside(self, page: Page) -> Page:
+        """A second page with the cookies of another."""
+        return self._watched(await page.context.new_page())
+
+    async def leave(self) -> list[str]:
+        """Takes back all pages, blank, alone and without cookies; returns what went wrong in them."""
+        for scripts, page in self._taken:
+            for other in page.context.pages:
+                if other is not page:
+                    await other.close()
+            await page.unroute_all()
+            await page.goto("about:blank")
+            await page.context.clear_cookies()
+            self._free[scripts].append(page)
+        self._taken.clear()
+        complaints, self.complaints = self.complaints, []
+        return complaints
+
+    async def _made(self, scripts: bool) -> Page:
+        context = await self._chromium.new_context(java_script_enabled=scripts, reduced_motion="reduce")
+        return self._watched(await context.new_page())
+
+    def _watched(self, page: Page) -> Page:
         page.set_default_timeout(SOON)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text) if "Content Security" in said.text else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda said: self.complaints.append(said.text) if "Content Security" in said.text else None)
+        return page
+
+
+@pytest.fixture(scope="session")
+def windows(chromium: Browser) -> Windows:
+    """The session's windows."""
+    return Windows(chromium)
+
+
+@pytest.fixture
+async def window(windows: Windows, served: Served) -> AsyncIterator[Open]:
+    """Opens windows: `await window("/path", size=PHONE, scripts=False)`; nothing may go wrong in them."""
+
+    async def opened(path: str, *, size: tuple[int, int] = WIDE, scripts: bool = True, of: Page | None = None) -> Page:
+        page = await (windows.open(scripts) if of is None else windows.beside(of))
+        await page.set_viewport_size({"width": size[0], "height": size[1]})
+        await page.emulate_media(color_scheme="light")
         await page.goto(served.base + path)
         return page
 
     yield opened
-    for context in contexts:
-        await context.close()
-    assert complaints == []
+    assert await windows.leave() == []

@@ -3,11 +3,9 @@
 import re
 import uuid
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
-from browser_window import PHONE, WIDE, Open, Served, until
+from browser_window import PHONE, WIDE, Open, Served, axe_findings, until
 from gateway_desk import FLIGHT
 from playwright.async_api import Page, expect
 
@@ -15,8 +13,7 @@ from signoff.store.freezes import Freezes
 
 pytestmark = pytest.mark.chromium
 
-LOOKS = ["color-contrast", "target-size", "scrollable-region-focusable"]
-"""The rules whose answer depends on size and colours."""
+NARROW = (320, 640)
 SIZES = pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "plain"])
 
@@ -161,40 +158,26 @@ async def states(served: Served) -> AsyncIterator[list[str]]:
         await desk.http.post(f"/v1/approvals/{approval}/withdraw", json={"as": "guest"})
 
 
+@pytest.mark.timeout(300)
 async def test_every_state_fits_and_axe_finds_nothing(window: Open, served: Served, states: list[str]) -> None:
     """No sideways scroll at 320 px, no finding in any state, light and dark."""
-    page = await window("/", size=(320, 640))
+    page = await window("/", size=NARROW)
     findings: dict[str, list[str]] = {}
-    wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+    async def judge(name: str) -> None:
+        findings[name] = await axe_findings(page, NARROW, WIDE)
+        wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert await page.evaluate(wider) == 0, name
+
     for path in states:
         await page.goto(served.base + path)
-        await _look(page, findings, path)
-        assert await page.evaluate(wider) == 0, path
+        await judge(path)
     edit = next(path for path in states if path.endswith("/edit"))
     await page.goto(served.base + edit)
     await page.get_by_label("Cost").fill("x")
     await page.get_by_role("button", name="Review the changes").click()
-    await _look(page, findings, "mistake")
+    await judge("mistake")
     await page.get_by_label("Cost").fill("1")
     await page.get_by_role("button", name="Review the changes").click()
-    await _look(page, findings, "review")
-    assert await page.evaluate(wider) == 0
+    await judge("review")
     assert {path: found for path, found in findings.items() if found} == {}
-
-
-async def _look(page: Page, findings: dict[str, list[str]], name: str) -> None:
-    await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    looks: dict[str, Any] = {"runOnly": {"type": "rule", "values": LOOKS}}
-    found = await _found(page, Axe(), {})
-    await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
-    await page.emulate_media(color_scheme="dark")
-    # The script is in the page already.
-    found += await _found(page, Axe(axe_script="0"), looks)
-    await page.set_viewport_size({"width": 320, "height": 640})
-    await page.emulate_media(color_scheme="light")
-    findings[name] = found
-
-
-async def _found(page: Page, axe: Axe, options: dict[str, Any]) -> list[str]:
-    results = await axe.run(page, options={"resultTypes": ["violations"], **options})
-    return [f"{each['id']}: {each['nodes'][0]['target']}" for each in results.response["violations"]]

@@ -4,8 +4,7 @@ import re
 from collections.abc import AsyncIterator
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
-from browser_window import PHONE, WIDE, Open, Served
+from browser_window import LOOKS, PHONE, WIDE, Open, Served, violations
 from playwright.async_api import Page, expect
 
 from signoff.store.freezes import Freezes
@@ -27,9 +26,7 @@ async def looks(page: Page, *, by_axe: bool = True) -> None:
     assert await page.evaluate(WIDER) == 0, page.url
     for dark in (False, True) if by_axe else ():
         await page.emulate_media(color_scheme="dark" if dark else "light")
-        found = await Axe().run(page, options={"resultTypes": ["violations"]})
-        told = [f"{each['id']}: {each['nodes'][0]['target']}" for each in found.response["violations"]]
-        assert told == [], (page.url, dark)
+        assert await violations(page, LOOKS if dark else ()) == [], (page.url, dark)
 
 
 @pytest.mark.parametrize(("size", "scripts"), [(WIDE, True), (PHONE, False)], ids=["wide", "phone, plain"])

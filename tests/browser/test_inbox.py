@@ -1,8 +1,7 @@
 import re
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
-from browser_window import PHONE, WIDE, Open, Served, until
+from browser_window import PHONE, WIDE, Open, Served, axe_findings, until
 from playwright.async_api import Page, expect
 
 # The first row must be one that a worker answers for.
@@ -10,8 +9,6 @@ pytestmark = [pytest.mark.chromium, pytest.mark.usefixtures("nothing_waits")]
 
 SIZES = pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "plain"])
-LOOKS = ["color-contrast", "target-size", "scrollable-region-focusable"]
-"""The rules whose answer depends on size and colours; all the others see the same page in every look."""
 
 
 async def say(page: Page, words: str) -> str:
@@ -163,6 +160,7 @@ async def test_nothing_needs_a_sideways_scroll(window: Open, served: Served) -> 
         assert await page.evaluate(wider) == 0, path
 
 
+@pytest.mark.timeout(300)
 async def test_axe_finds_nothing(window: Open, served: Served) -> None:
     """Every page in every state, wide and narrow, light and dark: no finding of axe-core."""
     desk = served.desk
@@ -182,33 +180,16 @@ async def test_axe_finds_nothing(window: Open, served: Served) -> None:
     findings = {}
     for path in (*paths, f"/turns/{mixed}", f"/turns/{done}"):
         await page.goto(served.base + path)
-        findings[path] = await _axe(page)
+        findings[path] = await axe_findings(page)
     await page.goto(f"{served.base}/tools/small")
     await page.get_by_role("button", name="Explain").click()
-    findings["explained"] = await _axe(page)
+    findings["explained"] = await axe_findings(page)
     await page.goto(f"{served.base}/approvals/{long}")
     await page.locator("h1").click()
     await page.keyboard.press("d")
-    findings["confirmation"] = await _axe(page)
+    findings["confirmation"] = await axe_findings(page)
     await page.goto(served.base)
     await page.get_by_label("You are").select_option("guest")
     await page.get_by_role("button", name="Switch").click()
-    findings["empty"] = await _axe(page)
+    findings["empty"] = await axe_findings(page)
     assert {path: found for path, found in findings.items() if found} == {}
-
-
-async def _axe(page: Page) -> list[str]:
-    await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    found = await _findings(page, Axe(), {})
-    for size, dark in ((WIDE, True), (PHONE, True), (PHONE, False)):
-        await page.set_viewport_size({"width": size[0], "height": size[1]})
-        await page.emulate_media(color_scheme="dark" if dark else "light")
-        # The script is in the page already.
-        found += await _findings(page, Axe(axe_script="0"), {"runOnly": {"type": "rule", "values": LOOKS}})
-    await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
-    return found
-
-
-async def _findings(page: Page, axe: Axe, options: dict[str, object]) -> list[str]:
-    results = await axe.run(page, options={"resultTypes": ["violations"], **options})
-    return [f"{each['id']}: {each['nodes'][0]['target']}" for each in results.response["violations"]]

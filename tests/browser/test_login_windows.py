@@ -3,13 +3,13 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
-from browser_window import PHONE, WIDE, Open, Served
+from browser_window import PHONE, WIDE, Open, Served, axe_findings
 from gateway_desk import PEOPLE
 from gateway_login import STRANGER, locked_desk, token_of
 from oidc_provider import CLIENT, SECRET, Provider, running_provider
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
+from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.embedded import free_port
 from signoff.gateway.links import LINK_KEY, Link, make_link
@@ -57,7 +57,9 @@ async def asked(served: Served, words: str) -> str:
     headers = {"authorization": f"Bearer {await token_of(served.desk, 'guest')}"}
     started = await served.desk.http.post("/v1/turns", json={"text": words, "actor": "desk"}, headers=headers)
     assert started.status_code == 201, started.text
-    return f"{started.json()['id']}.c1.1"
+    key = TurnKey(*(started.json()[part] for part in ("tenant", "session", "turn")))
+    await served.desk.desk.waiting(key)
+    return ApprovalKey(key, "c1.1").id
 
 
 async def link_to(served: Served, approval: str, **fields: object) -> str:
@@ -128,6 +130,7 @@ async def test_keys_give_no_verdict_that_a_link_does_not(window: Open, served: S
     await expect(page.locator(".receipt-who")).to_have_text("Denied by Ana (you)")
 
 
+@pytest.mark.timeout(300)
 async def test_axe_finds_nothing_where_one_signs_in(window: Open, served: Served) -> None:
     """The sign-in, refused and not; every state of a link's page; the pages of who signed in: wide, narrow, dark."""
     easy, more = await asked(served, "easy"), await asked(served, "pay")
@@ -138,16 +141,16 @@ async def test_axe_finds_nothing_where_one_signs_in(window: Open, served: Served
     findings: dict[str, list[str]] = {}
     for path in paths:
         await page.goto(served.base + path)
-        findings[path] = await _axe(page)
+        findings[path] = await axe_findings(page)
     await page.goto(f"{served.base}/login")
     await page.get_by_label("Personal token").fill("sgf_wrong")
     await page.get_by_role("button", name="Sign in").click()
-    findings["refused"] = await _axe(page)
+    findings["refused"] = await axe_findings(page)
     await page.get_by_label("Personal token").fill(await token_of(served.desk, "ana"))
     await page.get_by_role("button", name="Sign in").click()
     for path in ("/", "/new", f"/approvals/{more}"):
         await page.goto(served.base + path)
-        findings[path] = await _axe(page)
+        findings[path] = await axe_findings(page)
     assert {path: found for path, found in findings.items() if found} == {}
 
 
@@ -159,14 +162,3 @@ async def test_nothing_needs_a_sideways_scroll_here(window: Open, served: Served
         await page.goto(served.base + path)
         wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert await page.evaluate(wider) == 0, path
-
-
-async def _axe(page: Page) -> list[str]:
-    found: list[str] = []
-    for size, dark in ((WIDE, False), (PHONE, True), (PHONE, False)):
-        await page.set_viewport_size({"width": size[0], "height": size[1]})
-        await page.emulate_media(color_scheme="dark" if dark else "light")
-        results = await Axe().run(page, options={"resultTypes": ["violations"]})
-        found += [f"{each['id']}: {each['nodes'][0]['target']}" for each in results.response["violations"]]
-    await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
-    return found

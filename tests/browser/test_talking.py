@@ -1,8 +1,7 @@
 """A conversation in a real browser: one page, several messages, with and without scripts."""
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
-from browser_window import PHONE, WIDE, Open, until
+from browser_window import PHONE, WIDE, Open, until, violations
 from playwright.async_api import Page, expect
 
 pytestmark = pytest.mark.chromium
@@ -25,8 +24,7 @@ async def test_saying_more_while_a_request_waits(window: Open, size: tuple[int, 
     await expect(page.locator(".said")).to_contain_text("You said: hello")
     assert await page.get_by_label("Say something else").input_value() == "half a sent"
     await expect(page.get_by_role("link", name="Open the request")).to_have_count(1)
-    found = await Axe().run(page, options={"resultTypes": ["violations"]})
-    assert found.response["violations"] == []
+    assert await violations(page) == []
     wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert await page.evaluate(wider) == 0
     await page.get_by_role("button", name="Stop what goes on").click()
