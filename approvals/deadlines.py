@@ -33,7 +33,7 @@ def due(request: ApprovalRequest) -> Due | None:
     """The next thing that time alone brings; None for a request that does not wait. A deadline comes last."""
     if request.state != "pending" or request.expires_at is None:
         return None
-    coming = [Due(at, "remind") for at in request.remind_at[request.reminded : request.reminded + 1]]
+    coming = [Due(at, "remind") for at in request.remind_at[request.reminded :]]
     if request.escalate_at is not None and not request.escalated:
         coming.append(Due(request.escalate_at, "escalate"))
     # Of several at one moment the first stands: `min` keeps the order.

@@ -54,6 +54,18 @@ def test_reminder_escalation_and_deadline_come_at_absolute_times() -> None:
     assert deadlines.due(late) == deadlines.Due(after(2), "escalate")
 
 
+def test_every_reminder_comes_once() -> None:
+    """Of several the next one is due, and how many there were is counted."""
+    request = waiting().model_copy(update={"remind_at": (after(1), after(3))})
+    assert steps(request) == [("remind", after(1)), ("remind", after(3)), ("deadline", after(10))]
+    assert deadlines.passed(request, deadlines.Due(after(1), "remind"), after(1)).reminded == 1
+
+
+def test_what_escalates_after_nothing_escalates_at_once() -> None:
+    """No time is a time: zero seconds from the moment it was asked."""
+    assert steps(waiting(escalate_after=0.0)) == [("escalate", NOW), ("deadline", after(10))]
+
+
 def test_an_escalation_adds_people_once() -> None:
     """Those of `escalate_to` may decide too; who may already is not named twice; the first ones still may."""
     once = deadlines.escalated(waiting(**FULL))

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from signoff.approvals import deadlines
 from signoff.approvals.desk import Desk
 from signoff.approvals.entries import ended
 from signoff.approvals.seen import ENTRIES_KEPT, Seen
@@ -15,6 +16,7 @@ from signoff.contracts.steps import Authority
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ID = "main.s.t.c1.1"
+MINUTE = timedelta(minutes=1)
 STREAM = "turn/main/s/t"
 ANA = Authority(allowed=True, subject="ana", assurance="session")
 
@@ -66,6 +68,48 @@ def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None
         "unknown", "stale", "not_allowed", "assurance", None, "duplicate", "already_decided",
     ]  # fmt: skip
     assert {each.stream for each in taken} == {STREAM}
+
+
+def test_whoever_was_identified_is_named_whatever_they_are_told() -> None:
+    """At either step, of an unknown request, of one they may not decide, and of one that they answered before."""
+    made, unknown = desk(quorum=2), "main.s.t.c9.9"
+    eve = Authority(allowed=False, code="not_allowed", subject="eve", assurance="channel")
+    made.examine(answer(approval_id=unknown, subject="claimed"), eve, NOW)
+    made.settle(answer(approval_id=unknown, subject="claimed", delivery_id="d2"), eve, NOW)
+    made.examine(answer(subject="claimed"), eve, NOW)
+    made.settle(answer(subject="claimed"), ANA, NOW)
+    made.settle(answer(subject="claimed"), ANA, NOW + MINUTE)
+    attempts = made.unwritten.take(STREAM, "main")
+    assert [(each.data.get("receipt", ""), each.subject) for each in attempts] == [
+        ("unknown", "eve"), ("unknown", "eve"), ("not_allowed", "eve"), ("", "ana"), ("duplicate", "ana"),
+    ]  # fmt: skip
+    made.examine(answer(subject="claimed"), ANA, NOW + MINUTE)
+    (again,) = made.unwritten.take(STREAM, "main")
+    assert (again.data["receipt"], again.subject, again.data["assurance"]) == ("duplicate", "ana", "session")
+
+
+def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
+    """A deadline that is put off is told; the last one is told as the end that it is, and nothing before it ends."""
+    made = desk(on_timeout="escalate", timeout=60.0)
+    for minutes in (1, 2):
+        request = made.get(ID)
+        due = None if request is None else deadlines.due(request)
+        assert due is not None
+        made.reach(ID, due, NOW + minutes * MINUTE)
+    taken = made.unwritten.take(STREAM, "main")
+    assert [(each.kind, each.data.get("event"), each.data.get("state")) for each in taken] == [
+        ("delivery", "deadline", None), ("ending", None, "timed_out"),
+    ]  # fmt: skip
+
+
+def test_to_be_asked_again_is_no_ending() -> None:
+    """An approval that lapsed has ended; the question that follows it only begins."""
+    made = desk()
+    made.settle(answer(), ANA, NOW)
+    lapsed = made.lapse(ID, NOW)
+    made.unwritten.take(STREAM, "main")
+    made.open(lapsed.model_copy(update={"revision": 2}), NOW)
+    assert told(made) == []
 
 
 def test_a_cancelled_request_is_an_ending() -> None:
