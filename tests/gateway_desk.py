@@ -225,7 +225,7 @@ async def gateway_desk(
         )
         app = build_app(deps)
         transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=20) as http:
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
             yield GatewayDesk(http, app, deps, desk, ledger)
 
 

@@ -37,7 +37,7 @@ def locked_desk(
         clock=clock or (lambda: datetime.now(UTC)),
     )
     app = build_app(deps)
-    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=20)
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60)
     return dataclasses.replace(gateway, http=http, app=app, deps=deps)
 
 

@@ -98,6 +98,7 @@ async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(serve
         assert done.returncode == 0, told.decode()
 
 
+@pytest.mark.timeout(300)
 async def test_the_containers_commands_start(server: ServerHandle, client: Client, tmp_path: Path) -> None:
     """`signoff worker` and `signoff gateway` with the file's own environment, pointed at the session's server."""
     port = free_port()

@@ -91,7 +91,7 @@ async def test_a_file_that_changes_is_recorded_while_a_process_runs(store: Store
         file.write_text("- id: ana\n- id: [\n")
         await asyncio.sleep(0.05)
         file.write_text("- id: ana\n- id: bo\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(await told(store)) < 2:
                 await asyncio.sleep(0.01)
     assert names((await told(store))[1]) == (["bo"], [], [])
@@ -113,7 +113,7 @@ async def test_what_cannot_be_written_now_is_written_later(store: Store, caplog:
             return super().all(tenant)
 
     with caplog.at_level(logging.WARNING):
-        async with people_followed(store, Away([ANA]), "gateway", every=0.01), asyncio.timeout(10):
+        async with people_followed(store, Away([ANA]), "gateway", every=0.01), asyncio.timeout(60):
             while not await told(store):
                 await asyncio.sleep(0.01)
     assert [message for message in caplog.messages if "the directory is away" in message]

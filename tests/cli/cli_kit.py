@@ -50,7 +50,7 @@ async def waiting_request(desk: Cli, text: str) -> dict[str, Any]:
     asked = await desk("ask", text, "--no-wait", "--json")
     assert asked.code == 0, asked.err
     turn = asked.data["turn"]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for card in (await desk("inbox", "--json")).data:
             if card["turn"] == turn:

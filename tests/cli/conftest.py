@@ -7,8 +7,8 @@ import pytest
 from cli_kit import MANIFEST, Cli, run_in_thread
 from site_kit import Site
 
-from signoff.cli.parts import running_worker
 from signoff.cli.stores import working_store
+from signoff.cli.working import running_worker
 from signoff.cli.workplace import find_workplace
 from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 

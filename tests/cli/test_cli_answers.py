@@ -1,5 +1,6 @@
 """Answers that say more than yes or no, from a terminal."""
 
+import asyncio
 import shlex
 import sys
 from pathlib import Path
@@ -174,6 +175,7 @@ async def doubted(desk: Cli, text: str) -> dict[str, Any]:
         await store.claim(key, workflow=named.turn.workflow_id, call=request.call, tool=request.tool)
     assert (await desk("approve", card["id"])).code == 0
     while request.kind != "in_doubt":
+        await asyncio.sleep(0.05)
         request = await signoff.request(card["id"])
     return card
 

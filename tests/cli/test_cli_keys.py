@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cli_kit import MANIFEST, Cli, assert_one_sentence
 
-from signoff.cli.parts import gateway_signer
+from signoff.cli.serving import gateway_signer
 from signoff.cli.workplace import find_workplace
 from signoff.keyfiles import FileVerifier, read_private, read_public
 from signoff.store.store import Store

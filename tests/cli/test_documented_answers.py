@@ -9,8 +9,8 @@ import pytest
 from cli_kit import Cli, Ran, run_in_thread
 from documents import ROOT, shell_lines
 
-from signoff.cli.parts import running_worker
 from signoff.cli.stores import working_store
+from signoff.cli.working import running_worker
 from signoff.cli.workplace import find_workplace
 from signoff.contracts.ids import show_code
 from signoff.embedded import ServerHandle

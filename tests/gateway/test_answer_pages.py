@@ -1,5 +1,6 @@
 """Pages where an answer says more than yes or no: doubts, remembered answers, several at once, frozen tenants."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 
@@ -101,6 +102,7 @@ async def test_a_list_says_what_was_changed(own: GatewayDesk) -> None:
         await as_person(page, "bo")
         told = words((await page.get("/")).text)
         while "300 EUR" not in told:
+            await asyncio.sleep(0.05)
             told = words((await page.get("/")).text)
     assert "Book TP 531 in business, 300 EUR desk for Guest · changed by Ana" in told
 

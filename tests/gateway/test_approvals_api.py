@@ -1,3 +1,4 @@
+import asyncio
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -153,6 +154,7 @@ async def _listed(gateway: GatewayDesk, approval: str, **params: str) -> Any:
         found = (await gateway.http.get("/v1/approvals", params=params)).json()["approvals"]
         if any(card["id"] == approval for card in found):
             yield found
+        await asyncio.sleep(0.05)
 
 
 async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayDesk) -> None:

@@ -131,7 +131,7 @@ async def test_serving_stops_when_asked(gateway: GatewayDesk) -> None:
         stop.set()
         rest = [line async for line in lines]
     assert all("problem" not in line for line in rest)
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 60)
 
 
 async def test_a_taken_port_is_one_sentence(gateway: GatewayDesk) -> None:

@@ -33,7 +33,7 @@ async def test_what_is_recorded_is_covered_soon_and_at_the_end(store: Store) -> 
     """A checkpoint after each spell in which something was written, and a last one when the gateway stops."""
     async with checkpoints_kept(store, SIGNER, every=0.02):
         await recorded(store, "freeze")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await numbers(store) != [1]:
                 await asyncio.sleep(0.01)
     assert await numbers(store) == [1]
@@ -56,6 +56,6 @@ async def test_a_store_that_is_away_does_not_stop_the_gateway(store: Store, capl
     await store.close()
     with caplog.at_level(logging.WARNING):
         async with checkpoints_kept(store, SIGNER, every=0.005):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while caplog.text.count("no checkpoint of the record was written") < 2:
                     await asyncio.sleep(0.005)

@@ -172,6 +172,7 @@ async def test_whoever_signed_in_is_nobody_else(locked: GatewayDesk) -> None:
         headers = bearer(await token_of(locked, "bo", "read"))
         view = {"turns": []}
         while not view["turns"]:
+            await asyncio.sleep(0.05)
             view = (await locked.http.get(f"/v1/sessions/{session}", headers=headers)).json()
         assert [turn["requester"] for turn in view["turns"]] == ["bo"]
 

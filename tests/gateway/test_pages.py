@@ -1,3 +1,4 @@
+import asyncio
 import html
 import re
 from typing import Any
@@ -233,7 +234,7 @@ async def test_the_list_filters_and_counts(gateway: GatewayDesk) -> None:
     approval = await gateway.asked("login")
     async with browser(gateway) as page:
         while f'data-key="{approval}"' not in (home := (await page.get("/")).text):
-            pass
+            await asyncio.sleep(0.05)
         count = re.search(r'data-count="(\d+)"', home)
         assert count is not None
         assert f"<title>({count[1]}) Waiting for you" in home
@@ -271,6 +272,7 @@ async def test_saying_something_starts_a_turn(gateway: GatewayDesk) -> None:
         assert sent.status_code == 303
         talk = ""
         while "Finished" not in talk:
+            await asyncio.sleep(0.05)
             talk = words((await page.get(sent.headers["location"])).text)
     assert "Ran by rule" in talk
     assert "args.amount < 50.0" in talk
@@ -365,7 +367,7 @@ async def test_a_code_leads_to_its_card(gateway: GatewayDesk) -> None:
     code = show_code((await gateway.desk.signoff.request(approval)).code)
     async with browser(gateway) as page:
         while (answer := await page.get(f"/approvals/{code}")).status_code == 404:
-            pass
+            await asyncio.sleep(0.05)
     assert answer.headers["location"] == f"/approvals/{approval}"
 
 

@@ -111,7 +111,7 @@ async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(desk: Gat
         assert (await sign_in(page)).status_code == 303
         assert "Signed in as Cy" in words((await page.get("/tools")).text)
         assert (await approve(page, approval)).status_code == 303
-    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 20)
+    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 60)
     assert result.calls[0].code == "ok"
     assert await desk.runs(approval) == 1
     request = await desk.desk.signoff.request(approval)

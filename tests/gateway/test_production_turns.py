@@ -70,7 +70,7 @@ def key_of(approval: str) -> TurnKey:
 
 async def ended(desk: GatewayDesk, approval: str) -> str:
     """The code of the turn's one call."""
-    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 20)
+    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 60)
     return result.calls[0].code
 
 
@@ -151,7 +151,7 @@ async def test_a_turn_that_the_gateway_did_not_start_runs_no_tool(desk: GatewayD
     assert asker.id == "guest"
     deps = dataclasses.replace(desk.deps, signer=signer)
     key = await start(deps, TurnBody(text="pay small", actor="desk", turn=turn), "api")
-    result = await asyncio.wait_for(desk.desk.signoff.result(key), 20)
+    result = await asyncio.wait_for(desk.desk.signoff.result(key), 60)
     assert [call.code for call in result.calls] == ["refused", "refused"]
 
 

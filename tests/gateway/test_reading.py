@@ -1,5 +1,6 @@
 """Who may read a conversation and who may stop it: the rule, and every door that keeps it."""
 
+import asyncio
 import uuid
 
 import httpx
@@ -116,7 +117,7 @@ async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayDesk, gatewa
     code = (await gateway.desk.signoff.request(approval)).code
     while (await opened(locked, "ana", f"/approvals/{code}")).status_code != 303:
         # The list of codes is a moment behind the turn.
-        pass
+        await asyncio.sleep(0.05)
     assert (await opened(locked, "eve", f"/approvals/{code}")).status_code == 404
     for person in READ:
         assert (await opened(locked, person, f"/turns/{turn}")).status_code == 200
@@ -137,7 +138,7 @@ async def test_lists_hold_what_one_may_read(locked: GatewayDesk, gateway: Gatewa
 
     async def until_listed() -> None:
         while name not in rows(await got(locked, "ada", "/v1/turns?limit=500")):
-            pass
+            await asyncio.sleep(0.05)
 
     await until_listed()
     assert rows(await got(locked, "bo", "/v1/turns?limit=1")) == {name}

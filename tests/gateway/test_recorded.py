@@ -25,7 +25,7 @@ def facts(records: list[Record], kind: str) -> list[dict[str, Any]]:
 
 async def until_outcome(gateway: GatewayDesk, approval_id: str) -> list[Record]:
     """The records once the call's outcome is among them."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             records = await of_turn(gateway, approval_id)
             if facts(records, "outcome"):
@@ -57,7 +57,7 @@ async def test_an_attempt_after_the_end_is_recorded(gateway: GatewayDesk) -> Non
     await gateway.decide(approval, **{"verdict": "denied", "reason": "no", "as": "approver"})
     late = await gateway.decide(approval, **{"verdict": "approved", "as": "approver"})
     assert late.json()["code"] == "already_decided"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(attempts := facts(await of_turn(gateway, approval), "attempt")) < 2:
             await asyncio.sleep(0.02)
     assert {each.get("receipt", "") for each in attempts} == {"", "already_decided"}

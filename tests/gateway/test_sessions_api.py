@@ -144,7 +144,7 @@ def _fields(page: str, action: str) -> dict[str, str]:
 @asynccontextmanager
 async def _browser(gateway: GatewayDesk) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app=gateway.app)
-    async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=20) as page:
+    async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as page:
         await page.get("/")
         yield page
 

@@ -15,7 +15,7 @@ async def nobody(gateway: GatewayDesk) -> AsyncIterator[httpx.AsyncClient]:
     """A gateway whose turns no worker takes."""
     desk = Signoff(gateway.desk.client, task_queue=f"nobody-{fresh()}")
     app = build_app(dataclasses.replace(gateway.deps, desk=desk))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=30) as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
         yield http
 
 

@@ -52,7 +52,7 @@ async def checked(lines: list[str], folder: Path, needing: tuple[str, ...] = ALW
 
 async def ended(desk: GatewayDesk, key: TurnKey) -> list[Record]:
     """The record of a turn that has come to its end."""
-    await asyncio.wait_for(desk.desk.signoff.result(key), 30)
+    await asyncio.wait_for(desk.desk.signoff.result(key), 60)
     return await AuditLog(desk.desk.store).stream(key.workflow_id)
 
 

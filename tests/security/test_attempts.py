@@ -67,7 +67,7 @@ async def agreed(locked: GatewayDesk, request: ApprovalRequest) -> None:
     for person in ("ana", "bo"):
         receipt = await locked.desk.signoff.decide(signed(request, subject=person))
         assert receipt.status != "refused", receipt
-    await asyncio.wait_for(locked.desk.signoff.result(key_of(request)), 30)
+    await asyncio.wait_for(locked.desk.signoff.result(key_of(request)), 60)
     assert await locked.runs(request.id) == 1
 
 
@@ -243,7 +243,7 @@ async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded
     assert (sent.status_code, sent.json()["code"]) == (403, "self_approval")
     assert (await locked.desk.signoff.decide(signed(request))).code == "self_approval"
     assert (await locked.desk.signoff.decide(signed(request, subject="approver"))).status == "accepted"
-    await asyncio.wait_for(locked.desk.signoff.result(key_of(request)), 30)
+    await asyncio.wait_for(locked.desk.signoff.result(key_of(request)), 60)
     told = [(record.subject, record.facts.get("receipt", "")) for record in await attempts(locked, request)]
     assert told == [("ana", "self_approval"), ("ana", "self_approval"), ("approver", "")]
 

@@ -85,7 +85,7 @@ class Stack:
     async def send(self, person: str, url: str, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
         """One request to the gateway, with a person's token. Raises what httpx does when nobody is there."""
         given = {"authorization": f"Bearer {self.tokens[person]}", **(headers or {})}
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=20) as http:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=60) as http:
             return await http.post(url, json=body, headers=given)
 
     async def start(self, tool: str) -> TurnKey:

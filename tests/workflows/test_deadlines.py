@@ -146,7 +146,7 @@ async def test_a_worker_that_comes_too_late_runs_nothing(client: Client, store: 
         await desk.until(key, _asked_again)
         async with Worker(client, task_queue=tool.task_queue, activities=tool_activities(desk.room)):
             await desk.signoff.withdraw(withdrawn(key))
-            result = await asyncio.wait_for(desk.signoff.result(key), 20)
+            result = await asyncio.wait_for(desk.signoff.result(key), 60)
     assert [outcome.code for outcome in result.calls] == ["denied"]
     assert ledger.rows == []
 

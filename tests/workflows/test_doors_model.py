@@ -263,7 +263,7 @@ class Story:
     async def agree(self) -> None:
         """Wait until the turn's request is the model's."""
         want = (self.model.refused, facts(self.request))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             view = await self.desk.signoff.view(self.key)
             have = (view.refusals, facts(view.calls[0].approval))

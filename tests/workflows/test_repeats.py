@@ -31,7 +31,7 @@ async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(
         key = await desk.start()
         await desk.waiting(key)
         await desk.signoff.decide(no(key))
-        result = await asyncio.wait_for(desk.signoff.result(key), 20)
+        result = await asyncio.wait_for(desk.signoff.result(key), 60)
         view = await desk.signoff.view(key)
     first, second = (outcome.denied for outcome in result.calls)
     assert first is not None
@@ -83,7 +83,7 @@ async def test_repeats_count_among_three_denials_in_a_row(client: Client, store:
         key = await desk.start()
         await desk.until(key, partial(_waits_for, 2))
         await desk.signoff.decide(no(key, "c2.1"))
-        result = await asyncio.wait_for(desk.signoff.result(key), 20)
+        result = await asyncio.wait_for(desk.signoff.result(key), 60)
     assert (result.state, result.error.code if result.error else "") == ("error", "denial_limit")
     assert [outcome.code for outcome in result.calls] == ["ok", "denied", "denied", "denied"]
     assert [call.denied.source for call in result.calls if call.denied] == ["human", "repeat", "repeat"]

@@ -93,7 +93,7 @@ async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(
         await desk.waiting(key)
         await desk.signoff.decide(yes(key))
         await desk.signoff.cancel_turn(key)
-        result = await asyncio.wait_for(desk.signoff.result(key), 20)
+        result = await asyncio.wait_for(desk.signoff.result(key), 60)
     assert result.state == "cancelled"
     assert [outcome.code for outcome in result.calls] == ["skipped"]
 
@@ -110,7 +110,7 @@ async def test_an_approved_call_that_has_not_started_never_starts_after_a_cancel
         await desk.signoff.decide(yes(key))
         await desk.until(key, lambda view: view.calls[0].state == "running")
         await desk.signoff.cancel_turn(key)
-        result = await asyncio.wait_for(desk.signoff.result(key), 20)
+        result = await asyncio.wait_for(desk.signoff.result(key), 60)
         async with bench(client, store, away, catalog, [respond("x")]) as other:
             other_key = await other.start()
             await other.signoff.result(other_key)
