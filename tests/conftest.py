@@ -27,14 +27,16 @@ settings.register_profile("signoff", deadline=None, suppress_health_check=[Healt
 settings.load_profile("signoff")
 
 LONGEST = (
-    "cli/test_demo.py",
-    "security/test_kills.py",
     "browser/test_inbox.py",
     "browser/test_answers.py",
-    "cli/test_cli_production.py",
-    "cli/test_cli_dev.py",
-    "bench/test_bench.py",
+    "cli/test_demo.py",
+    "security/test_kills.py",
     "browser/test_login_windows.py",
+    "cli/test_cli_dev.py",
+    "cli/test_cli_production.py",
+    "security/test_stopping.py",
+    "bench/test_bench.py",
+    "test_compose.py",
     "test_embedded.py",
 )
 """Files that take longest: they begin first, so that no process works on one alone in the end."""
