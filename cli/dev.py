@@ -17,10 +17,11 @@ from signoff.approvals.arguments import plural
 from signoff.cli.logs import logged_to
 from signoff.cli.options import Address, AsJson, Manifest, Model
 from signoff.cli.output import Output, run
-from signoff.cli.parts import running_gateway, running_worker
+from signoff.cli.serving import running_gateway
 from signoff.cli.stopping import stop_signals, until_stopped
 from signoff.cli.stores import make_state_dir, working_store
 from signoff.cli.tools import inventory_table
+from signoff.cli.working import running_worker
 from signoff.cli.workplace import Running, Workplace, find_workplace, server_is_configured, write_running
 from signoff.client import Signoff
 from signoff.contracts.errors import ConfigError, ServerUnavailable

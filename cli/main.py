@@ -35,8 +35,8 @@ COMMANDS: Final = {
     "people": ("signoff.cli.people", "List and check the people of the directory."),
     "token": ("signoff.cli.token", "Make, list and revoke personal tokens."),
     "keys": ("signoff.cli.keys", "Make, list, retire and export the keys that prove decisions."),
-    "worker": ("signoff.cli.services", "Run a worker alone."),
-    "gateway": ("signoff.cli.services", "Run the gateway with its inbox alone."),
+    "worker": ("signoff.cli.working", "Run a worker alone."),
+    "gateway": ("signoff.cli.serving", "Run the gateway with its inbox alone."),
     "demo": ("signoff.cli.demo.command", "Play a story unattended, with kills, edits or grants, and check it."),
     "doctor": ("signoff.cli.doctor", "Check this installation and say what to repair."),
 }

@@ -21,7 +21,7 @@ from signoff.registry.manifest import load_manifest
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, declared_people
 from signoff.registry.people_file import FileDirectory
-from signoff.settings import Settings, load_settings
+from signoff.settings import Settings, load_settings, login_roles
 
 _RUNNING_FILE: Final = "running.json"
 
@@ -55,6 +55,11 @@ class Workplace:
         """The task queue that the settings name, else that of the `signoff dev` that runs here."""
         given = "task_queue" in self.settings.model_fields_set
         return self.settings.task_queue if given or self.running is None else self.running.task_queue
+
+    @property
+    def peopled(self) -> bool:
+        """Whether anybody could use it: an active person of the directory, or whom a login vouches for."""
+        return any(person.active for person in self.people.all()) or bool(login_roles(self.settings))
 
     def person(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person:
         """The person of this id in `tenant`. Raises `NotFound` that offers the nearest ones."""

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -101,7 +102,9 @@ class SecondProgram:
             return Outcome("error", _note(error))
 
 
-def _make_environment() -> celpy.Environment:
+@cache
+def _environment() -> celpy.Environment:
+    """Made with the first expression: reading CEL's grammar is a tenth of a worker's start."""
     limit = sys.getrecursionlimit()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -113,15 +116,13 @@ def _make_environment() -> celpy.Environment:
     return made
 
 
-_ENVIRONMENT: Final = _make_environment()
-
-
 def second_program(text: str, functions: Mapping[str, Callable[..., Any]] = FUNCTIONS) -> SecondProgram:
     """Compiles an expression. Raises celpy's `CELParseError` or another exception when it cannot be read."""
     with _COMPILING, contextlib.redirect_stdout(io.StringIO()):
-        tree = _shorten(_ENVIRONMENT.compile(text))
+        environment = _environment()
+        tree = _shorten(environment.compile(text))
     # Not `Environment.program()`: it can hand out another thread's program.
-    return SecondProgram(_Runner(_ENVIRONMENT, tree, dict(functions)), tree)
+    return SecondProgram(_Runner(environment, tree, dict(functions)), tree)
 
 
 def _shorten(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:

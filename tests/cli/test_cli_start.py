@@ -73,10 +73,11 @@ def test_what_runs_no_command_loads_typer_alone() -> None:
         assert loaded.isdisjoint({*HERE_ALONE, "pydantic", "pydantic_settings", "httpx", "rich"})
 
 
-def test_a_worker_loads_what_the_others_do_without() -> None:
-    """A name that nothing ever loads would prove nothing above."""
-    [(_, loaded)], _ = loaded_by(["worker", "--help"])
-    assert loaded.issuperset(HERE_ALONE), set(HERE_ALONE) - loaded
+def test_a_worker_and_a_gateway_load_what_clients_do_without() -> None:
+    """A name that nothing ever loads would prove nothing above; of the two only the gateway serves pages."""
+    (_, worker), (_, both) = loaded_by(["worker", "--help"], ["gateway", "--help"])[0]
+    assert both.issuperset(HERE_ALONE), set(HERE_ALONE) - both
+    assert worker & set(HERE_ALONE) == {*HERE_ALONE} - {"fastapi", "starlette"}
 
 
 def test_every_command_with_a_gateway_is_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:

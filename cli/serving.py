@@ -1,62 +1,45 @@
-"""The parts of a running Signoff that work, each for the length of a block: worker and gateway."""
+"""`gateway`: the process of an installation that people and programs reach, alone or as a part of another."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
 
-from temporalio.client import Client
+import typer
 
-from signoff.audit.standing import note_catalog, people_followed
+from signoff.audit.standing import people_followed
+from signoff.cli.logs import logged_to
+from signoff.cli.options import Address, AsJson, Manifest
+from signoff.cli.output import Output, run
+from signoff.cli.stopping import stop_signals, until_stopped
+from signoff.cli.stores import make_state_dir, working_store
 from signoff.cli.words import utc_now
-from signoff.cli.workplace import Workplace
+from signoff.cli.workplace import Workplace, find_workplace
 from signoff.client import Signoff
+from signoff.embedded import check_server
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.keeping import checkpoints_kept
 from signoff.gateway.serve import serve
-from signoff.keyfiles import FileVerifier, ensure_development_keys, read_private
-from signoff.registry.deciders import check_deciders
-from signoff.settings import login_roles, require_ready
+from signoff.keyfiles import ensure_development_keys, read_private
+from signoff.settings import require_ready
 from signoff.signing import Signer
 from signoff.store.store import Store
 from signoff.store.tokens import Tokens
-from signoff.worker import build_worker, furnish, quicken
+
+app = typer.Typer(rich_markup_mode=None)
 
 
-@asynccontextmanager
-async def running_worker(
-    place: Workplace, client: Client, store: Store, *, task_queue: str
-) -> AsyncIterator[asyncio.Task[None]]:
-    """A worker until the block ends, then shut down; the task ends early only if the worker fails.
-
-    Policies and people that differ from those last recorded are recorded, at the start and when they change.
-    Raises `ConfigError` for a model without a driver, a tool that nobody could ever approve, or a production profile
-    that lacks something.
-    """
-    settings = place.settings
-    # The public file alone: whoever takes a worker over must not be able to sign.
-    verifier = FileVerifier(settings.public_keys)
-    require_ready(settings, people=_has_people(place), public_keys=bool(verifier.key_ids))
-    check_deciders(place.catalog, place.people, by_login=login_roles(settings))
-    room = await furnish(
-        place.catalog,
-        store,
-        people=place.people,
-        profile=settings.profile,
-        model=settings.model,
-        verifier=verifier,
-    )
-    worker = build_worker(client, room, task_queue=task_queue)
-    where = f"worker {task_queue}"
-    await note_catalog(store, place.catalog, where)
-    async with people_followed(store, place.people, where):
-        quicken()
-        task = asyncio.create_task(worker.run())
-        try:
-            yield task
-        finally:
-            await worker.shutdown()
-            await asyncio.gather(task, return_exceptions=True)
+@app.command()
+def gateway(
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Its port.", show_default=False)] = None,
+    manifest: Manifest = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the gateway: the HTTP API and the inbox, until Ctrl-C."""
+    run(lambda out: _gateway(out, port, manifest, address), as_json=as_json)
 
 
 @asynccontextmanager
@@ -101,12 +84,22 @@ async def gateway_signer(place: Workplace, store: Store) -> Signer:
         return Signer(ensure_development_keys(settings.signing_keys, settings.public_keys, utc_now()))
     login = settings.oidc_issuer is not None or await _has_tokens(place, store)
     there = settings.signing_keys.exists()
-    require_ready(settings, people=_has_people(place), signing_keys=there, login=login)
+    require_ready(settings, people=place.peopled, signing_keys=there, login=login)
     return Signer(read_private(settings.signing_keys))
 
 
-def _has_people(place: Workplace) -> bool:
-    return any(person.active for person in place.people.all()) or bool(login_roles(place.settings))
+async def _gateway(out: Output, port: int | None, manifest: Path | None, address: str | None) -> int:
+    place = find_workplace(manifest, port=port)
+    make_state_dir(place.settings)
+    with logged_to(place.settings.state_dir, "gateway.log"), stop_signals() as stop:
+        signoff = await place.reach(address)
+        await check_server(signoff.temporal)
+        async with working_store(place.settings) as store, running_gateway(place, signoff, store) as task:
+            url = place.settings.public_url
+            out.show({"url": url}, f"Inbox     {url}; Ctrl-C stops it", compact=True)
+            await until_stopped(stop, task)
+            out.say("stopping")
+    return 0
 
 
 async def _has_tokens(place: Workplace, store: Store) -> bool:

@@ -1,0 +1,93 @@
+"""`worker`: the process of an installation that works, alone or as a part of another."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import typer
+from temporalio.client import Client
+
+from signoff.audit.standing import note_catalog, people_followed
+from signoff.cli.logs import logged_to
+from signoff.cli.options import Address, AsJson, Manifest, Model
+from signoff.cli.output import Output, run
+from signoff.cli.stopping import stop_signals, until_stopped
+from signoff.cli.stores import make_state_dir, working_store
+from signoff.cli.tools import inventory_table
+from signoff.cli.workplace import Workplace, find_workplace
+from signoff.embedded import check_server
+from signoff.keyfiles import FileVerifier
+from signoff.registry.deciders import check_deciders
+from signoff.registry.inventory import inventory
+from signoff.settings import login_roles, require_ready
+from signoff.store.store import Store
+from signoff.worker import build_worker, furnish, quicken
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def worker(manifest: Manifest = None, address: Address = None, model: Model = "", as_json: AsJson = False) -> None:
+    """Run a worker: it asks models, judges calls and runs tools, until Ctrl-C."""
+    run(lambda out: _worker(out, manifest, address, model), as_json=as_json)
+
+
+@asynccontextmanager
+async def running_worker(
+    place: Workplace, client: Client, store: Store, *, task_queue: str
+) -> AsyncIterator[asyncio.Task[None]]:
+    """A worker until the block ends, then shut down; the task ends early only if the worker fails.
+
+    Policies and people that differ from those last recorded are recorded, at the start and when they change.
+    Raises `ConfigError` for a model without a driver, a tool that nobody could ever approve, or a production profile
+    that lacks something.
+    """
+    settings = place.settings
+    # The public file alone: whoever takes a worker over must not be able to sign.
+    verifier = FileVerifier(settings.public_keys)
+    require_ready(settings, people=place.peopled, public_keys=bool(verifier.key_ids))
+    check_deciders(place.catalog, place.people, by_login=login_roles(settings))
+    room = await furnish(
+        place.catalog,
+        store,
+        people=place.people,
+        profile=settings.profile,
+        model=settings.model,
+        verifier=verifier,
+    )
+    worker = build_worker(client, room, task_queue=task_queue)
+    where = f"worker {task_queue}"
+    await note_catalog(store, place.catalog, where)
+    async with people_followed(store, place.people, where):
+        quicken()
+        task = asyncio.create_task(worker.run())
+        try:
+            yield task
+        finally:
+            await worker.shutdown()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _worker(out: Output, manifest: Path | None, address: str | None, model: str) -> int:
+    place = find_workplace(manifest, model=model or None)
+    make_state_dir(place.settings)
+    with logged_to(place.settings.state_dir, "worker.log"), stop_signals() as stop:
+        signoff = await place.reach(address)
+        await check_server(signoff.temporal)
+        queue = place.task_queue
+        async with (
+            working_store(place.settings) as store,
+            running_worker(place, signoff.temporal, store, task_queue=queue) as task,
+        ):
+            found = {"task_queue": queue, "namespace": signoff.temporal.namespace, "catalog": place.catalog.hash}
+            out.show(
+                found,
+                f"Worker    task queue {queue}, {place.catalog.registry.size} tools; Ctrl-C stops it",
+                "",
+                inventory_table(inventory(place.catalog)),
+                compact=True,
+            )
+            await until_stopped(stop, task)
+            out.say("stopping")
+    return 0
