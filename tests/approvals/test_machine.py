@@ -244,6 +244,25 @@ def test_a_bare_yes_never_runs_a_doubtful_call_again() -> None:
     assert machine.decided(doubt, decision(revision=None), by("ana"), LATER)[1].code == "stale"
 
 
+@pytest.mark.parametrize(("signature", "kept"), [("", "d1"), ("s", "")])
+def test_an_answer_to_a_doubt_names_the_try_in_question(signature: str, kept: str) -> None:
+    """Its vote can run the call again, so it is bound to that try; what somebody signed is kept as they signed it."""
+    after, _ = machine.decided(request(kind="in_doubt"), decision(signature=signature), by("ana"), NOW)
+    assert [vote.decision.digest for vote in after.votes] == [kept]
+
+
+IN_TIME = "received in time, processed too late: "
+
+
+@pytest.mark.parametrize(("signature", "start"), [("", ""), ("s", IN_TIME)])
+def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, start: str) -> None:
+    """Anybody can claim to have answered before the deadline."""
+    gone = deadlines.expired(request(), NOW + timedelta(hours=1))
+    told = machine.objection(gone, decision(signature=signature, received_at=LATER), NOW + timedelta(hours=2))
+    assert told is not None
+    assert told.message == f"{start}nobody answered in time, so this was denied"
+
+
 def test_timers_and_withdrawals_touch_only_what_is_pending() -> None:
     """A decided request never times out, is never withdrawn; only an approved one lapses."""
     done, _ = machine.decided(request(), decision(), by("ana"), NOW)

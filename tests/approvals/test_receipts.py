@@ -222,6 +222,24 @@ def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, mes
 
 
 @pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"verdict": "happened", "result": "x" * (REASON_CHARS + 1)}, "`result`: at most 2000 characters"),
+        ({"edited_args": {}}, "`edited_args`: only an approval can change the arguments"),
+        ({"remember": Remember()}, "`remember`: what happened once says nothing of the next time"),
+        ({"result": "paid"}, "`result`: only what happened has one"),
+    ],
+)
+def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, message: str) -> None:
+    """Neither other arguments nor a rule for the next time answer it; what happened is told at bounded length."""
+    doubt = deadlines.opened(request(kind="in_doubt", allow_edit=True, allow_remember=True), NOW)
+    assert machine.objection(doubt, answer(**fields), NOW) == Receipt(
+        status="refused", code="malformed", approval_id=ID, state="pending", votes=0, needed=1, message=message
+    )
+    assert machine.objection(doubt, answer("happened", result="x" * REASON_CHARS), NOW) is None
+
+
+@pytest.mark.parametrize(
     ("code", "told", "message"),
     [
         ("", "not_allowed", "you may not decide this"),

@@ -97,9 +97,10 @@ def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
         assert due is not None
         made.reach(ID, due, NOW + minutes * MINUTE)
     taken = made.unwritten.take(STREAM, "main")
-    assert [(each.kind, each.data.get("event"), each.data.get("state")) for each in taken] == [
-        ("delivery", "deadline", None), ("ending", None, "timed_out"),
-    ]  # fmt: skip
+    assert [(each.at, each.kind, each.data.get("event"), each.data.get("state")) for each in taken] == [
+        (NOW + MINUTE, "delivery", "deadline", None),
+        (NOW + 2 * MINUTE, "ending", None, "timed_out"),
+    ]
 
 
 def test_to_be_asked_again_is_no_ending() -> None:
