@@ -13,6 +13,12 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.gates import Judgement
 
+CLOCKS_APART: Final = timedelta(seconds=15)
+"""How much earlier than by the record those escalated to may answer: the turn that let them has another clock.
+
+A turn's clock stands still while its gates wait for the store, for up to a workflow task (10 s): the record then says
+that it was asked later than the turn does. The rest is for the clocks of gateway, server and store.
+"""
 _ASKS: Final = ("request", "revision", "in_doubt")
 
 
@@ -47,6 +53,7 @@ async def escalation(room: Room, permit: Permit, policy: ApprovalPolicy) -> Esca
 
 
 def _after(policy: ApprovalPolicy) -> timedelta:
-    """How long after it was asked a request escalates."""
+    """How long after it was asked, by the record, a request has escalated by any of the clocks."""
     at_deadline = policy.timeout if policy.on_timeout == "escalate" else None
-    return timedelta(seconds=min(each for each in (policy.escalate_after, at_deadline) if each is not None))
+    after = min(each for each in (policy.escalate_after, at_deadline) if each is not None)
+    return max(timedelta(seconds=after) - CLOCKS_APART, timedelta())

@@ -77,13 +77,24 @@ async def outcome(
 
 
 @pytest.mark.parametrize("policy", [LATER, AT_THE_END])
-@pytest.mark.parametrize(("seconds", "found"), [(0, "policy"), (55, "policy"), (65, "ok")])
+@pytest.mark.parametrize(("seconds", "found"), [(0, "policy"), (40, "policy"), (50, "ok"), (65, "ok")])
 async def test_they_count_from_the_escalation_on(
     store: Store, policy: ApprovalPolicy, seconds: float, found: str
 ) -> None:
-    """What they signed a minute after it was asked runs the call; what they signed before it has it asked again."""
+    """What they signed a minute after it was asked runs the call, or as much before as clocks may be apart; what they
+    signed earlier has it asked again."""
     await asked(store, request())
     assert await outcome(store, signed(seconds), policy=policy) == found
+
+
+async def test_what_escalates_within_what_clocks_may_be_apart_still_needs_its_record(store: Store) -> None:
+    """Nothing escalates before it was asked, and what was never asked does not at all."""
+    soon = LATER.model_copy(update={"escalate_after": 5.0})
+    before = signed(-5)
+    assert await outcome(store, signed(0), policy=soon) == "policy"
+    await asked(store, request())
+    assert await outcome(store, before, policy=soon) == "policy"
+    assert await outcome(store, signed(0.1), policy=soon) == "ok"
 
 
 async def test_those_asked_first_need_no_record(store: Store) -> None:

@@ -1,17 +1,23 @@
 """What time brings while nobody answers, over days and weeks, with each turn's own clock moved forward."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio import activity
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 
+from signoff.audit.log import AuditLog
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
-from signoff.registry.people import development_directory
+from signoff.contracts.turn import TurnView
+from signoff.registry.people import FixedDirectory, development_directory
+from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 from signoff.workflows import shown
@@ -94,6 +100,49 @@ async def test_who_it_was_escalated_to_may_decide(client: Client, store: Store, 
         receipt = await desk.signoff.decide(yes(key, subject="cfo"))
         await desk.signoff.result(key)
     assert (receipt.status, receipt.decided_by) == ("accepted", "cfo")
+    assert len(ledger.rows) == 1
+
+
+def _revision(view: TurnView) -> int:
+    approval = view.calls[0].approval
+    return 0 if approval is None else approval.revision
+
+
+class _AwayAtFirst(FixedDirectory):
+    """Answers the gates at their second try."""
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        if activity.in_activity() and activity.info().activity_type == names.GATE and activity.info().attempt == 1:
+            raise StoreUnavailable("away for a moment")
+        return super().find(person_id, tenant)
+
+
+async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The gates were held up, so by the turn's clock it was asked a second before its record was written: an answer of
+    the second between both escalations is accepted, so it runs the call, and nobody is asked again."""
+    ledger, signer = Ledger(), Signer(PrivateKeys(keys=(new_key(datetime.now(UTC)),)))
+    policy = ApprovalPolicy(escalate_after=DAY / 2, escalate_to=("role:cfo",))
+    people = _AwayAtFirst(PEOPLE.all())
+    catalog = catalog_of([pay_tool(ledger, policy)])
+    async with bench(client, store, task_queue, catalog, SCRIPT, people=people, verifier=signer.verifier()) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await forward(desk, key, 0.6)
+        await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.escalated)
+        request = await request_of(desk, key)
+        assert request.escalate_at is not None
+        given = {"subject": "cfo", "digest": request.digest, "received_at": request.escalate_at}
+        receipt = await desk.signoff.decide(signer.sign_decision(yes(key, **given)))
+        # Asked anew it would wait for people again, for as long as the first time.
+        view = await desk.until(key, lambda v: v.result is not None or _revision(v) > 1)
+    records = await AuditLog(store).stream(key.workflow_id)
+    (written,) = (record.written_at / 1000 for record in records if record.kind == "request")
+    assert request.opened_at is not None
+    assert written - request.opened_at.timestamp() > 0.5
+    assert (receipt.status, _revision(view), view.calls[0].state) == ("accepted", 1, "ok")
     assert len(ledger.rows) == 1
 
 
