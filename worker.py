@@ -3,26 +3,23 @@
 import dataclasses
 import gc
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from temporalio.client import Client
-from temporalio.converter import StorageDriverStoreContext
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import (
     PollerBehaviorAutoscaling,
     Worker,
     WorkerConfig,
-    WorkflowInstance,
-    WorkflowInstanceDetails,
     WorkflowRunner,
 )
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
-from temporalio.workflow import Info
 
 from signoff.activities.drivers import build_drivers
 from signoff.activities.gate import GateActivity
 from signoff.activities.identify import IdentifyActivity
 from signoff.activities.journal import RecordActivity
+from signoff.activities.looks import Looks, LooksInterceptor
 from signoff.activities.model import ModelActivity
 from signoff.activities.outcome import OutcomeActivity
 from signoff.activities.room import Profile, Room
@@ -32,6 +29,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.converter import DATA_CONVERTER
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
+from signoff.runner import WatchedRunner
 from signoff.signing import Verifier
 from signoff.store.store import Store
 from signoff.workflows.actor_turn import ActorTurn
@@ -83,6 +81,7 @@ class SignoffPlugin(SimplePlugin):
     """Everything Signoff adds to a Temporal worker: workflow, activities, converter, sandbox."""
 
     def __init__(self, room: Room) -> None:
+        self._looks = Looks()
         super().__init__(
             "signoff.SignoffPlugin",
             data_converter=DATA_CONVERTER,
@@ -96,14 +95,16 @@ class SignoffPlugin(SimplePlugin):
                 *tool_activities(room),
             ],
             workflow_runner=_share,
+            interceptors=[LooksInterceptor(self._looks)],
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """See `SimplePlugin`; chooses the quicker sandbox where nothing needs the other."""
         config = super().configure_worker(config)
         runner, client = config.get("workflow_runner"), config.get("client")
-        if type(runner) is SandboxedWorkflowRunner and client is not None and not _wants_contexts(client):
-            config["workflow_runner"] = ContextlessRunner(restrictions=runner.restrictions)
+        if runner is not None and client is not None:
+            plain = type(runner) is SandboxedWorkflowRunner and not _wants_contexts(client)
+            config["workflow_runner"] = WatchedRunner(runner, self._looks, contextless=plain)
         return config
 
 
@@ -141,39 +142,6 @@ def build_worker(
     """A worker for one catalog; run it with `async with` or `run()`."""
     plugins = [SignoffPlugin(room)]
     return Worker(client, task_queue=task_queue, plugins=plugins, **worker_options(max_cached_workflows))
-
-
-class ContextlessRunner(SandboxedWorkflowRunner):
-    """The SDK's sandbox, entered for the steps of a workflow and for nothing else.
-
-    For every payload the SDK asks an instance three to four times in which context it is to be encoded, and sets up
-    its sandbox for each answer: a tenth of all our work. Only a codec or external storage makes use of the answer,
-    so this runner is for workers that have neither.
-    """
-
-    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """An instance in the sandbox that knows of no contexts."""
-        return _WithoutContexts(super().create_instance(det))
-
-
-class _WithoutContexts(WorkflowInstance):
-    def __init__(self, inner: WorkflowInstance) -> None:
-        self._inner = inner
-
-    def activate(self, act: Any) -> Any:
-        return self._inner.activate(act)
-
-    def get_serialization_context(self, command_info: Any) -> None:
-        return None
-
-    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
-        return StorageDriverStoreContext(target=None)
-
-    def get_info(self) -> Info:
-        return self._inner.get_info()
-
-    def get_thread_id(self) -> int | None:
-        return self._inner.get_thread_id()
 
 
 def _share(runner: WorkflowRunner | None) -> WorkflowRunner:

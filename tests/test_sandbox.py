@@ -14,7 +14,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from signoff.converter import DATA_CONVERTER
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
-from signoff.worker import ContextlessRunner, SignoffPlugin, furnish
+from signoff.worker import SignoffPlugin, WatchedRunner, furnish
 from signoff.workflows.actor_turn import ActorTurn
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
@@ -49,9 +49,9 @@ class Codec(PayloadCodec):
         return list(payloads)
 
 
-@pytest.mark.parametrize(("codec", "chosen"), [(None, ContextlessRunner), (Codec(), SandboxedWorkflowRunner)])
+@pytest.mark.parametrize(("codec", "contextless"), [(None, True), (Codec(), False)])
 async def test_only_a_codec_makes_the_worker_tell_contexts(
-    client: Client, store: Store, codec: PayloadCodec | None, chosen: type[SandboxedWorkflowRunner]
+    client: Client, store: Store, codec: PayloadCodec | None, contextless: bool
 ) -> None:
     """A codec may bind what it encrypts to its workflow, so with one the SDK's own sandbox answers in which it is."""
     given = client.config()
@@ -59,5 +59,7 @@ async def test_only_a_codec_makes_the_worker_tell_contexts(
     plugin = SignoffPlugin(await furnish(catalog_of([], actors=[]), store))
     config = plugin.configure_worker(WorkerConfig(client=Client(**given), workflow_runner=SandboxedWorkflowRunner()))
     runner = config["workflow_runner"]
-    assert type(runner) is chosen
-    assert "signoff" in runner.restrictions.passthrough_modules
+    assert isinstance(runner, WatchedRunner)
+    assert runner.contextless is contextless
+    assert type(runner.inner) is SandboxedWorkflowRunner
+    assert "signoff" in runner.inner.restrictions.passthrough_modules

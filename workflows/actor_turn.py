@@ -32,8 +32,6 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows.running import Running
 
 
-_WRITES_REST = "write the rest of the record"
-"""Turns that ended before this existed have no such activity in their histories."""
 _BROKEN_OFF = ("error", "cancelled")
 
 
@@ -259,14 +257,18 @@ class ActorTurn:
         """
         rest = self._unwritten()
         broke_off = result.state in _BROKEN_OFF and not self._told_end
-        if not (rest or broke_off) or self._record.turn.engine < 2 or not workflow.patched(_WRITES_REST):
+        if not (rest or broke_off) or self._record.turn.engine < 2:
             return False
         self._told_end = True
         error = "" if result.error is None else result.error.code
         ended = over(*self._record.key, workflow.now(), state=result.state, error=error)
         with contextlib.suppress(ActivityError, asyncio.CancelledError):
-            await workflow.execute_local_activity(
-                names.RECORD, RecordTask(audit=(*rest, ended)), summary="Write down what was seen last", **options.GATE
+            # No local activity: what it leads to is the end, and answers may come in the task in which it ends.
+            await workflow.execute_activity(
+                names.RECORD,
+                RecordTask(audit=(*rest, ended)),
+                summary="Write down what was seen last",
+                **options.RECORD,
             )
         return True
 

@@ -1,7 +1,8 @@
 """What one turn asks of people: who may answer, what an answer does, and what time does while none comes."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -40,6 +41,7 @@ class Asking:
         self._edits: dict[str, tuple[CallPart, Ruling]] = {}
         self._proposed: dict[str, tuple[CardRow, ...]] = {}
         self._examined: dict[str, list[Decision]] = {}
+        self._examining = asyncio.Lock()
         self._denied = {denial.action: denial for denial in record.turn.denied}
         self.stopped = False
 
@@ -130,11 +132,16 @@ class Asking:
         if receipt is not None or request is None:
             return receipt or self._desk.receipt(decision.approval_id)
         with self._under_examination(decision):
-            authority = await _identified(tasks.identify(decision, request))
-            # What follows looks again: while the author was identified, someone else may have been first.
-            if decision.edited_args is None:
-                return self._desk.settle(decision, authority, workflow.now())
-            return await self._edit(decision, authority)
+            async with self._one_after_the_other():
+                request = self._desk.get(decision.approval_id) or request
+                receipt = self._desk.glance(decision, workflow.now()) if self._record.turn.engine >= 2 else None
+                if receipt is not None:
+                    return receipt
+                authority = await _identified(tasks.identify(decision, request))
+                # What follows looks again: while the author was identified, someone else may have been first.
+                if decision.edited_args is None:
+                    return self._desk.settle(decision, authority, workflow.now())
+                return await self._edit(decision, authority)
 
     async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
         """What becomes of the wish to withdraw a request. Never raises.
@@ -148,7 +155,8 @@ class Asking:
         request = self._desk.get(wish.approval_id)
         by = wish.subject
         if self._record.turn.engine >= 2 and request is not None and request.state == "pending":
-            authority = await _identified(tasks.withdrawer(wish, request))
+            async with self._one_after_the_other():
+                authority = await _identified(tasks.withdrawer(wish, request))
             if wish.signature and not authority.allowed:
                 refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
                 return self._desk.told(wish, refused, workflow.now(), authority)
@@ -193,6 +201,19 @@ class Asking:
         seen = entries.turned_away(receipt, now, subject="", channel="", body=list(envelopes), tenant=ctx.tenant)
         self._desk.unwritten.add(seen)
         return self._desk.turn_away(receipt)
+
+    @asynccontextmanager
+    async def _one_after_the_other(self) -> AsyncIterator[None]:
+        """One author is identified at a time, in the order of the answers.
+
+        Several local activities end in any order, but a history that is read anew ends them in the order in which they
+        began: whoever was first then must have been first before. And who was waiting need not be identified any more.
+        """
+        if self._record.turn.engine < 2:
+            yield
+            return
+        async with self._examining:
+            yield
 
     @contextmanager
     def _under_examination(self, decision: Decision) -> Iterator[None]:

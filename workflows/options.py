@@ -36,6 +36,10 @@ IDENTIFY: Final[dict[str, Any]] = {
     "schedule_to_close_timeout": timedelta(seconds=8),
     "retry_policy": RetryPolicy(maximum_attempts=2),
 }
+RECORD: Final[dict[str, Any]] = {
+    "start_to_close_timeout": timedelta(seconds=30),
+    "retry_policy": _PATIENT,
+}
 OUTCOME: Final[dict[str, Any]] = {
     "start_to_close_timeout": timedelta(seconds=30),
     "retry_policy": _PATIENT,

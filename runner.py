@@ -1,0 +1,141 @@
+"""How workflow instances are run: in the SDK's sandbox, and so that a history read anew is what happened.
+
+The SDK's core answers queries while local activities of the same task still run. One that ends before such an answer
+is given is written to history with that task, but the workflow hears of it with the next task only, together with
+whatever that one brings, and hears of it last. From the history it is read the other way round: commands then come in
+another order, the SDK calls the turn nondeterministic, and it hangs for ever. So here, what was written first is told
+first; `activities/looks.py` sees to it that nothing ends in between, where nobody could say which it was.
+"""
+
+import time
+from typing import Any, Final
+
+from temporalio.converter import StorageDriverStoreContext
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.workflow import Info
+
+from signoff.activities.looks import Looks
+
+MARGIN: Final = 0.02
+"""Seconds in which the end of a local activity reaches the SDK's core."""
+_APART: Final = "legacy_query"
+"""The id of a query that is answered by itself, outside a workflow task."""
+
+
+class WatchedRunner(WorkflowRunner):
+    """Another runner, usually the SDK's sandbox, whose instances hear in order what `looks` knows of.
+
+    `contextless` leaves out serialization contexts. For every payload the SDK asks an instance three to four times in
+    which context it is to be encoded, and sets up its sandbox for each answer: a tenth of all our work. Only a codec
+    or external storage makes use of the answer, so this is for workers that have neither.
+    """
+
+    def __init__(self, inner: WorkflowRunner, looks: Looks, *, contextless: bool) -> None:
+        self.inner = inner
+        self.contextless = contextless
+        self._looks = looks
+        self._kind = _WithoutContexts if contextless else _Watched
+
+    def prepare_workflow(self, defn: Any) -> None:
+        """See `WorkflowRunner`."""
+        self.inner.prepare_workflow(defn)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """See `WorkflowRunner`."""
+        return self._kind(self.inner.create_instance(det), self._looks)
+
+    def set_worker_level_failure_exception_types(self, types: Any) -> None:
+        """See `WorkflowRunner`."""
+        self.inner.set_worker_level_failure_exception_types(types)
+
+
+class _Watched(WorkflowInstance):
+    def __init__(self, inner: WorkflowInstance, looks: Looks) -> None:
+        self._inner = inner
+        self._looks = looks
+        self._begun: dict[int, str] = {}
+        """Local activities of which the workflow has not heard that they ended: number -> activity id."""
+        self._written: frozenset[str] = frozenset()
+        """Those that are in the history of a task that has ended."""
+        self._before: Any = None
+
+    def activate(self, act: Any) -> Any:
+        """Answer the core; its messages are those of the SDK's bridge."""
+        if act.jobs and act.jobs[0].HasField("query_workflow"):
+            return self._answer(act)
+        if any(job.HasField("remove_from_cache") for job in act.jobs):
+            self._looks.forget(act.run_id)
+        written, self._written = self._written, frozenset()
+        ended = [job for job in act.jobs if job.HasField("resolve_activity") and job.resolve_activity.is_local]
+        if not (ended or self._begun):
+            return self._followed(act)
+        ids = {job.resolve_activity.seq: self._begun.pop(job.resolve_activity.seq, "") for job in ended}
+        self._looks.heard(act.run_id, ids.values())
+        first = [job for job in ended if ids[job.resolve_activity.seq] in written]
+        if not first or len(first) == len(act.jobs):
+            return self._followed(act)
+        return self._in_order(act, first)
+
+    def _answer(self, act: Any) -> Any:
+        if act.jobs[0].query_workflow.query_id == _APART or not self._begun:
+            return self._inner.activate(act)
+        ended = self._looks.look(act.run_id)
+        try:
+            done = self._inner.activate(act)
+            if ended:
+                # They ended before this answer, so they go with the task that it ends; let the core know of them first.
+                self._written |= ended
+                time.sleep(MARGIN)
+            return done
+        finally:
+            self._looks.away(act.run_id)
+
+    def _in_order(self, act: Any, first: list[Any]) -> Any:
+        """What was written with the task before, at the time of that task; then the rest."""
+        earlier, later = type(act)(), type(act)()
+        earlier.CopyFrom(act)
+        later.CopyFrom(act)
+        for each in (earlier, later):
+            del each.jobs[:]
+        earlier.jobs.extend(first)
+        later.jobs.extend(job for job in act.jobs if not any(job is each for each in first))
+        if self._before is not None:
+            earlier.timestamp.CopyFrom(self._before.timestamp)
+            earlier.history_length = self._before.history_length
+            earlier.history_size_bytes = self._before.history_size_bytes
+        done = self._followed(earlier)
+        rest = self._followed(later)
+        if not (done.HasField("successful") and rest.HasField("successful")):
+            return rest if done.HasField("successful") else done
+        done.successful.commands.extend(rest.successful.commands)
+        done.successful.used_internal_flags.extend(rest.successful.used_internal_flags)
+        return done
+
+    def _followed(self, act: Any) -> Any:
+        done = self._inner.activate(act)
+        for command in done.successful.commands:
+            if command.HasField("schedule_local_activity"):
+                begun = command.schedule_local_activity
+                self._begun[begun.seq] = begun.activity_id
+        self._before = act
+        return done
+
+    def get_serialization_context(self, command_info: Any) -> Any:
+        return self._inner.get_serialization_context(command_info)
+
+    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
+        return self._inner.get_external_store_context(command_info)
+
+    def get_info(self) -> Info:
+        return self._inner.get_info()
+
+    def get_thread_id(self) -> int | None:
+        return self._inner.get_thread_id()
+
+
+class _WithoutContexts(_Watched):
+    def get_serialization_context(self, command_info: Any) -> None:
+        return None
+
+    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
+        return StorageDriverStoreContext(target=None)
