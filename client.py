@@ -358,7 +358,9 @@ class Signoff:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return unknown
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError):
-            return unknown
+            # That it cannot be read does not mean that it is not there.
+            words = "this turn cannot be read, and your answer did nothing"
+            return Receipt(status="refused", code="unavailable", approval_id=approval_id, message=words)
         else:
             return receipt
         try:

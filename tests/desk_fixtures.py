@@ -12,6 +12,8 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
+from temporalio.worker import Replayer
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from signoff.activities.room import Profile, Room
 from signoff.client import Signoff
@@ -23,6 +25,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput, TurnView
+from signoff.converter import DATA_CONVERTER
 from signoff.policy.model import ApprovalPolicy, RequiresApproval
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
@@ -34,6 +37,7 @@ from signoff.store.store import Store
 from signoff.testing.scripted import steps
 from signoff.worker import build_worker
 from signoff.workflows import shown
+from signoff.workflows.actor_turn import ActorTurn
 
 AMOUNT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -155,6 +159,15 @@ class Bench:
         """Every result the model was given, in the order it reads them."""
         messages = await self.signoff.transcript(key)
         return [part for message in messages for part in message.parts if isinstance(part, ResultPart)]
+
+    async def replays(self, key: TurnKey) -> None:
+        """Read the turn's history anew, as another worker would. Raises where that comes out otherwise."""
+        history = await self.client.get_workflow_handle(key.workflow_id).fetch_history()
+        light = SandboxRestrictions.default.with_passthrough_modules("signoff")
+        runner = SandboxedWorkflowRunner(restrictions=light)
+        await Replayer(workflows=[ActorTurn], workflow_runner=runner, data_converter=DATA_CONVERTER).replay_workflow(
+            history
+        )
 
     async def events(self, key: TurnKey) -> list[str]:
         """Names of the turn's history events, short, without workflow tasks that a busy machine let time out."""

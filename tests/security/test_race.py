@@ -143,3 +143,4 @@ async def test_fifty_deciders_over_every_door_have_one_winner_and_49_receipts_na
         AuditLog(desk.deps.store).records(), points.all(), SIGNER.verifier(), heads=await points.heads()
     )
     assert report.finding is None
+    await desk.desk.replays(race.turn)

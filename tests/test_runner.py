@@ -1,0 +1,132 @@
+"""What an instance hears first, by the messages of the SDK's bridge alone."""
+
+from typing import Any
+
+import pytest
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+
+from signoff.activities.looks import Looks
+from signoff.runner import WatchedRunner
+
+RUN = "run-1"
+
+
+class Inner(WorkflowRunner, WorkflowInstance):
+    """Begins the local activities it is told to when asked to start, and writes down what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[list[str]] = []
+        self.times: list[int] = []
+
+    def prepare_workflow(self, defn: Any) -> None:
+        """Nothing to prepare."""
+
+    def create_instance(self, det: Any) -> WorkflowInstance:
+        """Itself."""
+        return self
+
+    def activate(self, act: Any) -> Any:
+        """One command a job: what it was."""
+        self.times.append(act.timestamp.seconds)
+        self.heard.append([_name(job) for job in act.jobs])
+        done = WorkflowActivationCompletion()
+        done.successful.SetInParent()
+        for job in act.jobs:
+            command = done.successful.commands.add()
+            if job.HasField("initialize_workflow"):
+                command.schedule_local_activity.seq = 3
+                command.schedule_local_activity.activity_id = "who"
+            else:
+                command.set_patch_marker.patch_id = _name(job)
+        return done
+
+    def get_serialization_context(self, command_info: Any) -> Any:
+        """None."""
+
+    def get_external_store_context(self, command_info: Any) -> Any:
+        """None."""
+
+    def get_info(self) -> Any:
+        """None."""
+
+    def get_thread_id(self) -> int | None:
+        """None."""
+        return None
+
+
+def _name(job: Any) -> str:
+    kind = str(job.WhichOneof("variant"))
+    return f"{kind} {job.resolve_activity.seq}" if kind == "resolve_activity" else kind
+
+
+def act(at: int, *jobs: str, query: str = "q-1") -> Any:
+    """An activation at `at` seconds."""
+    made = WorkflowActivation(run_id=RUN)
+    made.timestamp.seconds = at
+    for kind in jobs:
+        job = made.jobs.add()
+        getattr(job, kind).SetInParent()
+        if kind == "resolve_activity":
+            job.resolve_activity.seq, job.resolve_activity.is_local = 3, True
+        if kind == "query_workflow":
+            job.query_workflow.query_id = query
+    return made
+
+
+@pytest.fixture
+def inner() -> Inner:
+    """What runs inside."""
+    return Inner()
+
+
+def watched(inner: Inner, looks: Looks) -> WorkflowInstance:
+    """An instance that has begun local activity 3, `who`."""
+    det: WorkflowInstanceDetails = None  # type: ignore[assignment]
+    instance = WatchedRunner(inner, looks, contextless=True).create_instance(det)
+    instance.activate(act(1, "initialize_workflow"))
+    return instance
+
+
+async def test_what_ended_before_a_query_was_answered_is_heard_before_what_the_next_task_brings(inner: Inner) -> None:
+    """At the time of its own task, in one answer with the rest, whose order is that of a history read anew."""
+    looks = Looks()
+    instance = watched(inner, looks)
+    await looks.end(RUN, "who", done=True)
+    instance.activate(act(2, "query_workflow"))
+    done = instance.activate(act(3, "signal_workflow", "do_update", "resolve_activity"))
+    assert inner.heard[2:] == [["resolve_activity 3"], ["signal_workflow", "do_update"]]
+    assert inner.times == [1, 2, 1, 3]
+    told = [command.set_patch_marker.patch_id for command in done.successful.commands]
+    assert told == ["resolve_activity 3", "signal_workflow", "do_update"]
+    assert looks.look(RUN) == frozenset()
+
+
+async def test_what_ended_after_the_answer_is_heard_as_the_sdk_tells_it(inner: Inner) -> None:
+    """Then it is written with the next task, and read anew with that."""
+    looks = Looks()
+    instance = watched(inner, looks)
+    instance.activate(act(2, "query_workflow"))
+    await looks.end(RUN, "who", done=True)
+    instance.activate(act(3, "signal_workflow", "resolve_activity"))
+    assert inner.heard[2:] == [["signal_workflow", "resolve_activity 3"]]
+
+
+async def test_a_query_that_ends_no_task_changes_nothing(inner: Inner) -> None:
+    """The SDK answers some queries apart from any task."""
+    looks = Looks()
+    instance = watched(inner, looks)
+    await looks.end(RUN, "who", done=True)
+    instance.activate(act(2, "query_workflow", query="legacy_query"))
+    instance.activate(act(3, "signal_workflow", "resolve_activity"))
+    assert inner.heard[2:] == [["signal_workflow", "resolve_activity 3"]]
+
+
+async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
+    """Another worker, or this one from the history, goes on with it."""
+    looks = Looks()
+    instance = watched(inner, looks)
+    await looks.end(RUN, "who", done=True)
+    instance.activate(act(2, "remove_from_cache"))
+    assert looks.look(RUN) == frozenset()

@@ -1,0 +1,59 @@
+"""Many answer at once while others look on: whatever happened, another worker reads the same from the history."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from signoff.contracts import names
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.registry.people import development_directory
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, respond, results
+
+PEOPLE = development_directory([Person(id=f"p{n}", roles=("approvers",)) for n in range(12)])
+MODEL = ScriptedModel(lambda asked: respond("done") if results(asked) else calls(("pay", {"amount": 20, "to": "Ana"})))
+
+
+@pytest.mark.timeout(300)
+async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store: Store, task_queue: str) -> None:
+    """Twelve deciders by both doors, four onlookers without a pause: one execution, one winner, and it replays."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), MODEL, people=PEOPLE) as desk:
+        for round_number in range(4):
+            key = await desk.start()
+            await desk.waiting(key)
+            handle = client.get_workflow_handle(key.workflow_id)
+            over = asyncio.Event()
+
+            async def look(key: TurnKey = key, over: asyncio.Event = over) -> None:
+                while not over.is_set():
+                    with contextlib.suppress(Exception):
+                        await desk.signoff.view(key)
+
+            async def decide(number: int, key: TurnKey = key) -> Receipt | None:
+                decision = yes(key, subject=f"p{number}")
+                if number % 3:
+                    return await desk.signoff.decide(decision)
+                body = decision.model_dump(mode="json", exclude_none=True)
+                with contextlib.suppress(RPCError):
+                    await client.get_workflow_handle(key.workflow_id).signal(names.APPROVAL_RESPONSE, body)
+                return None
+
+            looking = [asyncio.create_task(look()) for _ in range(4)]
+            told = await asyncio.gather(*(decide(number) for number in range(12)))
+            result = await desk.signoff.result(key)
+            over.set()
+            await asyncio.gather(*looking)
+            assert [outcome.code for outcome in result.calls] == ["ok"]
+            assert len(ledger.rows) == round_number + 1
+            assert Counter(receipt.status for receipt in told if receipt is not None)["accepted"] <= 1
+            receipt = await handle.query(names.RECEIPT, result.calls[0].approval_id, result_type=Receipt)
+            assert receipt.decided_by in {f"p{number}" for number in range(12)}
+            await desk.replays(key)
