@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, environment, free, permit_for, pinned, request_of, room_of
+from activity_kit import ARGS, MARK_KEY, environment, free, permit_for, pinned, request_of, room_of
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate import GateActivity
 from signoff.activities.room import Room
-from signoff.approvals.digest import doubt_digest
-from signoff.contracts.call import IN_DOUBT_TEXT
+from signoff.approvals.digest import digest_mark, doubt_digest
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import CallPart
@@ -94,11 +94,62 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
     assert [row.name for row in request.card.rows] == list(ARGS)
 
 
+async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(store: Store) -> None:
+    """The same people see the same card with a note; nothing to type, change or remember, and no rule asks it."""
+    policy = ApprovalPolicy(
+        route_to="['user:ana']", confirm="type", level="admin", quorum=2, veto=False, allow_remember=True
+    )
+    tool = pay_tool(LEDGER, policy)
+    room = room_of(store, tool, default_approvers=())
+    of_call = permit_for(tool).digest
+    first = request_of((await ruling(room, agent_says="as you asked")).request)
+    assert (first.approvers, first.confirm) == (("user:ana",), "type")
+    assert (first.allow_edit, first.allow_remember) == (True, True)
+    digest = doubt_digest(of_call, 1)
+    note = "Nobody knows whether this happened: the tool was begun and never answered."
+    request = first.model_copy(
+        update={
+            "kind": "in_doubt",
+            "revision": 2,
+            "digest": digest,
+            "card": first.card.model_copy(update={"note": note, "mark": digest_mark(digest, MARK_KEY)}),
+            "rule": "in_doubt",
+            "rule_text": "",
+            "confirm": "",
+            "allow_edit": False,
+            "allow_remember": False,
+        }
+    )
+    asked = await ruling(room, agent_says="as you asked", revision=2, doubt=1, doubt_of=of_call)
+    assert asked == Ruling(call="c1.1", verdict="ask", digest=digest, rule="in_doubt", request=request)
+
+
+async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(store: Store) -> None:
+    """Each by itself and whatever its tool's policy is; it is told why, and nobody is asked."""
+    room = room_of(store, pay_tool(LEDGER), free(LEDGER, name="look"), profile="production")
+    calls = (
+        CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),
+        CallPart(call="c1.2", tool="look", args=Content(inline={"amount": 1})),
+    )
+    task = GateTask(ctx=pinned(), calls=calls)
+    reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
+    text = "Not executed: nobody vouches for who asked."
+    assert reply.rulings == tuple(
+        Ruling(
+            call=call,
+            verdict="settled",
+            outcome=CallOutcome(call=call, tool=tool, code="refused", gate="approval", value=Content(inline=text)),
+        )
+        for call, tool in (("c1.1", "pay"), ("c1.2", "look"))
+    )
+
+
 async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -> None:
     """The tool is gone, or there are no approvers: the model is told that nobody knows."""
     room = room_of(store, pay_tool(LEDGER, False), default_approvers=())
     for tool in ("gone", "pay"):
         settled = await ruling(room, tool=tool, doubt=1, doubt_of="d" * 64)
         assert (settled.verdict, settled.request) == ("settled", None)
-        assert settled.outcome is not None
-        assert (settled.outcome.code, settled.outcome.value.inline) == ("in_doubt", IN_DOUBT_TEXT)
+        assert settled.outcome == CallOutcome(
+            call="c1.1", tool=tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT)
+        )

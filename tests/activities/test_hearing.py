@@ -216,6 +216,36 @@ async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:
     assert SEEN[1][1]["user"]["id"] == "ceo"
 
 
+async def test_a_handler_is_shown_copies_all_the_way_down(store: Store) -> None:
+    """Neither the lists in a call's arguments nor the maps in its context are the ones that the others read."""
+
+    def grow(call: ProposedCall, context: dict[str, Any]) -> str:
+        call.args["lines"].append(1_000_000)
+        context["user"]["roles"].append("ceo")
+        return "auto"
+
+    SAYS.append(grow)
+    schema = {"type": "object", "properties": {"lines": {"type": "array", "items": {"type": "number"}}}}
+    tool = pay_tool(Ledger(), ApprovalPolicy(handler="test_hearing:answer"), input_schema=schema, effect="Pay")
+    args: dict[str, Any] = {"lines": [20]}
+    ctx: dict[str, Any] = {"user": {"roles": ["guests"]}}
+    catalog = room_of(store, tool).catalog
+    assert (await verdict_of(catalog, tool, args, ctx, catalog.policy("pay").judge(args, ctx))).verdict == "auto"
+    ((call, context),) = SEEN
+    assert (call.args, context) == ({"lines": [20, 1_000_000]}, {"user": {"roles": ["guests", "ceo"]}})
+    assert (args, ctx) == ({"lines": [20]}, {"user": {"roles": ["guests"]}})
+
+
+async def test_the_log_says_which_handler_failed_and_how(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """For who runs the worker: people are asked more often than the policy wants. No argument is in it."""
+    SAYS.extend([ValueError("Ana owes 20"), "auto"])
+    tool = handled()
+    for _ in range(2):
+        await gate(store, tool)
+    said = "handler:test_hearing:answer of tool pay: `handler` failed (ValueError), so a person is asked"
+    assert [record.getMessage() for record in caplog.records if record.name == "signoff.activities"] == [said]
+
+
 @pytest.mark.parametrize(
     ("effect", "verdict", "asked"), [("require_approval", "ask", 1), ("deny", "settled", 0), ("hide", "settled", 0)]
 )

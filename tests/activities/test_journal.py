@@ -217,6 +217,20 @@ async def test_a_refused_permit_is_recorded_and_its_words_are_not(store: Store, 
     assert ledger.rows == []
 
 
+@pytest.mark.parametrize("denied", [False, True])
+async def test_what_takes_no_ticket_names_none(store: Store, denied: bool) -> None:
+    """What only reads, and what a rule denies at the last: their records are told apart by the call's digest."""
+    policy = ApprovalPolicy(deny_if="true") if denied else FREE
+    tool = pay_tool(Ledger(), policy, read_only=not denied)
+    permit = permit_for(tool)
+    await run(room_of(store, tool), tool, task_for(tool, permit))
+    records = await written(store)
+    code = "denied" if denied else "ok"
+    keys = [f"allowed/c1.1/{permit.digest[:16]}", f"execution/c1.1/{permit.digest}"]
+    assert [each.key for each in records] == [*([] if denied else keys), f"outcome/c1.1/{permit.digest}/{code}"]
+    assert [each.facts for each in records if "ticket" in each.facts] == []
+
+
 async def test_a_stale_permit_is_recorded(store: Store) -> None:
     """A digest that is not the one of the arguments runs nothing, and that is kept."""
     tool = pay_tool(Ledger(), FREE)

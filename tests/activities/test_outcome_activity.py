@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from activity_kit import ARGS, TURN, decision, environment, free, permit_for, room_of, told
-from desk_fixtures import Ledger
+from desk_fixtures import Ledger, pay_tool
 from temporalio.testing import ActivityEnvironment
 
 from signoff.activities.outcome import OutcomeActivity
@@ -15,6 +15,8 @@ from signoff.contracts.content import Content
 from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Person
 from signoff.contracts.steps import OutcomeTask, ToolReply
+from signoff.policy.handler import Answer, ProposedCall
+from signoff.policy.model import ApprovalPolicy
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
@@ -151,3 +153,55 @@ async def test_what_nobody_began_cannot_have_happened(store: Store) -> None:
     await store.void_unclaimed(PERMIT.digest, **WHO)
     assert await asked(store, people=[APPROVER], **HELD) == ToolReply()
     assert (await store.look(PERMIT.digest)).state == "void"
+
+
+def by_amount(call: ProposedCall, context: dict[str, Any]) -> Answer:
+    """The handler of a policy: who pays much asks an administrator."""
+    return Answer("ask", "admin" if call.args["amount"] > 10 else "user", "much")
+
+
+BOSS, BO, ANA = Person(id="boss", roles=("admin",)), Person(id="bo", roles=("approvers",)), Person(id="ana")
+ROUTED = ApprovalPolicy(route_to="args.amount > 10.0 ? ['user:ana'] : ['role:approvers']")
+ADMIN = ApprovalPolicy(handler="test_outcome_activity:by_amount", approvers=("role:approvers",))
+LATER = ApprovalPolicy(approvers=("role:approvers",), escalate_to=("user:ana",), escalate_after=60)
+
+
+@pytest.mark.parametrize(
+    ("policy", "subject", "written"),
+    [
+        (ROUTED, "ana", True),
+        (ROUTED, "bo", False),
+        (ADMIN, "boss", True),
+        (ADMIN, "bo", False),
+        (LATER, "ana", True),
+        (LATER, "boss", False),
+    ],
+)
+async def test_the_word_is_of_those_whom_this_very_call_asks(
+    store: Store, policy: ApprovalPolicy, subject: str, written: bool
+) -> None:
+    """As its arguments route it, as its policy's handler says, and those to whom it escalates."""
+    tool = pay_tool(LEDGER, policy)
+    permit = permit_for(tool, kind="approved")
+    await store.claim(permit.digest, **WHO)
+    word = WORD.model_copy(update={"subject": subject, "digest": doubt_digest(permit.digest, 1)})
+    reply = await asked(store, tool, people=[BOSS, BO, ANA], **HELD | {"permit": permit, "happened": word})
+    assert (reply.outcome is not None) == written
+    if reply.outcome is not None:
+        assert (reply.outcome.decided_by, reply.outcome.value.inline) == (subject, "booking 7")
+
+
+async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """And why, for who runs the worker: a turn goes on asking then."""
+
+    def lines() -> list[str]:
+        found = [record.getMessage().partition(" ({")[0] for record in caplog.records if "happened" in record.msg]
+        caplog.clear()
+        return found
+
+    guest = WORD.model_copy(update={"subject": "guest"})
+    await asked(store, people=[APPROVER], **HELD | {"happened": guest})
+    assert lines() == ["nobody who may say so says that pay happened"]
+    await asked(store, people=[APPROVER], **HELD)
+    why = "an outcome was reported for a ticket that nobody claimed"
+    assert lines() == [f"that pay happened cannot be written: {why}"]

@@ -127,6 +127,25 @@ async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: A
     assert (len(finder.asked), await words(store)) == (2, ["unknown"])
 
 
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (ValueError("Ana owes 20"), "the probe of pay failed: ValueError"),
+        ("booking 7", "the probe of pay returned a str"),
+        (Unknown(), ""),
+    ],
+)
+async def test_the_log_says_which_probe_gave_no_answer(
+    store: Store, caplog: pytest.LogCaptureFixture, answer: Any, line: str
+) -> None:
+    """And how, for who runs the worker; neither an argument nor what was found is in it. Not to know is an answer."""
+    tool, _ = probed(answer)
+    await claimed(store, tool)
+    await outcome(store, tool)
+    lines = [record.getMessage().partition(" (")[0] for record in caplog.records if "probe" in record.getMessage()]
+    assert lines == ([line] if line else [])
+
+
 async def test_a_probe_that_hangs_is_not_waited_for(store: Store) -> None:
     """Then people are asked."""
 

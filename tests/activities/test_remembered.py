@@ -1,26 +1,61 @@
 """To which calls a remembered answer applies, and who can give one: every condition by itself."""
 
+import dataclasses
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, decision, environment, permit_for, pinned, room_of, run, task_for, told
+from activity_kit import (
+    ARGS,
+    TURN,
+    decision,
+    environment,
+    permit_for,
+    pinned,
+    request_of,
+    room_of,
+    run,
+    task_for,
+    told,
+)
 from desk_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.gate import GateActivity
+from signoff.activities.gate import GateActivity, settled_outcome
+from signoff.activities.identify import IdentifyActivity
+from signoff.activities.remembered import Remembered, by_grant, frozen
 from signoff.activities.room import Room
+from signoff.approvals.entries import admin_stream, fingerprint
+from signoff.approvals.grants import grant_id, likeness
+from signoff.audit.log import AuditLog
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import DEFAULT_DENIAL, CallOutcome, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, Remember
-from signoff.contracts.grant import Grant
+from signoff.contracts.grant import Grant, Like
+from signoff.contracts.ids import ApprovalKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person, Principal
-from signoff.contracts.steps import GateTask, Ruling
+from signoff.contracts.steps import Authority, GateTask, IdentifyTask, Ruling, Tally
 from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.gates import Judgement, judge
+from signoff.registry.people_vouched import id_of, vouch
+from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
+from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.grants import Grants
+from signoff.store.people import vouching
 from signoff.store.store import Store
 
 SMALL = Remember(scope="tenant", where="args.amount <= 50.0")
 ALLOWED = ApprovalPolicy(allow_remember=True)
+ID = ApprovalKey(TURN, "c1.1").id
+CALL = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
+HOUR = timedelta(hours=1)
+NOW = datetime.now(UTC).replace(microsecond=0)
+ASKED = NOW - timedelta(minutes=1)
+"""When somebody answered, by the gateway's clock: before the store was written."""
+SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - 24 * HOUR),)))
 APPROVERS = (Person(id="approver", roles=("approvers",)), Person(id="ana", roles=("approvers",)))
 
 
@@ -47,6 +82,226 @@ async def ruled(room: Room, args: Any = None, **ctx: Any) -> Ruling:
 async def kept(store: Store) -> list[Grant]:
     """All that is remembered."""
     return await Grants(store).all("main", every=True)
+
+
+async def question(room: Room) -> ApprovalRequest:
+    """What people are asked about the one call."""
+    return request_of((await ruled(room, turn=TURN.turn)).request)
+
+
+async def denied(room: Room, request: ApprovalRequest, **said: Any) -> Authority:
+    """A denial, signed unless it is not to be, with what its author wants remembered."""
+    given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, "digest": request.digest, **said}
+    signs = given.pop("signed", True)
+    answer = decision(**given)
+    task = IdentifyTask(
+        decision=SIGNER.sign_decision(answer) if signs else answer,
+        tenant=request.tenant,
+        approvers=request.approvers,
+        requester=request.requester.user,
+        allow_self=request.allow_self,
+        min_assurance=request.min_assurance,
+        accept_unsigned=True,
+        request=request,
+    )
+    worker = dataclasses.replace(room, verifier=SIGNER.verifier())
+    return await environment("signoff.identify", is_local=True).run(IdentifyActivity(worker).identify, task)
+
+
+def judged(room: Room) -> Judgement:
+    """What the rules alone say of the one call, proposed once more."""
+    return judge(room.catalog, pinned(turn="next"), CALL, ARGS, Tally())
+
+
+def expected(tool: Tool, room: Room, verdict: Any, wish: Remember, **fields: Any) -> Grant:
+    """What has to lie in the store of the approver's answer to the one call."""
+    like = Like(
+        tenant="main",
+        session="s" if wish.scope == "session" else "",
+        tool="pay",
+        definition=definition_hash(tool),
+        exact="" if wish.where else likeness("pay", definition_hash(tool), ARGS),
+        where=wish.where,
+        rule="requires_approval",
+        policy_hash=room.catalog.policy("pay").hash,
+    )
+    given: dict[str, Any] = {
+        "id": grant_id(ID, 1, verdict),
+        "verdict": verdict,
+        "like": like,
+        "people": ("approver",),
+        "reason": "go on",
+        "approval_id": ID,
+        "created_at": NOW,
+        "expires_at": ASKED + timedelta(seconds=wish.seconds),
+        "uses": wish.uses,
+        "uses_left": wish.uses,
+    }
+    return Grant(**given | fields)
+
+
+async def recorded(store: Store, grant: Grant, wish: Remember) -> None:
+    """Check that the record says once, whole and without an argument, that `grant` was remembered."""
+    (record,) = await AuditLog(store).stream(admin_stream("main"))
+    assert (record.kind, record.key, record.subject) == ("grant", f"remember/{grant.id}", grant.people[-1])
+    assert record.facts == {
+        "act": "remember",
+        "grant": grant.id,
+        "verdict": grant.verdict,
+        "people": list(grant.people),
+        "approval": ID,
+        "tool": "pay",
+        "like": fingerprint(grant.like.model_dump()),
+        "uses": wish.uses,
+        "seconds": wish.seconds,
+        **({"session": "s"} if wish.scope == "session" else {}),
+    }
+
+
+WISHES = (Remember(seconds=600, uses=3), SMALL.model_copy(update={"seconds": 60.0, "uses": 2}))
+
+
+@pytest.mark.parametrize("wish", WISHES)
+async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store, wish: Remember) -> None:
+    """Whose it is, of which question, for which calls, how often and from the answer on how long; and so recorded."""
+    tool = asking(Ledger())
+    room = room_of(store, tool)
+    for _ in range(2):
+        await approved(room, tool, decision(remember=wish, received_at=ASKED))
+    (grant,) = await kept(store)
+    assert grant.created_at >= NOW
+    assert grant == expected(tool, room, "approved", wish, created_at=grant.created_at)
+    await recorded(store, grant, wish)
+
+
+@pytest.mark.parametrize("wish", WISHES)
+async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, wish: Remember) -> None:
+    """The same of a denial, which nothing runs by: it is kept while its author is looked up."""
+    tool = asking(Ledger())
+    room = room_of(store, tool)
+    request = await question(room)
+    for _ in range(2):
+        found = await denied(room, request, remember=wish, reason="too expensive")
+        assert (found.allowed, found.subject, found.received_at) == (True, "approver", ASKED)
+    (grant,) = await kept(store)
+    assert grant == expected(tool, room, "denied", wish, reason="too expensive", created_at=grant.created_at)
+    await recorded(store, grant, wish)
+
+
+async def test_a_denial_without_a_wish_is_not_remembered(store: Store) -> None:
+    """It ends its own call only."""
+    room = room_of(store, asking(Ledger()))
+    assert (await denied(room, await question(room))).allowed
+    assert (await kept(store), (await ruled(room)).verdict) == ([], "ask")
+
+
+@pytest.mark.parametrize("reason", ["too expensive", ""])
+async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store: Store, reason: str) -> None:
+    """Who denied what, when and why, in the model's words and in the outcome; a use is spent once for each call."""
+    room = room_of(store, asking(Ledger()))
+    await denied(room, await question(room), remember=WISHES[0], reason=reason)
+    (grant,) = await kept(store)
+    repeated = ToolDenied(
+        source="repeat",
+        approval_id=ID,
+        tool="pay",
+        call_id="c1.1",
+        decided_by="approver",
+        reason=reason or DEFAULT_DENIAL,
+        decided_at=grant.created_at,
+    )
+    outcome = CallOutcome(
+        call="c1.1",
+        tool="pay",
+        code="denied",
+        gate="approval",
+        value=Content(inline=json.loads(repeated.model_dump_json())),
+        rule="requires_approval",
+        denied=repeated,
+    )
+    for _ in range(2):
+        ruling = await ruled(room)
+        assert (ruling.verdict, ruling.request, ruling.outcome) == ("settled", None, outcome)
+    assert [each.uses_left for each in await kept(store)] == [2]
+    assert (await ruled(room, {**ARGS, "amount": 21})).verdict == "ask"
+    for turn in ("third", "fourth"):
+        assert (await ruled(room, turn=turn)).verdict == "settled"
+    assert (await ruled(room, turn="fifth")).verdict == "ask"
+
+
+async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> None:
+    """The rest of the judgement stands; the outcome made of it is plain JSON."""
+    room = room_of(store, asking(Ledger()))
+    await denied(room, await question(room), remember=WISHES[0])
+    (grant,) = await kept(store)
+    both = ("ana", "approver")
+    like = grant.like.model_copy(update={"session": ""})
+    await Grants(store).revoke(grant.id, "main", by="ana")
+    await Grants(store).write("gtwo", "denied", like, WISHES[0], people=both, approval_id="other", reason="no")
+    found = judged(room)
+    ended = await Remembered(room).consulted(pinned(turn="next"), CALL, ARGS, found)
+    assert ended.denied is not None
+    assert (ended.denied.approval_id, ended.denied.decided_by) == ("other", "ana, approver")
+    assert ended == dataclasses.replace(
+        found, kind="settled", code="denied", message="no", denied=ended.denied, grant="gtwo"
+    )
+    assert settled_outcome(ended, CALL).value.inline == json.loads(ended.denied.model_dump_json())
+
+
+def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
+    """It runs by the grant, and why says by whose and until when; what no rule judged stays as it is."""
+    tool = asking(Ledger())
+    room = room_of(store, tool)
+    until = datetime(2026, 3, 1, 12, 5, 59, tzinfo=UTC)
+    grant = expected(tool, room, "approved", SMALL, people=("ana", "bo"), expires_at=until)
+    found = judged(room)
+    assert found.verdict is not None
+    verdict = dataclasses.replace(
+        found.verdict,
+        verdict="auto",
+        rule=f"grant:{grant.id}",
+        rule_text=SMALL.where,
+        why="ana, bo approved calls like this in advance, until 2026-03-01 12:05 UTC",
+    )
+    assert by_grant(found, grant) == dataclasses.replace(found, kind="run", verdict=verdict, grant=grant.id)
+    unknown = dataclasses.replace(found, verdict=None)
+    assert by_grant(unknown, grant) == unknown
+
+
+def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
+    """It is denied with the reason of the freeze; what was settled before stays settled as it was."""
+    found = judged(room_of(store, asking(Ledger())))
+    reason = "frozen: drill"
+    ended = frozen(found, "drill", CALL)
+    told_so = ToolDenied(source="policy", tool="pay", call_id="c1.1", reason=reason)
+    assert ended == dataclasses.replace(found, kind="settled", code="denied", message=reason, denied=told_so)
+    assert frozen(ended, "again", CALL) is ended
+
+
+async def test_outside_development_only_a_signed_answer_is_remembered(store: Store) -> None:
+    """What anybody could have written decides nothing for later calls; its author is told."""
+    tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, accept_unsigned=True, min_assurance="none"))
+    request = await question(room_of(store, tool, people=APPROVERS))
+    room = room_of(store, tool, people=APPROVERS, profile="production")
+    why = "`remember`: only a signed answer is remembered"
+    found = await denied(room, request, remember=WISHES[0], signed=False)
+    assert (found.allowed, found.code, found.note) == (False, "malformed", why)
+    assert await kept(store) == []
+    assert (await denied(room, request, remember=WISHES[0])).allowed
+    assert len(await kept(store)) == 1
+
+
+async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: Store) -> None:
+    """Also of somebody whom nobody declared; signed out, or in another tenant, they are a stranger."""
+    login = "https://login.example.com#7"
+    cy = Person(id=id_of(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
+    tool = asking(Ledger())
+    room = dataclasses.replace(room_of(store, tool), verifier=SIGNER.verifier())
+    grant = expected(tool, room, "approved", SMALL)
+    await Grants(store).write("gcy", "approved", grant.like, SMALL, people=(cy.id,), approval_id=ID)
+    assert (await ruled(room, {"amount": 1})).verdict == "ask"
+    await store.run(vouching(vouch(SIGNER, cy, email="", now=NOW, lifetime=HOUR)))
+    assert (await ruled(room, {"amount": 1})).grant == "gcy"
 
 
 async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
