@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from activity_kit import TURN, decision, permit_for, pinned, room_of, run, task_for
 from desk_fixtures import GUEST, Ledger, pay_tool
+from sqlalchemy import text
 
 from signoff.activities.room import Profile
 from signoff.approvals import entries
@@ -123,6 +124,16 @@ async def test_asked_anew_they_wait_anew(store: Store) -> None:
     await asked(store, request(), request(revision=2))
     assert await outcome(store, signed(0, revision=2), revision=2) == "policy"
     assert await outcome(store, signed(65, revision=2), revision=2) == "ok"
+
+
+@pytest.mark.parametrize(("editor", "found"), [("eve", "ok"), ("", "policy")])
+async def test_an_edit_leaves_escalated_what_was(store: Store, editor: str, found: str) -> None:
+    """Who is asked since a minute ago is asked about the changed call at once, but not about one that is asked anew."""
+    await asked(store, request())
+    sooner = text("UPDATE audit_records SET written_at = written_at - 60000")
+    await store.run(lambda connection: connection.execute(sooner).close())
+    await asked(store, request(revision=2, edited_by=editor))
+    assert await outcome(store, signed(0, revision=2), revision=2) == found
 
 
 async def test_their_own_edit_counts_once_they_are_asked(store: Store) -> None:

@@ -96,11 +96,9 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
 
 async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(store: Store) -> None:
     """The same people see the same card with a note; nothing to type, change or remember, and no rule asks it."""
-    policy = ApprovalPolicy(
-        route_to="['user:ana']", confirm="type", level="admin", quorum=2, veto=False, allow_remember=True
-    )
+    policy = ApprovalPolicy(route_to="['user:ana']", confirm="type", quorum=2, veto=False, allow_remember=True)
     tool = pay_tool(LEDGER, policy)
-    room = room_of(store, tool, default_approvers=())
+    room = room_of(store, tool)
     of_call = permit_for(tool).digest
     first = request_of((await ruling(room, agent_says="as you asked")).request)
     assert (first.approvers, first.confirm) == (("user:ana",), "type")

@@ -1,5 +1,7 @@
 """`signoff.outcome`: the ticket tells what became of a call that nobody heard of again."""
 
+import dataclasses
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,10 +19,15 @@ from signoff.contracts.person import Person
 from signoff.contracts.steps import OutcomeTask, ToolReply
 from signoff.policy.handler import Answer, ProposedCall
 from signoff.policy.model import ApprovalPolicy
+from signoff.registry.people_vouched import id_of, vouch
 from signoff.registry.tool import Tool
+from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.store.people import vouching
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 
+NOW = datetime.now(UTC)
+SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),)))
 LEDGER = Ledger()
 APPROVER = Person(id="approver", roles=("approvers",))
 TOOL = free(LEDGER)
@@ -32,6 +39,7 @@ DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Con
 async def asked(store: Store, tool: Tool = TOOL, env: ActivityEnvironment | None = None, **fields: Any) -> ToolReply:
     """What became of the one call?"""
     room = room_of(store, tool, people=fields.pop("people", ()), profile=fields.pop("profile", "development"))
+    room = dataclasses.replace(room, verifier=SIGNER.verifier())
     task = OutcomeTask(**{"permit": PERMIT, "tool": "pay"} | fields)
     env = env or environment(OUTCOME, activity_id="17")
     reply = await env.run(OutcomeActivity(room).outcome, task)
@@ -182,13 +190,24 @@ async def test_the_word_is_of_those_whom_this_very_call_asks(
 ) -> None:
     """As its arguments route it, as its policy's handler says, and those to whom it escalates."""
     tool = pay_tool(LEDGER, policy)
-    permit = permit_for(tool, kind="approved")
+    permit = permit_for(tool)
     await store.claim(permit.digest, **WHO)
     word = WORD.model_copy(update={"subject": subject, "digest": doubt_digest(permit.digest, 1)})
     reply = await asked(store, tool, people=[BOSS, BO, ANA], **HELD | {"permit": permit, "happened": word})
     assert (reply.outcome is not None) == written
     if reply.outcome is not None:
         assert (reply.outcome.decided_by, reply.outcome.value.inline) == (subject, "booking 7")
+
+
+async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store) -> None:
+    """Whom nobody declared is looked up before they are taken for a stranger."""
+    login = "https://login.example.com#7"
+    cy = Person(id=id_of(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
+    await store.claim(PERMIT.digest, **WHO)
+    word = WORD.model_copy(update={"subject": cy.id})
+    assert await asked(store, **HELD | {"happened": word}) == ToolReply()
+    await store.run(vouching(vouch(SIGNER, cy, email="", now=NOW, lifetime=timedelta(hours=1))))
+    assert told(await asked(store, **HELD | {"happened": word})) == ("ok", "booking 7")
 
 
 async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pytest.LogCaptureFixture) -> None:
