@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from activity_kit import ARGS, MARK_KEY, environment, free, permit_for, pinned, request_of, room_of
-from desk_fixtures import Ledger, pay_tool
+from desk_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate import GateActivity
 from signoff.activities.room import Room
@@ -13,6 +13,7 @@ from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import CallPart
+from signoff.contracts.person import Principal
 from signoff.contracts.steps import GateTask, Ruling
 from signoff.policy.model import ApprovalPolicy
 from signoff.store.content import load
@@ -122,16 +123,26 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
     assert asked == Ruling(call="c1.1", verdict="ask", digest=digest, rule="in_doubt", request=request)
 
 
-async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("user", "why"),
+    [
+        (GUEST, "nobody vouches for who asked"),
+        (GUEST.model_copy(update={"signature": "c2lnbmVk"}), "who asked is not who the gateway signed for"),
+        (GUEST.model_copy(update={"key_id": "k"}), "who asked is not who the gateway signed for"),
+    ],
+)
+async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
+    store: Store, user: Principal, why: str
+) -> None:
     """Each by itself and whatever its tool's policy is; it is told why, and nobody is asked."""
     room = room_of(store, pay_tool(LEDGER), free(LEDGER, name="look"), profile="production")
     calls = (
         CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),
         CallPart(call="c1.2", tool="look", args=Content(inline={"amount": 1})),
     )
-    task = GateTask(ctx=pinned(), calls=calls)
+    task = GateTask(ctx=pinned(user=user), calls=calls)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
-    text = "Not executed: nobody vouches for who asked."
+    text = f"Not executed: {why}."
     assert reply.rulings == tuple(
         Ruling(
             call=call,
