@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -45,6 +46,8 @@ from signoff.workflows import starting
 PATIENCE: Final = timedelta(seconds=3)
 """How long a worker may take before an answer goes as a Signal, or a question is given up."""
 _WATCH_SECONDS = 0.7
+_LOOK_SECONDS = 1.0
+_NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 _STORED = "it is stored and taken in when a worker is back"
 _UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
 _NO_MORE_UPDATES = (
@@ -305,11 +308,25 @@ class Signoff:
 
     async def _query(self, key: TurnKey | SessionKey, query: str, result_type: Any) -> Any:
         try:
-            return await self._handle(key).query(query, result_type=result_type, rpc_timeout=self._patience)
+            return await self._asked(self._handle(key), query, result_type=result_type)
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
             raise ServerUnavailable(f"it could not be read: {error}") from None
+
+    async def _asked(self, handle: WorkflowHandle[Any, Any], query: str, *about: str, result_type: Any) -> Any:
+        """The answer to a query; asked again meanwhile, because a worker may lose one of a turn that just ends."""
+        late, patience = time.monotonic() + self._patience.total_seconds(), _LOOK_SECONDS
+        while True:
+            left = late - time.monotonic()
+            try:
+                return await handle.query(
+                    query, args=about, result_type=result_type, rpc_timeout=timedelta(seconds=min(left, patience))
+                )
+            except RPCError as error:
+                if error.status not in _NO_ANSWER or left <= patience:
+                    raise
+                patience *= 2
 
     async def _same_input(self, key: TurnKey, digest: str) -> None:
         try:
@@ -351,9 +368,7 @@ class Signoff:
         """What a turn that has ended says of a request; from its description when no worker is there to ask."""
         unknown = Receipt(status="refused", code="unknown", approval_id=approval_id, message="there is no such request")
         try:
-            receipt: Receipt = await handle.query(
-                names.RECEIPT, approval_id, result_type=Receipt, rpc_timeout=self._patience
-            )
+            receipt: Receipt = await self._asked(handle, names.RECEIPT, approval_id, result_type=Receipt)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return unknown
@@ -425,7 +440,7 @@ def _missing(error: RPCError, workflow_id: str) -> NotFound | ServerUnavailable:
 
 
 def _unavailable(error: RPCError) -> ServerUnavailable:
-    if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+    if error.status in _NO_ANSWER:
         return ServerUnavailable("no worker answered in time; is one running on this task queue?")
     if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():
         return ServerUnavailable("the server lacks Signoff's search attributes; run `signoff doctor` to create them")

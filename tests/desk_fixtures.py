@@ -20,7 +20,7 @@ from signoff.client import Signoff
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, Driver
 from signoff.contracts.decision import Decision
-from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
@@ -113,8 +113,8 @@ class Bench:
     async def until(self, key: TurnKey, seen: Callable[[TurnView], bool]) -> TurnView:
         """The first view of the turn that satisfies `seen`."""
         while True:
-            # A busy machine may not answer one query in time; the next one asks the same.
-            with contextlib.suppress(ServerUnavailable):
+            # A busy machine may not answer one query in time, and a session begins its turns a moment later.
+            with contextlib.suppress(ServerUnavailable, NotFound):
                 view = await self.signoff.view(key)
                 if seen(view):
                     return view
