@@ -374,7 +374,7 @@ class Signoff:
                 return unknown
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError):
             # That it cannot be read does not mean that it is not there.
-            words = "this turn cannot be read, and your answer did nothing"
+            words = "the turn has ended and cannot be read; its record says what became of the request"
             return Receipt(status="refused", code="unavailable", approval_id=approval_id, message=words)
         else:
             return receipt

@@ -4,11 +4,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.client import Signoff
+from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import ApprovalKey, TurnKey
 
 KEY = TurnKey("main", "s", "t")
 
@@ -34,6 +36,18 @@ class Forgetful:
     get_workflow_handle_for = get_workflow_handle
 
 
+class Unreadable(Forgetful):
+    """A turn that has ended, and whose history no worker understands."""
+
+    async def execute_update(self, *args: Any, **named: Any) -> Any:
+        """As a handle's, of a workflow that is closed."""
+        raise RPCError("workflow execution already completed", RPCStatusCode.NOT_FOUND, b"")
+
+    async def query(self, query: str, **asked: Any) -> str:
+        """As a handle's."""
+        raise WorkflowQueryFailedError("nondeterminism")
+
+
 def signoff(turn: Forgetful) -> Signoff:
     """The client, over nothing else."""
     return Signoff(turn, patience=timedelta(seconds=7))  # type: ignore[arg-type]
@@ -54,3 +68,11 @@ async def test_nobody_is_asked_for_longer_than_the_patience_lasts() -> None:
     assert turn.waits[:3] == [1.0, 2.0, 4.0]
     assert len(turn.waits) == 4
     assert turn.waits[3] == pytest.approx(7.0, abs=1.0)
+
+
+async def test_a_request_whose_turn_cannot_be_read_is_not_called_unknown() -> None:
+    """Who answers it too late is told where to look, not that there was nothing."""
+    answer = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="approved", subject="ana", channel="test")
+    receipt = await signoff(Unreadable(0)).decide(answer)
+    assert (receipt.status, receipt.code) == ("refused", "unavailable")
+    assert "its record says what became of the request" in receipt.message

@@ -5,15 +5,16 @@ import contextlib
 from collections import Counter
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from signoff.activities.room import Room
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.registry.people import development_directory
+from signoff.registry.people import Directory, development_directory
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, respond, results
 
@@ -57,3 +58,35 @@ async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store:
             receipt = await handle.query(names.RECEIPT, result.calls[0].approval_id, result_type=Receipt)
             assert receipt.decided_by in {f"p{number}" for number in range(12)}
             await desk.replays(key)
+
+
+async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read anew the first answer is always first; who waited behind it is told so without being identified."""
+    knowing = Room.knowing
+
+    async def slow(room: Room, tenant: str, *ids: str) -> Directory:
+        await asyncio.sleep(0.5 if "p0" in ids else 0)
+        return await knowing(room, tenant, *ids)
+
+    monkeypatch.setattr(Room, "knowing", slow)
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger)])
+    async with bench(client, store, task_queue, catalog, MODEL, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+    handle = client.get_workflow_handle(key.workflow_id)
+    for decision in (no(key, subject="p0"), yes(key, subject="p1"), yes(key, subject="p2")):
+        await handle.signal(names.APPROVAL_RESPONSE, decision.model_dump(mode="json", exclude_none=True))
+    async with bench(client, store, task_queue, catalog, MODEL, people=PEOPLE) as desk:
+        result = await desk.signoff.result(key)
+        assert [outcome.code for outcome in result.calls] == ["denied"]
+        assert ledger.rows == []
+        await desk.replays(key)
+        receipt = await handle.query(names.RECEIPT, result.calls[0].approval_id, result_type=Receipt)
+    assert receipt.decided_by == "p0"
+    events = (await handle.fetch_history()).events
+    markers = [event.marker_recorded_event_attributes for event in events]
+    identified = [each for each in markers if names.IDENTIFY in str(each.details)]
+    assert len(identified) == 1
