@@ -15,25 +15,45 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 KEY = TurnKey("main", "s", "t")
 
 
+class Clock:
+    """Goes only when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        """As `time.monotonic`."""
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The client's clock."""
+    clock = Clock()
+    monkeypatch.setattr("signoff.client.time", clock)
+    return clock
+
+
 class Forgetful:
     """A turn that loses so many questions; each time it is told how long it may take."""
 
-    def __init__(self, losses: int) -> None:
+    def __init__(self, losses: int, clock: Clock | None = None, *, late: float = 0.0) -> None:
         self.losses = losses
         self.waits: list[float] = []
+        self.clock = clock or Clock()
+        self.late = late
 
     async def query(self, query: str, *, rpc_timeout: timedelta, **asked: Any) -> str:
-        """As a handle's."""
+        """As a handle's; the silence is heard `late` s after the time was up."""
         self.waits.append(rpc_timeout.total_seconds())
         if len(self.waits) <= self.losses:
+            self.clock.now += self.waits[-1] + self.late
             raise RPCError("lost", RPCStatusCode.DEADLINE_EXCEEDED, b"")
         return f"{query} {asked['args']}"
 
     def get_workflow_handle(self, workflow_id: str, **named: Any) -> "Forgetful":
         """As a client's."""
         return self
-
-    get_workflow_handle_for = get_workflow_handle
 
 
 class Unreadable(Forgetful):
@@ -48,26 +68,35 @@ class Unreadable(Forgetful):
         raise WorkflowQueryFailedError("nondeterminism")
 
 
-def signoff(turn: Forgetful) -> Signoff:
+def signoff(turn: Forgetful, patience: float = 7) -> Signoff:
     """The client, over nothing else."""
-    return Signoff(turn, patience=timedelta(seconds=7))  # type: ignore[arg-type]
+    return Signoff(turn, patience=timedelta(seconds=patience))  # type: ignore[arg-type]
 
 
-async def test_a_lost_question_is_asked_again_with_more_time() -> None:
+async def test_a_lost_question_is_asked_again_with_more_time(clock: Clock) -> None:
     """First for a second, then for twice as long: a slow worker is not asked the same ten times."""
-    turn = Forgetful(2)
+    turn = Forgetful(2, clock)
     assert await signoff(turn).pending(KEY) == "pending_approvals ()"  # type: ignore[comparison-overlap]
     assert turn.waits == [1.0, 2.0, 4.0]
 
 
-async def test_nobody_is_asked_for_longer_than_the_patience_lasts() -> None:
+async def test_nobody_is_asked_for_longer_than_the_patience_lasts(clock: Clock) -> None:
     """The last wait is what is left."""
-    turn = Forgetful(1_000)
+    turn = Forgetful(1_000, clock)
     with pytest.raises(ServerUnavailable, match="no worker answered in time"):
-        await signoff(turn).view(KEY)
-    assert turn.waits[:3] == [1.0, 2.0, 4.0]
-    assert len(turn.waits) == 4
-    assert turn.waits[3] == pytest.approx(7.0, abs=1.0)
+        await signoff(turn, patience=9).view(KEY)
+    assert turn.waits == [1.0, 2.0, 4.0, 2.0]
+
+
+@pytest.mark.parametrize("late", [1.99, 2.0, 30.0])
+async def test_a_machine_so_busy_that_it_tells_too_late_asks_for_no_time_below_nothing(
+    clock: Clock, late: float
+) -> None:
+    """The silence was heard when the patience had ended: it is told as what it is, and the SDK is asked no nonsense."""
+    turn = Forgetful(1_000, clock, late=late)
+    with pytest.raises(ServerUnavailable, match="no worker answered in time"):
+        await signoff(turn, patience=3).view(KEY)
+    assert turn.waits == [1.0]
 
 
 async def test_a_request_whose_turn_cannot_be_read_is_not_called_unknown() -> None:
