@@ -88,3 +88,6 @@ class CallOutcome(Shape):
     """What the model is told before `value`: that people changed the arguments, or say that it happened."""
     truncated: bool = False
     original_chars: int = 0
+    fallback: str = ""
+    """The tool that answered, or was decided, in place of `tool`, which failed with `primary_error`."""
+    primary_error: str = ""

@@ -9,6 +9,7 @@ from pydantic import StringConstraints
 ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,48}\Z"
 TOOL_NAME_PATTERN: Final = r"^[A-Za-z0-9_-]{1,64}\Z"
 _CALL = re.compile(r"^c([1-9][0-9]{0,5})\.([1-9][0-9]{0,5})\Z")
+_STAND_IN: Final = 1_000
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
@@ -64,6 +65,15 @@ def is_tool_name(text: str) -> bool:
 def call_id(completion: int, index: int) -> str:
     """`c<completion>.<index>`, both from 1; it is also the activity id."""
     return f"c{completion}.{index}"
+
+
+def stand_in_id(call: str, number: int) -> str:
+    """The id of the tool that is tried as number `number`, from 1, in place of call `call`: `c1.2`, then `c1.1002`.
+
+    A completion's own calls never reach that far.
+    """
+    completion, _, index = call.partition(".")
+    return f"{completion}.{int(index) + number * _STAND_IN}"
 
 
 def parse_workflow_id(workflow_id: str) -> TurnKey | None:

@@ -60,6 +60,11 @@ MAX_IDENTICAL_CALLS: Final = 5
 MAX_DENIALS_IN_A_ROW: Final = 3
 MAX_ACTIVE_SECONDS: Final = 3_600.0
 """Seconds of model and tool time of one turn; waiting for people does not count."""
+MAX_TOOLS_AT_ONCE: Final = 10
+"""Tools of one batch that run at the same time; the others wait for a place (X16)."""
+MAX_FALLBACKS: Final = 9
+MAX_ATTEMPTS: Final = 10
+"""How often a tool that may be repeated is tried when the world failed it."""
 MAX_REVISIONS: Final = 20
 """How often one call is asked again (lapsed, changed tool) before it is refused."""
 MAX_REMEMBERED_SECONDS: Final = 30 * 86_400.0

@@ -94,7 +94,12 @@ class GateTask(Shape):
 
 
 class RunOptions(Shape):
-    """How a tool's activity is to be run. Times in seconds."""
+    """How a tool's activity is to be run. Times in seconds.
+
+    `at_once` is how many tools of a batch may run at once; 0, in turns of old: all of them, and none of what follows.
+    `exclusive`: it runs alone. `aborts`: when it fails, its siblings are stopped. `attempts`: how often a local one is
+    tried. `fallbacks` are the tools that are tried in its place, in order, when it fails.
+    """
 
     start_to_close: float = 300.0
     grant_ttl: float = 900.0
@@ -104,6 +109,11 @@ class RunOptions(Shape):
     task_queue: str = ""
     summary: str = ""
     budget_chars: int = 80_000
+    at_once: int = 0
+    exclusive: bool = False
+    aborts: bool = False
+    attempts: int = 3
+    fallbacks: tuple[str, ...] = ()
 
 
 class Ruling(Shape):

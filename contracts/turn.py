@@ -103,7 +103,13 @@ class TurnError(Shape):
 
 
 class TurnResult(Shape):
-    """What a turn completes with, whatever its state. `pass_to`: the actor it is passed to, where it is `passed`."""
+    """What a turn completes with, whatever its state. `pass_to`: the actor it is passed to, where it is `passed`.
+
+    `calls` has one outcome for each call that a model proposed, in that order. The report (P16): `actor` and `turn`,
+    `completions` asked of the model, `tool_calls` counted by the gates (those of fallbacks too), `cost` in USD of model
+    and tools together, `active_seconds` of work and `elapsed_seconds` since the start, waiting for people included.
+    Results of old have none of it.
+    """
 
     state: TurnState
     parts: tuple[ResponsePart, ...] = ()
@@ -112,10 +118,19 @@ class TurnResult(Shape):
     completions: int = 0
     error: TurnError | None = None
     pass_to: str = ""
+    actor: str = ""
+    turn: str = ""
+    tool_calls: int = 0
+    cost: float = 0.0
+    active_seconds: float = 0.0
+    elapsed_seconds: float = 0.0
 
 
 class CallView(Shape):
-    """One call as an onlooker sees it. `state`: proposed, running, waiting, or the outcome's code."""
+    """One call as an onlooker sees it. `state`: proposed, running, waiting, or the outcome's code.
+
+    `stands_for` is the call in whose place this one was tried, as its tool's fallback.
+    """
 
     call: str
     tool: str
@@ -124,6 +139,7 @@ class CallView(Shape):
     rule: str = ""
     approval: ApprovalRequest | None = None
     outcome: CallOutcome | None = None
+    stands_for: str = ""
 
 
 class TurnView(Shape):
