@@ -8,9 +8,18 @@ from signoff.contracts.steps import TurnLimits
 
 
 @dataclass(frozen=True, kw_only=True)
+class Surface:
+    """What an actor does without where people come by one channel; no other rule brings it back (E12)."""
+
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Actor:
     """A declared actor. `tools` None means every tool, `()` means none (N04); its order is what the model sees.
 
+    `toolset`, `allowed_plugins`, `allowed_mcp_servers` and `allowed_mcp_tools` (bare names by server) are its filters,
+    see registry/filters.py; None is no filter, empty lets nothing through. `surfaces` are by channel.
     `model` names provider and model (`openai:gpt-5`, `scripted:module:attr`); `model_settings` go to it as they are.
     """
 
@@ -19,6 +28,11 @@ class Actor:
     description: str = ""
     instructions: str = ""
     tools: tuple[str, ...] | None = None
+    toolset: str | None = None
+    allowed_plugins: tuple[str, ...] | None = None
+    allowed_mcp_servers: tuple[str, ...] | None = None
+    allowed_mcp_tools: Mapping[str, tuple[str, ...]] | None = None
+    surfaces: Mapping[str, Surface] = field(default_factory=dict)
     limits: TurnLimits = field(default_factory=TurnLimits)
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()

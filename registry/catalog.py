@@ -26,6 +26,7 @@ from signoff.policy.compiled import (
 from signoff.policy.handler import PolicyHandler
 from signoff.policy.model import APPROVER, GlobalRule
 from signoff.registry.actor import Actor
+from signoff.registry.filters import check_filters
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
 from signoff.registry.pinned import ContextFields, context_fields, pinned_cel
@@ -179,6 +180,7 @@ def _actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]
         if not actor.model.strip():
             raise _wrong(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
         _check_tools(actor, registry)
+        check_filters(actor, registry)
         known[actor.name] = actor
     return known
 
@@ -255,6 +257,18 @@ def _hash(
     )
 
 
+def _filters(actor: Actor) -> dict[str, object]:
+    """What the hash of an actor holds of its filters, where it has some: an empty one is not the same as none."""
+    given = {
+        "toolset": actor.toolset,
+        "allowed_plugins": actor.allowed_plugins,
+        "allowed_mcp_servers": actor.allowed_mcp_servers,
+        "allowed_mcp_tools": None if actor.allowed_mcp_tools is None else dict(actor.allowed_mcp_tools),
+        "surfaces": {channel: surface.exclude for channel, surface in actor.surfaces.items()} or None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _actor_content(actor: Actor) -> dict[str, object]:
     content: dict[str, object] = {
         "name": actor.name,
@@ -262,6 +276,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
         "description": actor.description,
         "instructions": actor.instructions,
         "tools": actor.tools,
+        **_filters(actor),
         "limits": actor.limits.model_dump(mode="json"),
         "model_settings": dict(actor.model_settings),
         "tags": actor.tags,

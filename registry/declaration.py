@@ -13,6 +13,7 @@ from signoff.contracts.errors import RegistrationError
 from signoff.contracts.ids import TOOL_NAME_PATTERN, is_tool_name
 from signoff.contracts.names import RESPOND
 from signoff.policy.model import ApprovalPolicy
+from signoff.registry.gate_fields import wrong_gate_field
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.schema import compile_schema
 from signoff.registry.tool import Tool
@@ -202,6 +203,12 @@ def _check_numbers(tool: Tool) -> None:
             raise _refuse(tool, name, value, f"needs `{name}` to be true or false")
 
 
+def _check_gate_fields(tool: Tool) -> None:
+    wrong = wrong_gate_field(tool)
+    if wrong is not None:
+        raise _refuse(tool, wrong.field, wrong.value, wrong.why)
+
+
 _CHECKS: Final[tuple[Callable[[Tool], None], ...]] = (
     _check_scope,
     _check_justification,
@@ -214,4 +221,5 @@ _CHECKS: Final[tuple[Callable[[Tool], None], ...]] = (
     _check_schemas,
     _check_arguments_named,
     _check_numbers,
+    _check_gate_fields,
 )

@@ -12,11 +12,14 @@ from pydantic_core import ErrorDetails
 
 from signoff.contracts.errors import RegistrationError
 from signoff.policy.model import RequiresApproval
+from signoff.registry.availability import Available
+from signoff.registry.capabilities import Capabilities
 from signoff.registry.context import ToolContext
 from signoff.registry.docstring import parse_docstring
+from signoff.registry.permission import PermissionCheck
 from signoff.registry.probe import Probe
 from signoff.registry.schema import Problem, dotted
-from signoff.registry.tool import BypassRouting, Handler, InputCheck, Routing, Scope, Tool
+from signoff.registry.tool import BypassRouting, Handler, InputCheck, Routing, Scope, Tool, Validation
 
 _UNPASSABLE: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "positional only",
@@ -49,6 +52,10 @@ class ToolFields(TypedDict, total=False):
     task_queue: str
     toolset: str
     plugin: str
+    validation: Validation
+    capabilities: Capabilities
+    available: Available | None
+    check_permissions: PermissionCheck | None
     probe: Probe | None
     site: str
 
@@ -158,6 +165,7 @@ def _handler(function: Callable[..., Awaitable[Any]], signature: _Signature) -> 
             values[signature.context] = context
         return await function(**values)
 
+    handler.__module__ = function.__module__
     return handler
 
 

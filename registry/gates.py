@@ -232,7 +232,8 @@ def _own_check(tool: Tool, args: dict[str, Any]) -> list[Problem]:
     if tool.validate_input is None:
         return []
     try:
-        return tool.validate_input(args)
+        found = tool.validate_input(args)
+        return found if isinstance(found, list) else [Problem("", "have to be corrected")]
     except Exception as error:
         # The developer's check may fail on what a model sends: then the arguments are not known to be valid.
         return [Problem("", f"cannot be checked ({type(error).__name__})")]

@@ -13,7 +13,8 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
 from signoff.contracts.steps import TurnLimits
 from signoff.policy.model import ApprovalPolicy, GlobalRule
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Surface
+from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.context import ToolContext
 from signoff.registry.function import ToolFields, from_function
@@ -34,7 +35,8 @@ from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.yamlfile import Place, YamlFile, read_yaml
 
 _TUPLES: Final = ("tags", "secrets")
-_OWN: Final = ("handler", "name", "input_schema", "probe")
+_FUNCTIONS: Final = ("probe", "available", "check_permissions")
+_OWN: Final = ("handler", "name", "input_schema", "capabilities", *_FUNCTIONS)
 """Keys that are not simply handed to the tool."""
 
 
@@ -81,6 +83,13 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         description=section.description,
         instructions=section.instructions,
         tools=None if section.tools is None else tuple(section.tools),
+        toolset=section.toolset,
+        allowed_plugins=None if section.allowed_plugins is None else tuple(section.allowed_plugins),
+        allowed_mcp_servers=None if section.allowed_mcp_servers is None else tuple(section.allowed_mcp_servers),
+        allowed_mcp_tools=None
+        if section.allowed_mcp_tools is None
+        else {server: tuple(names) for server, names in section.allowed_mcp_tools.items()},
+        surfaces={channel: Surface(exclude=tuple(each.exclude)) for channel, each in section.surfaces.items()},
         limits=TurnLimits(**_given(limits)),
         model_settings=section.model_settings,
         tags=tuple(section.tags),
@@ -108,8 +117,10 @@ def _tool(file: YamlFile, name: str, data: Any) -> Tool:
         raise file.error((*place, key), f"tool `{name}` calls itself `{section.name}`; drop `{key}` or rename the tool")
     fields = _fields(file, place, name, section)
     target = _loaded(file, place, name, "handler", section.handler)
-    if section.probe is not None:
-        fields["probe"] = _loaded(file, place, name, "probe", section.probe)
+    for key in _FUNCTIONS:
+        reference = dict(section)[key]
+        if reference is not None:
+            fields[key] = _loaded(file, place, name, key, reference)
     try:
         return _declared(target, name, section, fields)
     except ConfigError as error:
@@ -131,6 +142,8 @@ def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> di
             fields[key] = tuple(fields[key])
     if section.bypass_routing is not None:
         fields["bypass_routing"] = BypassRouting(section.bypass_routing.reason)
+    if section.capabilities is not None:
+        fields["capabilities"] = Capabilities(**_tuples(section.capabilities))
     if isinstance(section.requires_approval, dict):
         inner: Place = (*place, "requires_approval")
         check_keys(file, inner, ApprovalPolicy, section.requires_approval, f"`requires_approval` of tool `{name}`")
@@ -191,6 +204,10 @@ def _is_raw(function: Callable[..., Any]) -> bool:
 
 def _given(section: Section) -> dict[str, Any]:
     return {key: value for key, value in section if value is not None}
+
+
+def _tuples(section: Section) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in section}
 
 
 def _located(file: YamlFile, error: ConfigError) -> ConfigError:

@@ -1,10 +1,12 @@
 """The closed set of tools of one process: exact names, no change after it is made (P01-P14)."""
 
+import dataclasses
 from collections.abc import Iterable
 
 from signoff.contracts.canonical import sha256_hex
 from signoff.contracts.errors import RegistrationError
 from signoff.policy.model import ApprovalPolicy
+from signoff.registry.capabilities import NO_CAPABILITIES
 from signoff.registry.declaration import check_declaration
 from signoff.registry.tool import Tool
 
@@ -83,4 +85,14 @@ def _content(tool: Tool) -> dict[str, object]:
         "task_queue": tool.task_queue,
         "toolset": tool.toolset,
         "plugin": tool.plugin,
+        **_if_declared("validation", tool.validation, "strict"),
+        **_if_declared("capabilities", dataclasses.asdict(tool.capabilities), dataclasses.asdict(NO_CAPABILITIES)),
+        **_if_declared("always_include", tool.always_include, False),
+        **_if_declared("asks_whether_available", tool.available is not None, False),
+        **_if_declared("checks_permissions", tool.check_permissions is not None, False),
     }
+
+
+def _if_declared(key: str, value: object, default: object) -> dict[str, object]:
+    """What is added to the hash of a tool only where it is used: the hashes of all other tools stay what they were."""
+    return {} if value == default else {key: value}

@@ -69,6 +69,12 @@ class LimitsSection(Section):
     active_seconds: Seconds | None = None
 
 
+class SurfaceSection(Section):
+    """What is left out where people come by one channel."""
+
+    exclude: list[str] = []
+
+
 class ActorSection(Section):
     """One actor; its name is its key. No `tools` means all of them, `[]` none."""
 
@@ -76,6 +82,11 @@ class ActorSection(Section):
     instructions: str = ""
     model: str = ""
     tools: list[str] | None = None
+    toolset: str | None = None
+    allowed_plugins: list[str] | None = None
+    allowed_mcp_servers: list[str] | None = None
+    allowed_mcp_tools: dict[str, list[str]] | None = None
+    surfaces: dict[str, SurfaceSection] = {}
     limits: dict[str, Any] = {}
     model_settings: dict[str, Any] = {}
     tags: list[str] = []
@@ -85,6 +96,17 @@ class BypassSection(Section):
     """Why a specialist tool bypasses routing."""
 
     reason: str
+
+
+class CapabilitiesSection(Section):
+    """What a tool's handler is given."""
+
+    network: list[str] = []
+    secrets: list[str] = []
+    storage: bool = False
+    process: bool = False
+    fs_reach: list[str] = []
+    attachments: bool = False
 
 
 class ToolSection(Section):
@@ -113,6 +135,10 @@ class ToolSection(Section):
     task_queue: str | None = None
     toolset: str | None = None
     plugin: str | None = None
+    validation: Literal["strict", "warn", "off"] | None = None
+    capabilities: CapabilitiesSection | None = None
+    available: str | None = None
+    check_permissions: str | None = None
     probe: str | None = None
 
 

@@ -10,14 +10,19 @@ from typing import Any, Final, Literal, TypeAlias
 from signoff.contracts.canonical import sha256_hex
 from signoff.policy.facts import ToolFacts
 from signoff.policy.model import ApprovalPolicy, RequiresApproval
+from signoff.registry.availability import Available
+from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
 from signoff.registry.context import ToolContext
+from signoff.registry.correction import Corrected
+from signoff.registry.permission import PermissionCheck
 from signoff.registry.probe import Probe
 from signoff.registry.schema import CompiledSchema, Problem, compile_schema
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
 Routing: TypeAlias = Literal["routed", "bypass"]
 Handler: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[Any]]
-InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[Problem]]
+InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[Problem] | Corrected]
+Validation: TypeAlias = Literal["strict", "warn", "off"]
 
 DEFAULT_TIMEOUT: Final = 300.0
 _OWN_FRAMES: Final = (__file__, dataclasses.__file__, "<string>")
@@ -37,7 +42,12 @@ class Tool:
     `handler` is `async (args, context)`; `effect` a sentence with `{argument}` places, for people who approve.
     `secrets` are names of top-level arguments that are masked; schema `writeOnly` adds to them.
     `timeout` is in seconds, `max_result_chars` in code points, `version` the author's own text.
-    `validate_input` is a pure check after the schema's, before any policy or person sees the arguments (gate 9).
+    `validate_input` is a pure check after the schema's, before any policy or person sees the arguments (gate 9); it
+    may answer with `Corrected` ones. `validation` says what a misfit with the schema does: `strict` refuses the call,
+    `warn` tells of it, `off` does not look (X09).
+    `available` (gate 8) and `check_permissions` (gate 10) are asked before each call and again where it runs.
+    `capabilities` are what the handler is given in `context.capabilities` (gate 12).
+    `always_include` is for the framework's own tools: no actor's list or toolset leaves them out (X25).
     `probe` finds out whether a call happened of which nobody knows, before people are asked.
     `site` is where it was declared, `file:line`, or empty when that cannot be known (B20).
     """
@@ -65,6 +75,11 @@ class Tool:
     task_queue: str = ""
     toolset: str = ""
     plugin: str = ""
+    validation: Validation = "strict"
+    capabilities: Capabilities = NO_CAPABILITIES
+    always_include: bool = False
+    available: Available | None = field(default=None, repr=False, compare=False)
+    check_permissions: PermissionCheck | None = field(default=None, repr=False, compare=False)
     probe: Probe | None = field(default=None, repr=False, compare=False)
     validate_input: InputCheck | None = field(default=None, repr=False, compare=False)
     site: str = field(default="", compare=False)

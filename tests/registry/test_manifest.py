@@ -249,7 +249,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
         "`kit_handlers:sync` does not take `(call, context)`",
     ),
     "mask typo": (TOOL + "    requires_approval:\n      show: {secret: [limti]}\n", 8, "did you mean `limit`?"),
-    "actor key": (HEAD + "actors:\n  a:\n    tool: []\n", 5, "did you mean `tools`?"),
+    "actor key": (HEAD + "actors:\n  a:\n    tool: []\n", 5, "did you mean `tools`"),
     "actor tool": (
         TOOL + "actors:\n  a:\n    model: m\n    tools:\n      - search\n      - serch\n",
         12,

@@ -1,0 +1,161 @@
+"""What a tool may reach beyond its arguments: declared on the tool, backed by the worker, handed to the handler (Q7).
+
+A capability is what a handler is *given*. It does not fence in Python code: a handler that opens a socket of its own is
+stopped by nothing here.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, Protocol
+
+CapabilityCode = Literal[
+    "HOST_NOT_ALLOWED",
+    "SECRET_NOT_DECLARED",
+    "SECRET_NOT_SET",
+    "PATH_NOT_REACHABLE",
+    "STORAGE_FULL",
+    "REPLY_TOO_LARGE",
+    "NOT_DECLARED",
+]
+
+
+class CapabilityError(Exception):
+    """A handler reached further than it may; its words, `<CODE>: detail`, become `execution_failed` (E47)."""
+
+    def __init__(self, code: CapabilityCode, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a tool needs. `network` are hosts, `host` or `host:port`; `secrets` names; `fs_reach` paths.
+
+    A worker without a backend for one of them does not run the tool: the call is `not_available` (E16).
+    """
+
+    network: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    storage: bool = False
+    process: bool = False
+    fs_reach: tuple[str, ...] = ()
+    attachments: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of capability that are declared, in the order of the fields."""
+        declared = {
+            "network": self.network,
+            "secrets": self.secrets,
+            "storage": self.storage,
+            "process": self.process,
+            "fs_reach": self.fs_reach,
+            "attachments": self.attachments,
+        }
+        return tuple(kind for kind, given in declared.items() if given)
+
+
+KINDS: Final = tuple(each.name for each in fields(Capabilities))
+
+
+class Secrets(Protocol):
+    """Secrets by name."""
+
+    def get(self, name: str) -> str:
+        """The secret. Raises `CapabilityError` for one that is not declared or not set."""
+        ...
+
+
+class Storage(Protocol):
+    """Files of one tenant; paths are relative, with `/`."""
+
+    async def read(self, path: str) -> bytes:
+        """A file's content. Raises `CapabilityError` out of bounds, `FileNotFoundError` where there is none."""
+        ...
+
+    async def write(self, path: str, content: bytes) -> None:
+        """Write or replace a file as a whole. Raises `CapabilityError`."""
+        ...
+
+    async def list(self) -> tuple[str, ...]:
+        """Every file's path, sorted."""
+        ...
+
+    async def delete(self, path: str) -> None:
+        """Remove a file, if it is there. Raises `CapabilityError`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a host answered; names of headers are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8."""
+        return self.body.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        """The body as JSON. Raises `ValueError`."""
+        return json.loads(self.body)
+
+
+class Network(Protocol):
+    """Declared hosts over HTTP."""
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
+    ) -> Reply:
+        """One exchange; redirects are not followed. Raises `CapabilityError` for any other host."""
+        ...
+
+
+class Backend(Protocol):
+    """What a worker has for one kind of capability. It is asked before every call, so it does no I/O here."""
+
+    def resolve(self, declared: Capabilities, tenant: str) -> object:
+        """What the handler of a call is given."""
+        ...
+
+
+@dataclass(frozen=True)
+class Granted:
+    """What a handler is given, `context.capabilities`: nothing that its tool does not declare."""
+
+    by_kind: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def secrets(self) -> Secrets:
+        """The declared secrets. Raises `CapabilityError` where none are declared."""
+        found: Secrets = self._of("secrets", "SECRET_NOT_DECLARED")
+        return found
+
+    @property
+    def storage(self) -> Storage:
+        """The tenant's files. Raises `CapabilityError` where storage is not declared."""
+        found: Storage = self._of("storage", "PATH_NOT_REACHABLE")
+        return found
+
+    @property
+    def network(self) -> Network:
+        """The declared hosts. Raises `CapabilityError` where none are declared."""
+        found: Network = self._of("network", "HOST_NOT_ALLOWED")
+        return found
+
+    def other(self, kind: str) -> Any:
+        """What a backend of your own gives for `process`, `fs_reach` or `attachments`. Raises `CapabilityError`."""
+        return self._of(kind, "NOT_DECLARED")
+
+    def _of(self, kind: str, code: CapabilityCode) -> Any:
+        if kind not in self.by_kind:
+            raise CapabilityError(code, f"the tool does not declare `{kind}` among its `capabilities`")
+        return self.by_kind[kind]
+
+
+NO_CAPABILITIES: Final = Capabilities()
+NOTHING_GRANTED: Final = Granted()

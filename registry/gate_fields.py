@@ -1,0 +1,103 @@
+"""Are the fields of a tool that its gates read right? The first thing that is wrong, with its remedy."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.capabilities import Capabilities
+from signoff.registry.tool import Tool
+
+_MODES: Final = ("strict", "warn", "off")
+_LISTS: Final = ("network", "secrets", "fs_reach")
+_HOST: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,62})\.)*[a-z0-9](?:[a-z0-9-]{0,62})(?::[0-9]{1,5})?\Z")
+_SECRET: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_FRAMEWORK: Final = "signoff."
+
+
+class Wrong(NamedTuple):
+    """What is wrong: the field, its value, and what to say after the tool's name."""
+
+    field: str
+    value: object
+    why: str
+
+
+def wrong_gate_field(tool: Tool) -> Wrong | None:
+    """The first wrong field, or None."""
+    return next((found for look in _LOOKS for found in look(tool)), None)
+
+
+def _validation(tool: Tool) -> Iterator[Wrong]:
+    mode, asks = tool.validation, tool.requires_approval
+    if mode not in _MODES:
+        yield Wrong("validation", mode, f"has `validation` `{mode}`; allowed: `strict`, `warn`, `off`")
+    elif mode == "off" and not (tool.read_only and asks is False):
+        why = "nobody would have looked at what people approve and what has effects"
+        yield Wrong(
+            "validation", mode, f"has `validation: off`, but is not `read_only` without approval: {why}; use `strict`"
+        )
+    elif mode == "warn" and isinstance(asks, ApprovalPolicy):
+        why = "has `validation: warn` and a policy, whose rules read arguments as the schema says; use `strict`"
+        yield Wrong("validation", mode, why)
+
+
+def _functions(tool: Tool) -> Iterator[Wrong]:
+    yield from _async(tool, "available", tool.available, "(occasion)", (None,))
+    yield from _async(tool, "check_permissions", tool.check_permissions, "(args, occasion)", ({}, None))
+
+
+def _async(
+    tool: Tool, field: str, function: Callable[..., Any] | None, takes: str, given: tuple[Any, ...]
+) -> Iterator[Wrong]:
+    if function is None:
+        return
+    if not callable(function):
+        yield Wrong(field, function, f"needs its `{field}` to be an async function `{takes}`")
+        return
+    if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(type(function).__call__):
+        yield Wrong(field, function, f"has a `{field}` that is not `async def`; it is asked by async code only")
+        return
+    try:
+        inspect.signature(function).bind(*given)
+    except TypeError:
+        yield Wrong(field, function, f"has a `{field}` that does not take `{takes}`")
+
+
+def _capabilities(tool: Tool) -> Iterator[Wrong]:
+    declared = tool.capabilities
+    if not isinstance(declared, Capabilities):
+        yield Wrong("capabilities", declared, "needs its `capabilities` to be a `Capabilities`")
+        return
+    for each in fields(declared):
+        name, value = f"capabilities.{each.name}", vars(declared)[each.name]
+        if each.name not in _LISTS:
+            if not isinstance(value, bool):
+                yield Wrong(name, value, f"needs `{name}` to be true or false")
+        elif not isinstance(value, tuple) or not all(isinstance(item, str) and item for item in value):
+            yield Wrong(name, value, f"needs `{name}` to be a list of names")
+    yield from _named(declared)
+
+
+def _named(declared: Capabilities) -> Iterator[Wrong]:
+    for host in declared.network:
+        if _HOST.match(host) is None:
+            why = "a host in lower case, such as `api.example.com` or `localhost:8080`: no scheme, path or `*`"
+            yield Wrong("capabilities.network", host, f"may reach `{host}`, which is not {why}")
+    for secret in declared.secrets:
+        if _SECRET.match(secret) is None:
+            yield Wrong("capabilities.secrets", secret, f"needs the secret `{secret}`, which is no variable's name")
+
+
+def _always_include(tool: Tool) -> Iterator[Wrong]:
+    if not isinstance(tool.always_include, bool):
+        yield Wrong("always_include", tool.always_include, "needs `always_include` to be true or false")
+    elif tool.always_include and not tool.handler.__module__.startswith(_FRAMEWORK):
+        why = "sets `always_include`, which is for the framework's own tools; name it in the `tools` of each actor"
+        yield Wrong("always_include", True, why)
+
+
+_Look: TypeAlias = Callable[[Tool], Iterator[Wrong]]
+_LOOKS: Final[tuple[_Look, ...]] = (_validation, _functions, _capabilities, _always_include)
