@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio import workflow
@@ -11,42 +10,26 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals import desk as desks
     from signoff.approvals.entries import begun, heard, over, turn_stream
-    from signoff.approvals.machine import approving
     from signoff.contracts import names
     from signoff.contracts.approval import ApprovalRequest
     from signoff.contracts.audit import AuditEntry
-    from signoff.contracts.call import CallOutcome, Pinned
+    from signoff.contracts.call import Pinned
     from signoff.contracts.content import text_of
-    from signoff.contracts.decision import Decision
-    from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS, MAX_REVISIONS
-    from signoff.contracts.message import CallPart, Message, TextPart
+    from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS
+    from signoff.contracts.message import Message, TextPart
     from signoff.contracts.receipt import Receipt
-    from signoff.contracts.steps import GateTask, ModelReply, ModelTask, RecordTask, Ruling, ToolReply
+    from signoff.contracts.steps import GateTask, ModelReply, ModelTask, RecordTask
     from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
-    from signoff.workflows import options, outcomes, tasks
+    from signoff.workflows import options, outcomes
     from signoff.workflows.asking import Asking
     from signoff.workflows.board import Board
     from signoff.workflows.in_session import InSession
-    from signoff.workflows.judging import judged
     from signoff.workflows.record import TurnRecord, correction, skipped
     from signoff.workflows.running import Running
+    from signoff.workflows.settling import Settling
 
 
 _BROKEN_OFF = ("error", "cancelled")
-
-
-@dataclass
-class _Tries:
-    """How often one call was tried. Tickets are counted for each digest, because a changed tool makes another key."""
-
-    tickets: dict[str, int] = field(default_factory=dict)
-    doubts: tuple[Decision, ...] = ()
-
-    def ticket(self, digest: str) -> int:
-        return self.tickets.get(digest, 1)
-
-    def give_up(self, digest: str) -> None:
-        self.tickets[digest] = self.ticket(digest) + 1
 
 
 class _Stop(Exception):
@@ -76,11 +59,12 @@ class ActorTurn:
             user=turn.principal,
             extra=turn.context,
         )
-        self._gates = GateTask(ctx=self._ctx, calls=(), dry_run=turn.dry_run)
+        gates = GateTask(ctx=self._ctx, calls=(), dry_run=turn.dry_run)
         self._board = Board(self._record, self._desk)
         self._session = InSession(turn)
-        self._asking = Asking(self._record, self._desk, self._gates, self._show)
-        self._running = Running(self._record, self._ctx, self._desk.unwritten)
+        self._asking = Asking(self._record, self._desk, gates, self._show)
+        running = Running(self._record, self._ctx, self._desk.unwritten)
+        self._settling = Settling(self._record, self._desk, gates, self._asking, running, self._show)
         self._told_end = False
 
     # What people and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.
@@ -155,6 +139,8 @@ class ActorTurn:
         except ApplicationError as error:
             await self._session.failed(TurnError(code="config_error", message=error.message))
             raise
+        elapsed = (workflow.now() - workflow.info().start_time).total_seconds()
+        result = result.model_copy(update={"elapsed_seconds": round(elapsed, 3)})
         self._record.result = result
         self._record.state = result.state
         self._board.publish()
@@ -189,7 +175,7 @@ class ActorTurn:
             says = _words(reply)
             # A turn may wait for months: what it does not need meanwhile it does not keep.
             del reply
-            record.settle(calls, await self._batch(calls, says), ())
+            record.settle(calls, await self._settling.batch(calls, says), ())
             if self._asking.stopped:
                 return record.finished("cancelled")
 
@@ -281,116 +267,6 @@ class ActorTurn:
             return ApplicationError(text, type="ConfigError", non_retryable=True)
         code = {"ConfigError": "config_error", "ModelRefused": "model_refused"}.get(kind, "model_unavailable")
         return _Stop(code, text)
-
-    async def _batch(self, calls: tuple[CallPart, ...], says: str) -> list[CallOutcome]:
-        """Settle every call of one completion; those that need nobody do not wait for those that do."""
-        if not calls:
-            return []
-        asked = {"calls": calls, "tally": self._record.tally, "agent_says": says}
-        gated = await judged(self._gates.model_copy(update=asked))
-        self._record.tally = gated.tally
-        rulings = [self._asking.enter(ruling) for ruling in gated.rulings]
-        del gated
-        self._show()
-        tasks = [asyncio.create_task(self._conclude(call, ruling)) for call, ruling in zip(calls, rulings, strict=True)]
-        try:
-            await workflow.wait(tasks)
-        except asyncio.CancelledError:
-            # What has not started never will, what runs is awaited.
-            self._running.cancel()
-            self._asking.stop()
-            await workflow.wait(tasks)
-        return [task.result() for task in tasks]
-
-    async def _conclude(self, call: CallPart, ruling: Ruling) -> CallOutcome:
-        outcome = await self._settle(call, ruling)
-        self._record.conclude(outcome)
-        return outcome
-
-    async def _settle(self, call: CallPart, ruling: Ruling) -> CallOutcome:
-        """Bring one call to its one outcome: judged anew as often as its approval goes stale, within bounds."""
-        tries, revision = _Tries(), 1
-        request: ApprovalRequest | None = None
-        while revision <= MAX_REVISIONS:
-            if ruling.verdict == "settled" and ruling.outcome is not None:
-                return ruling.outcome
-            if ruling.verdict == "ask":
-                request = await self._asking.answered(ruling)
-                if request.state != "approved":
-                    return outcomes.denied(request)
-                revision = request.revision
-                call, ruling = self._asking.take_edit(call, ruling)
-            if self._asking.stopped:
-                return outcomes.unwanted(call.call, call.tool)
-            reply = await self._run_tool(call, ruling, request, tries)
-            revision += 1
-            unknown = self._unknown(reply)
-            if unknown is not None:
-                doubt = await self._asking.doubted(call, ruling, tries.ticket(ruling.digest), revision)
-                if doubt is not None and doubt.state == "happened":
-                    told = await self._tell(call, ruling, request, tries, doubt)
-                    return self._credited(told, ruling, request)
-                if doubt is None or doubt.state != "approved":
-                    return self._credited(outcomes.given_up(unknown, doubt), ruling, request)
-                # It did not happen: the same right to run it, under the next ticket.
-                ruling = ruling.model_copy(update={"verdict": "run"})
-                tries.give_up(ruling.digest)
-                tries.doubts += approving(doubt)
-                continue
-            if reply.again == "undone":
-                ruling = ruling.model_copy(update={"verdict": "run"})
-                tries.give_up(ruling.digest)
-                continue
-            if not reply.again and reply.outcome is not None:
-                return self._credited(reply.outcome, ruling, request)
-            if reply.again == "lapsed":
-                tries.give_up(ruling.digest)
-            if request is not None:
-                self._desk.lapse(request.id, workflow.now())
-            if not self._asking.stopped:
-                request, ruling = None, await self._judge_again(call, revision, reply.note)
-            if self._asking.stopped:
-                return outcomes.unwanted(call.call, call.tool)
-        if request is None and self._desk.waits(approval_id := self._record.approval_id(call.call)):
-            self._desk.cancel(approval_id, "", "Asked too often.", workflow.now())
-        return outcomes.failed(call.call, call.tool, "refused", "Asked too often; give up on this call.")
-
-    async def _judge_again(self, call: CallPart, revision: int, note: str) -> Ruling:
-        again = {"calls": (call,), "revision": revision, "note": note}
-        ruling = self._asking.enter((await judged(self._gates.model_copy(update=again))).rulings[0])
-        self._show()
-        return ruling
-
-    async def _run_tool(
-        self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries
-    ) -> ToolReply:
-        permit = tasks.permit(self._ctx, call, ruling, request, tries.doubts)
-        self._record.mark(call.call, "running", ruling.rule)
-        return await self._running.run(call, ruling, permit, tries.ticket(ruling.digest))
-
-    async def _tell(
-        self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries, doubt: ApprovalRequest
-    ) -> CallOutcome:
-        permit = tasks.permit(self._ctx, call, ruling, request, tries.doubts)
-        return await self._running.keep(call, ruling, permit, tries.ticket(ruling.digest), doubt)
-
-    def _unknown(self, reply: ToolReply) -> CallOutcome | None:
-        """The outcome of a call that people are to be asked about; the first engine told the model only."""
-        unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
-        return reply.outcome if unknown and self._record.turn.engine >= 2 and not self._asking.stopped else None
-
-    def _credited(self, outcome: CallOutcome, ruling: Ruling, request: ApprovalRequest | None) -> CallOutcome:
-        credit: dict[str, Any] = {"rule": ruling.rule}
-        if request is not None:
-            note = " ".join(filter(None, (self._asking.note(request), outcome.note)))
-            decided_by = outcome.decided_by or request.decided_by
-            credit |= {
-                "approval_id": request.id,
-                "decided_by": decided_by,
-                "edited_by": request.edited_by,
-                "note": note,
-            }
-        return outcome.model_copy(update=credit)
 
 
 def _words(reply: ModelReply) -> str:

@@ -132,7 +132,7 @@ class Asking:
         if receipt is not None or request is None:
             return receipt or self._desk.receipt(decision.approval_id)
         with self._under_examination(decision):
-            async with self._one_after_the_other():
+            async with self.one_after_the_other():
                 request = self._desk.get(decision.approval_id) or request
                 receipt = self._desk.glance(decision, workflow.now()) if self._record.turn.engine >= 2 else None
                 if receipt is not None:
@@ -155,7 +155,7 @@ class Asking:
         request = self._desk.get(wish.approval_id)
         by = wish.subject
         if self._record.turn.engine >= 2 and request is not None and request.state == "pending":
-            async with self._one_after_the_other():
+            async with self.one_after_the_other():
                 authority = await _identified(tasks.withdrawer(wish, request))
             if wish.signature and not authority.allowed:
                 refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
@@ -203,8 +203,8 @@ class Asking:
         return self._desk.turn_away(receipt)
 
     @asynccontextmanager
-    async def _one_after_the_other(self) -> AsyncIterator[None]:
-        """One author is identified at a time, in the order of the answers.
+    async def one_after_the_other(self) -> AsyncIterator[None]:
+        """One author is identified at a time, in the order of the answers, and no call is judged meanwhile.
 
         Several local activities end in any order, but a history that is read anew ends them in the order in which they
         began: whoever was first then must have been first before. And who was waiting need not be identified any more.

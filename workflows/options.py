@@ -69,6 +69,6 @@ def local_tool(options: RunOptions) -> dict[str, Any]:
     """Options of a read-only bypass tool that nobody has to approve."""
     return {
         "start_to_close_timeout": timedelta(seconds=options.start_to_close),
-        "retry_policy": RetryPolicy(maximum_attempts=3),
+        "retry_policy": RetryPolicy(maximum_attempts=options.attempts),
         "summary": summary(options.summary) or None,
     }

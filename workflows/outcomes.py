@@ -1,13 +1,18 @@
 """How each way of not running becomes a call's one result."""
 
+from collections.abc import Sequence
+
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallCode, CallOutcome, DenialSource, ToolDenied
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, text_of
+from signoff.contracts.steps import RunOptions
 from signoff.contracts.turn import Denial
 
 _SOURCES: dict[str, DenialSource] = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
+_NEVER_BEGUN = ("not_available", "input_invalid", "too_many_calls")
+_BRIEF = 300
 _REASONS = {"timed_out": "Nobody answered in time.", "cancelled": "The request was withdrawn."}
 
 
@@ -94,6 +99,50 @@ def failed(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
 def unwanted(call: str, tool: str) -> CallOutcome:
     """The outcome of a call whose turn was stopped before it ran."""
     return failed(call, tool, "skipped", "Not executed: the turn was cancelled.")
+
+
+def aborted(call: str, tool: str) -> CallOutcome:
+    """The outcome of a call that was stopped, or never begun, because a sibling failed."""
+    return failed(call, tool, "skipped", "Not executed: another call of the same completion failed.")
+
+
+def goes_on(ended: CallOutcome, options: RunOptions) -> bool:
+    """Whether a fallback may follow a call that ended so, run with `options`: it failed, and surely had no effect.
+
+    Of what people denied, the gates refused or nobody knows, nothing else is tried.
+    """
+    if ended.code == "execution_failed":
+        return options.read_only or options.idempotent
+    return ended.code == "not_available" and ended.gate == "available"
+
+
+def stood_in(primary: CallOutcome, tried: Sequence[CallOutcome]) -> CallOutcome:
+    """The one outcome of a call, as the model reads it under the call's own id, after its fallbacks were `tried`.
+
+    It is that of the last one that ran or that somebody decided; where none did, the call's own.
+    """
+    if not tried:
+        return primary
+    told = next((each for each in reversed(tried) if each.code not in _NEVER_BEGUN), primary)
+    words = [_went(each) for each in (primary, *tried) if each is not told]
+    if told is not primary:
+        words.append(f"`{told.tool}` was tried in its place.")
+    return told.model_copy(
+        update={
+            "call": primary.call,
+            "tool": primary.tool,
+            "note": " ".join(filter(None, (*words, told.note))),
+            "fallback": "" if told is primary else told.tool,
+            "primary_error": text_of(primary.value)[:_BRIEF],
+        }
+    )
+
+
+def _went(outcome: CallOutcome) -> str:
+    """How a try went, for the model. The words of a tool are told whole or not at all: marks around them must stay."""
+    what = "could not be used" if outcome.code in _NEVER_BEGUN else "failed"
+    text = "" if outcome.value.blob is not None else text_of(outcome.value)
+    return f"`{outcome.tool}` {what}: {text}." if 0 < len(text) <= _BRIEF else f"`{outcome.tool}` {what}."
 
 
 def error_type(error: ActivityError) -> str:

@@ -11,7 +11,7 @@ from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
 from signoff.contracts.message import CallPart, Message, ResultPart
 from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import RESPONSE
-from signoff.contracts.steps import ModelReply, Response, Tally, TurnLimits
+from signoff.contracts.steps import ModelReply, Response, RunOptions, Tally, TurnLimits
 from signoff.contracts.turn import (
     CallView,
     LiveState,
@@ -39,6 +39,7 @@ class TurnRecord:
         self.limits = TurnLimits()
         self.completions = 0
         self.active_seconds = 0.0
+        self.tool_cost = 0.0
         self.tally = Tally()
         self.catalog = ""
         self.bad_responds = 0
@@ -64,6 +65,21 @@ class TurnRecord:
             preview = text_of(part.args) if part.args.blob else ""
             self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", args_preview=preview)
         return calls
+
+    def stand_in(self, part: CallPart, call: str) -> None:
+        """Show `part` as what is tried in place of call `call`."""
+        self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", stands_for=call)
+
+    def siblings(self, call: str) -> tuple[str, ...]:
+        """The calls beside `call` that have no outcome yet, in order; a completion is settled before the next one."""
+        return tuple(view.call for view in self.calls.values() if view.outcome is None and view.call != call)
+
+    def worked(self, outcome: CallOutcome, options: RunOptions) -> None:
+        """Count what a tool took against the turn's limits. Turns of old count neither cost nor local tools."""
+        if options.at_once:
+            self.tool_cost += outcome.cost
+        if options.at_once or not options.local:
+            self.active_seconds += outcome.duration_ms / 1000
 
     def mark(self, call: str, state: str, rule: str = "") -> None:
         """Show call `call` in `state`."""
@@ -97,7 +113,7 @@ class TurnRecord:
             return TurnError(code="completion_limit", message=f"no answer within {limits.completions} completions")
         if self.tally.calls >= limits.calls:
             return TurnError(code="call_limit", message=f"more than {limits.calls} tool calls")
-        if limits.cost is not None and self.usage.cost >= limits.cost:
+        if limits.cost is not None and self.usage.cost + self.tool_cost >= limits.cost:
             return TurnError(code="cost_limit", message=f"the turn's budget of {limits.cost} USD is spent")
         if self.active_seconds >= limits.active_seconds:
             return TurnError(code="time_limit", message=f"more than {limits.active_seconds:.0f} s of work")
@@ -115,14 +131,19 @@ class TurnRecord:
         self, state: TurnState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
     ) -> TurnResult:
         """The result the turn completes with."""
-        outcomes = tuple(view.outcome for view in self.calls.values() if view.outcome is not None)
+        proposed = (view for view in self.calls.values() if not view.stands_for)
         return TurnResult(
             state=state,
             parts=parts,
-            calls=outcomes,
+            calls=tuple(view.outcome for view in proposed if view.outcome is not None),
             usage=self.usage,
             completions=self.completions,
             error=error,
+            actor=self.turn.actor,
+            turn=self.turn.turn_id,
+            tool_calls=self.tally.calls,
+            cost=self.usage.cost + self.tool_cost,
+            active_seconds=round(self.active_seconds, 3),
         )
 
     def view(self, desk: Desk, started_at: datetime) -> TurnView:

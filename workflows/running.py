@@ -1,5 +1,10 @@
 """How one call of a turn is carried out: its activity, and what became of it when that was lost."""
 
+from collections.abc import Collection
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
@@ -10,12 +15,19 @@ from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import OutcomeTask, Ruling, ToolReply, ToolTask
+from signoff.contracts.steps import OutcomeTask, Ruling, RunOptions, ToolReply, ToolTask
 from signoff.workflows import options, outcomes
+from signoff.workflows.places import Places
 from signoff.workflows.record import TurnRecord
 
 _KEEPS_WORDS = "write to the ticket that it happened"
 """Turns in which people said so before this existed have no such activity in their histories."""
+_LATE = "the approval ran out while the call waited for its turn to run"
+
+
+class _Run(NamedTuple):
+    handle: workflow.ActivityHandle[ToolReply]
+    harmless: bool
 
 
 class Running:
@@ -25,29 +37,49 @@ class Running:
         self._record = record
         self._ctx = ctx
         self._unwritten = unwritten
-        self._handles: dict[str, workflow.ActivityHandle[ToolReply]] = {}
+        self._places = Places()
+        self._runs: dict[str, _Run] = {}
+        self._aborted: set[str] = set()
+        self._stopped = False
 
     def cancel(self) -> None:
-        """Ask everything that runs to stop; what has begun an effect is awaited all the same."""
-        for handle in self._handles.values():
-            handle.cancel()
+        """The turn is cancelled: ask everything that runs to stop; what has begun an effect is awaited all the same."""
+        self._stopped = True
+        for run in self._runs.values():
+            run.handle.cancel()
+
+    def abort(self, calls: Collection[str]) -> None:
+        """A sibling of `calls` failed: those that have not begun never will, and those that only read are stopped.
+
+        What a person approved, and what has begun an effect, goes on.
+        """
+        self._aborted.update(calls)
+        for call in calls:
+            run = self._runs.get(call)
+            if run is not None and run.harmless:
+                run.handle.cancel()
+
+    def aborted(self, call: str) -> bool:
+        """Whether a sibling of `call` failed and took it along."""
+        return call in self._aborted
+
+    def unbegun(self, call: CallPart) -> CallOutcome:
+        """The outcome of a call that nobody wants to run any more."""
+        unwanted = self._stopped or not self.aborted(call.call)
+        return (outcomes.unwanted if unwanted else outcomes.aborted)(call.call, call.tool)
 
     async def run(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
-        """Run one call. Never raises for what became of it."""
-        task = ToolTask(
-            permit=permit,
-            tool=call.tool,
-            args=call.args,
-            ticket=ticket,
-            budget_chars=ruling.options.budget_chars,
-            audit=self._unwritten.take(turn_stream(self._ctx), self._ctx.tenant),
-        )
-        try:
-            return await (_local(call, task, ruling) if ruling.options.local else self._scheduled(call, task, ruling))
-        except ActivityError as error:
-            # It may not have begun at all.
-            self._unwritten.give_back(task.audit)
-            return await self._after_failure(error, call, ruling, permit, ticket)
+        """Run one call, in its turn. Never raises for what became of it."""
+        if not ruling.options.at_once:
+            return await self._begun(call, ruling, permit, ticket)
+        ready = workflow.now()
+        async with self._places.one(ruling.options, partial(self._wanted, call.call, permit)) as begins:
+            if not begins:
+                return ToolReply(outcome=self.unbegun(call))
+            left = _left(ruling.options, permit, ready)
+            if left is None:
+                return ToolReply(again="policy", note=_LATE)
+            return await self._begun(call, ruling.model_copy(update={"options": left}), permit, ticket)
 
     async def keep(
         self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int, request: ApprovalRequest
@@ -69,25 +101,46 @@ class Running:
         # A worker that was only slow has told more than anybody who looked later.
         return reply.outcome or told
 
+    def _wanted(self, call: str, permit: Permit) -> bool:
+        return not self._stopped and (permit.kind == "approved" or not self.aborted(call))
+
+    async def _begun(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
+        self._record.mark(call.call, "running", ruling.rule)
+        task = ToolTask(
+            permit=permit,
+            tool=call.tool,
+            args=call.args,
+            ticket=ticket,
+            budget_chars=ruling.options.budget_chars,
+            audit=self._unwritten.take(turn_stream(self._ctx), self._ctx.tenant),
+        )
+        try:
+            reply = await (_local(call, task, ruling) if ruling.options.local else self._scheduled(call, task, ruling))
+        except ActivityError as error:
+            # It may not have begun at all.
+            self._unwritten.give_back(task.audit)
+            return await self._after_failure(error, call, ruling, permit, ticket)
+        if reply.outcome is not None:
+            self._record.worked(reply.outcome, ruling.options)
+        return reply
+
     async def _scheduled(self, call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
         handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
             call.tool, task, activity_id=call.call, result_type=ToolReply, **options.tool(ruling.options)
         )
-        self._handles[call.call] = handle
+        by_rule = task.permit.kind == "auto" and not task.permit.grant
+        self._runs[call.call] = _Run(handle, harmless=by_rule and ruling.options.read_only)
         try:
-            reply = await handle
+            return await handle
         finally:
-            del self._handles[call.call]
-        if reply.outcome is not None:
-            self._record.active_seconds += reply.outcome.duration_ms / 1000
-        return reply
+            del self._runs[call.call]
 
     async def _after_failure(
         self, error: ActivityError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int
     ) -> ToolReply:
         kind = outcomes.error_type(error)
         if outcomes.was_cancelled(error) and ruling.options.read_only:
-            return ToolReply(outcome=outcomes.unwanted(call.call, call.tool))
+            return ToolReply(outcome=self.unbegun(call))
         if kind == "InDoubt":
             return ToolReply(outcome=outcomes.in_doubt(call.call, call.tool))
         if kind == "Refused":
@@ -108,6 +161,14 @@ class Running:
             budget_chars=ruling.options.budget_chars,
             audit=self._unwritten.take(turn_stream(self._ctx), self._ctx.tenant),
         )
+
+
+def _left(options: RunOptions, permit: Permit, ready: datetime) -> RunOptions | None:
+    """`options` with what is left of an approval after the wait for a place; None where nothing is."""
+    if permit.kind == "auto":
+        return options
+    left = options.grant_ttl - (workflow.now() - ready).total_seconds()
+    return options.model_copy(update={"grant_ttl": left}) if left > 0 else None
 
 
 async def _became(task: OutcomeTask, summary: str) -> ToolReply:

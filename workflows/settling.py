@@ -1,0 +1,226 @@
+"""How the calls of one completion come to their outcomes: one each, in the order in which they were proposed."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio import workflow
+
+from signoff.approvals.desk import Desk
+from signoff.approvals.machine import approving
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import stand_in_id
+from signoff.contracts.limits import MAX_REVISIONS
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import GateTask, Ruling, ToolReply
+from signoff.workflows import outcomes, tasks
+from signoff.workflows.asking import Asking
+from signoff.workflows.judging import judged
+from signoff.workflows.record import TurnRecord
+from signoff.workflows.running import Running
+
+_SIBLING_FAILED = "Another call of the same completion failed."
+
+
+@dataclass
+class _Tries:
+    """How often one call was tried. Tickets are counted for each digest, because a changed tool makes another key."""
+
+    tickets: dict[str, int] = field(default_factory=dict)
+    doubts: tuple[Decision, ...] = ()
+
+    def ticket(self, digest: str) -> int:
+        return self.tickets.get(digest, 1)
+
+    def give_up(self, digest: str) -> None:
+        self.tickets[digest] = self.ticket(digest) + 1
+
+
+class Settling:
+    """The calls of one turn. `ask_gates` is a gate task without its calls; `show` publishes what changed."""
+
+    def __init__(
+        self,
+        record: TurnRecord,
+        desk: Desk,
+        ask_gates: GateTask,
+        asking: Asking,
+        running: Running,
+        show: Callable[[], None],
+    ) -> None:
+        self._record = record
+        self._desk = desk
+        self._gates = ask_gates
+        self._asking = asking
+        self._running = running
+        self._show = show
+
+    async def batch(self, calls: tuple[CallPart, ...], says: str) -> list[CallOutcome]:
+        """Settle every call of one completion; those that need nobody do not wait for those that do."""
+        if not calls:
+            return []
+        asked = {"calls": calls, "tally": self._record.tally, "agent_says": says}
+        gated = await judged(self._gates.model_copy(update=asked))
+        self._record.tally = gated.tally
+        rulings = [self._asking.enter(ruling) for ruling in gated.rulings]
+        del gated
+        self._show()
+        pairs = zip(calls, rulings, strict=True)
+        running = [asyncio.create_task(self._conclude(call, ruling, says)) for call, ruling in pairs]
+        try:
+            await workflow.wait(running)
+        except asyncio.CancelledError:
+            # What has not started never will, what runs is awaited.
+            self._running.cancel()
+            self._asking.stop()
+            await workflow.wait(running)
+        return [task.result() for task in running]
+
+    async def _conclude(self, call: CallPart, ruling: Ruling, says: str) -> CallOutcome:
+        outcome = await self._settle(call, ruling)
+        if ruling.options.fallbacks:
+            outcome = outcomes.stood_in(outcome, await self._fallbacks(call, ruling, outcome, says))
+        self._record.conclude(outcome)
+        if outcome.code == "execution_failed" and ruling.options.aborts:
+            self._abort(self._record.siblings(call.call))
+        return outcome
+
+    def _abort(self, calls: tuple[str, ...]) -> None:
+        self._running.abort(calls)
+        for request in self._desk.pending():
+            # Whether something happened is asked all the same.
+            if request.call in calls and request.kind == "approval":
+                self._desk.cancel(request.id, "", _SIBLING_FAILED, workflow.now())
+
+    async def _fallbacks(self, call: CallPart, ruling: Ruling, primary: CallOutcome, says: str) -> list[CallOutcome]:
+        """What became of the tools that were tried in place of one that failed, in order, until one does not."""
+        tried: list[CallOutcome] = []
+        ended, ran_with = primary, ruling.options
+        # What a person wrote into a call is meant for the tool it was shown with.
+        names = () if primary.edited_by else ruling.options.fallbacks
+        for number, name in enumerate(names, 1):
+            if not outcomes.goes_on(ended, ran_with) or self._asking.stopped or self._running.aborted(call.call):
+                break
+            second = CallPart(call=stand_in_id(call.call, number), tool=name, args=call.args)
+            self._record.stand_in(second, call.call)
+            stands_in = await self._judge_fallback(second, ruling, f"`{call.tool}` failed; this is its fallback", says)
+            ended, ran_with = await self._settle(second, stands_in), stands_in.options
+            self._record.conclude(ended)
+            tried.append(ended)
+        return tried
+
+    async def _judge_fallback(self, call: CallPart, primary: Ruling, note: str, says: str) -> Ruling:
+        """The ruling on a fallback: through every gate as any other call, and counted as one."""
+        async with self._asking.one_after_the_other():
+            before = self._record.tally
+            asked = {"calls": (call,), "tally": before, "note": note, "agent_says": says}
+            gated = await judged(self._gates.model_copy(update=asked))
+            # The model repeats itself even where fallbacks come between its equal calls.
+            same = {"last_action": before.last_action, "identical": before.identical}
+            self._record.tally = gated.tally.model_copy(update=same)
+        ruling = self._asking.enter(_shared(gated.rulings[0], primary))
+        self._show()
+        return ruling
+
+    async def _settle(self, call: CallPart, ruling: Ruling) -> CallOutcome:
+        """Bring one call to its one outcome: judged anew as often as its approval goes stale, within bounds."""
+        tries, revision = _Tries(), 1
+        request: ApprovalRequest | None = None
+        while revision <= MAX_REVISIONS:
+            if ruling.verdict == "settled" and ruling.outcome is not None:
+                return ruling.outcome
+            if ruling.verdict == "ask":
+                if self._running.aborted(call.call):
+                    self._abort((call.call,))
+                request = await self._asking.answered(ruling)
+                if request.state == "cancelled" and self._running.aborted(call.call):
+                    return self._running.unbegun(call)
+                if request.state != "approved":
+                    return outcomes.denied(request)
+                revision = request.revision
+                call, ruling = self._asking.take_edit(call, ruling)
+            if self._asking.stopped:
+                return outcomes.unwanted(call.call, call.tool)
+            reply = await self._run_tool(call, ruling, request, tries)
+            revision += 1
+            unknown = self._unknown(reply)
+            if unknown is not None:
+                doubt = await self._asking.doubted(call, ruling, tries.ticket(ruling.digest), revision)
+                if doubt is not None and doubt.state == "happened":
+                    told = await self._tell(call, ruling, request, tries, doubt)
+                    return self._credited(told, ruling, request)
+                if doubt is None or doubt.state != "approved":
+                    return self._credited(outcomes.given_up(unknown, doubt), ruling, request)
+                # It did not happen: the same right to run it, under the next ticket.
+                ruling = ruling.model_copy(update={"verdict": "run"})
+                tries.give_up(ruling.digest)
+                tries.doubts += approving(doubt)
+                continue
+            if reply.again == "undone":
+                ruling = ruling.model_copy(update={"verdict": "run"})
+                tries.give_up(ruling.digest)
+                continue
+            if not reply.again and reply.outcome is not None:
+                return self._credited(reply.outcome, ruling, request)
+            if reply.again == "lapsed":
+                tries.give_up(ruling.digest)
+            if request is not None:
+                self._desk.lapse(request.id, workflow.now())
+            if not self._asking.stopped:
+                request, ruling = None, await self._judge_again(call, ruling, revision, reply.note)
+            if self._asking.stopped:
+                return outcomes.unwanted(call.call, call.tool)
+        if request is None and self._desk.waits(approval_id := self._record.approval_id(call.call)):
+            self._desk.cancel(approval_id, "", "Asked too often.", workflow.now())
+        return outcomes.failed(call.call, call.tool, "refused", "Asked too often; give up on this call.")
+
+    async def _judge_again(self, call: CallPart, before: Ruling, revision: int, note: str) -> Ruling:
+        again = {"calls": (call,), "revision": revision, "note": note}
+        task = self._gates.model_copy(update=again)
+        if before.options.at_once:
+            async with self._asking.one_after_the_other():
+                gated = await judged(task)
+        else:
+            gated = await judged(task)
+        ruling = self._asking.enter(_shared(gated.rulings[0], before))
+        self._show()
+        return ruling
+
+    async def _run_tool(
+        self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries
+    ) -> ToolReply:
+        permit = tasks.permit(self._gates.ctx, call, ruling, request, tries.doubts)
+        return await self._running.run(call, ruling, permit, tries.ticket(ruling.digest))
+
+    async def _tell(
+        self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries, doubt: ApprovalRequest
+    ) -> CallOutcome:
+        permit = tasks.permit(self._gates.ctx, call, ruling, request, tries.doubts)
+        return await self._running.keep(call, ruling, permit, tries.ticket(ruling.digest), doubt)
+
+    def _unknown(self, reply: ToolReply) -> CallOutcome | None:
+        """The outcome of a call that people are to be asked about; the first engine told the model only."""
+        unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
+        return reply.outcome if unknown and self._record.turn.engine >= 2 and not self._asking.stopped else None
+
+    def _credited(self, outcome: CallOutcome, ruling: Ruling, request: ApprovalRequest | None) -> CallOutcome:
+        credit: dict[str, Any] = {"rule": ruling.rule}
+        if request is not None:
+            note = " ".join(filter(None, (self._asking.note(request), outcome.note)))
+            decided_by = outcome.decided_by or request.decided_by
+            credit |= {
+                "approval_id": request.id,
+                "decided_by": decided_by,
+                "edited_by": request.edited_by,
+                "note": note,
+            }
+        return outcome.model_copy(update=credit)
+
+
+def _shared(ruling: Ruling, before: Ruling) -> Ruling:
+    """`ruling` with no more characters of the batch's than the call had when it was proposed (N10)."""
+    share = min(ruling.options.budget_chars, before.options.budget_chars)
+    return ruling.model_copy(update={"options": ruling.options.model_copy(update={"budget_chars": share})})
