@@ -67,6 +67,11 @@ def call_id(completion: int, index: int) -> str:
     return f"c{completion}.{index}"
 
 
+def completion_of(call: str) -> int:
+    """The completion that call `c<completion>.<index>` was proposed in, from 1."""
+    return int(call[1:].partition(".")[0])
+
+
 def stand_in_id(call: str, number: int) -> str:
     """The id of the tool that is tried as number `number`, from 1, in place of call `call`: `c1.2`, then `c1.1002`.
 

@@ -41,5 +41,8 @@ MEMO_REQUESTER: Final = "signoff_requester"
 RESPOND: Final = "respond"
 """The reserved tool with which a model ends its turn; never registered, never listed (B46)."""
 
+READ_REST: Final = "read_rest"
+"""The framework's own tool with which an actor that declares it reads on in long results."""
+
 DEFAULT_TENANT: Final = "main"
 DEFAULT_TASK_QUEUE: Final = "signoff"

@@ -20,6 +20,7 @@ class Actor:
 
     `toolset`, `allowed_plugins`, `allowed_mcp_servers` and `allowed_mcp_tools` (bare names by server) are its filters,
     see registry/filters.py; None is no filter, empty lets nothing through. `surfaces` are by channel.
+    `read_rest` gives it the framework's own tool of that name, with which it reads what of a result was cut off.
     `model` names provider and model (`openai:gpt-5`, `scripted:module:attr`); `model_settings` go to it as they are.
     """
 
@@ -33,6 +34,7 @@ class Actor:
     allowed_mcp_servers: tuple[str, ...] | None = None
     allowed_mcp_tools: Mapping[str, tuple[str, ...]] | None = None
     surfaces: Mapping[str, Surface] = field(default_factory=dict)
+    read_rest: bool = False
     limits: TurnLimits = field(default_factory=TurnLimits)
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()

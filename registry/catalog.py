@@ -1,16 +1,17 @@
 """The catalog: everything declared, compiled, checked against itself and hashed. One a process, never changed."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
 from signoff.contracts.call import Pinned
 from signoff.contracts.canonical import NotCanonical, sha256_hex
-from signoff.contracts.errors import ConfigError
+from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.ids import ID_PATTERN, is_id
-from signoff.contracts.names import RESPOND
+from signoff.contracts.names import READ_REST, RESPOND
 from signoff.contracts.parts import PART_TYPES
 from signoff.contracts.person import Person
 from signoff.contracts.steps import Offered
@@ -26,11 +27,13 @@ from signoff.policy.compiled import (
 from signoff.policy.handler import PolicyHandler
 from signoff.policy.model import APPROVER, GlobalRule
 from signoff.registry.actor import Actor
-from signoff.registry.filters import check_filters
+from signoff.registry.filters import check_filters, needs_no_list
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
 from signoff.registry.pinned import ContextFields, context_fields, pinned_cel
 from signoff.registry.policy_handler import policy_handler
+from signoff.registry.read_rest import READ_REST_TOOL
+from signoff.registry.reducers import Reducer, ReducerRegistry
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond import RespondForm, declared_part_types, respond_form
 from signoff.registry.tool import Tool
@@ -57,6 +60,7 @@ class Catalog:
     hash: str
     part_types: tuple[str, ...] = PART_TYPES
     handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
+    reducers: Mapping[str, Reducer] = field(default_factory=dict, repr=False, compare=False)
     _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -108,13 +112,21 @@ class Catalog:
             cel, actor = pinned_cel(ctx, self.fields), self.actors.get(ctx.actor)
             lasting = actor is not None and not self.rules.read_context and not out_of_bounds(cel)
             rulings = self._rulings.setdefault(ctx.actor, {}) if lasting else {}
-            found = Sight(self.registry, self.rules, actor, ctx.actor, cel, rulings)
+            found = Sight(self.registry, self.rules, actor, ctx.actor, cel, rulings, self._unlisted)
             self._sights[key] = found
         return found
 
-    def offered(self, actor: str, ctx: Pinned) -> tuple[Offered, ...]:
-        """The tools the model is told of, `respond` last. Raises `ConfigError` for an unknown actor."""
-        sight = self.sight(ctx.model_copy(update={"actor": self.actor(actor).name}))
+    @cached_property
+    def _unlisted(self) -> tuple[Tool, ...]:
+        """The tools that an actor may see though it does not list them, sorted by name."""
+        return tuple(tool for tool in self.tools() if needs_no_list(tool))
+
+    def offered(self, actor: str, ctx: Pinned, withheld: frozenset[str] = frozenset()) -> tuple[Offered, ...]:
+        """The tools the model is told of, `respond` last; not those that are `withheld`, as they are not available.
+
+        Raises `ConfigError` for an unknown actor.
+        """
+        sight = self.sight(ctx.model_copy(update={"actor": self.actor(actor).name})).without(withheld)
         return (*(_offer(tool) for tool in sight.visible()), self.respond(actor).offer)
 
     def respond(self, actor: str) -> RespondForm:
@@ -131,13 +143,16 @@ def build_catalog(
     people: Iterable[Person] | Directory = (),
     context: Mapping[str, Mapping[str, Any]] | None = None,
     part_types: Iterable[str] = (),
+    reducers: ReducerRegistry | None = None,
 ) -> Catalog:
     """Check everything against everything. Raises `ConfigError` that names the thing and the remedy.
 
     `people` are added to the built-in ones of the development profile; `context` is JSON Schema by dotted name.
-    `part_types` are those of answers beside the ones of contracts/parts.py.
+    `part_types` are those of answers beside the ones of contracts/parts.py. `reducers` shorten results; registering
+    more of them afterwards changes nothing (E43).
     """
-    registry = ToolRegistry(tools)
+    actors = tuple(actors)
+    registry = ToolRegistry(_with_own(tools, actors))
     known = _actors(actors, registry)
     fields = context_fields(context)
     compiled = {name: _policy(registry, name, fields) for name in registry.list()}
@@ -161,7 +176,34 @@ def build_catalog(
         hash=_hash(registry, known, compiled, rules, approvers, fields, types),
         part_types=types,
         handlers=MappingProxyType(_handlers(registry)),
+        reducers=_reducers(reducers, registry),
     )
+
+
+def _with_own(tools: Iterable[Tool], actors: Sequence[Actor]) -> Iterator[Tool]:
+    """`tools`, and the framework's own that some actor declares."""
+    for tool in tools:
+        if tool.name == READ_REST:
+            raise RegistrationError(
+                f"tool `{READ_REST}` has a reserved name: actors get it by `read_rest: true`",
+                tool_name=READ_REST,
+                field="name",
+                value=READ_REST,
+            )
+        yield tool
+    if any(actor.read_rest for actor in actors):
+        yield READ_REST_TOOL
+
+
+def _reducers(given: ReducerRegistry | None, registry: ToolRegistry) -> Mapping[str, Reducer]:
+    found = ReducerRegistry().snapshot() if given is None else given.snapshot()
+    for name in found:
+        if registry.resolve(name) is None:
+            near = did_you_mean(name, registry.list())
+            raise ConfigError(
+                f"there is a reducer for the unknown tool `{name}`{near}", tool_name=name, field="reducer", value=name
+            )
+    return found
 
 
 def _handlers(registry: ToolRegistry) -> dict[str, PolicyHandler]:
@@ -189,6 +231,8 @@ def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
     for index, name in enumerate(actor.tools or ()):
         if name == RESPOND:
             raise _wrong(actor, "tools", name, "lists `respond`; every actor has it by itself, leave it out")
+        if name == READ_REST:
+            raise _wrong(actor, "tools", name, f"lists `{READ_REST}`; write `read_rest: true` instead")
         if registry.resolve(name) is None:
             near = did_you_mean(name, registry.list())
             raise _wrong(actor, "tools", name, f"lists the unknown tool `{name}`{near}")
@@ -266,7 +310,8 @@ def _filters(actor: Actor) -> dict[str, object]:
         "allowed_mcp_tools": None if actor.allowed_mcp_tools is None else dict(actor.allowed_mcp_tools),
         "surfaces": {channel: surface.exclude for channel, surface in actor.surfaces.items()} or None,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    own = {"read_rest": True} if actor.read_rest else {}
+    return {**{name: value for name, value in given.items() if value is not None}, **own}
 
 
 def _actor_content(actor: Actor) -> dict[str, object]:

@@ -15,7 +15,6 @@ from signoff.contracts.names import RESPOND
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.gate_fields import wrong_gate_field
 from signoff.registry.nearest import did_you_mean
-from signoff.registry.schema import compile_schema
 from signoff.registry.tool import Tool
 
 logger = logging.getLogger("signoff.registry")
@@ -27,7 +26,7 @@ _PLACEHOLDER: Final = re.compile(
 )
 _SCOPES: Final = ("generalist", "specialist")
 _ROUTINGS: Final = ("routed", "bypass")
-_FLAGS: Final = ("read_only", "idempotent", "peer_exposed")
+_FLAGS: Final = ("read_only", "idempotent", "peer_exposed", "untrusted_output", "return_direct")
 
 
 def is_placeholder(text: str) -> bool:
@@ -141,10 +140,9 @@ def _check_probe(tool: Tool) -> None:
 
 def _check_schemas(tool: Tool) -> None:
     schema = tool.schema
-    if tool.output_schema is not None:
-        compile_schema(tool.output_schema, tool_name=tool.name, field="output_schema", of_object=False)
+    output = None if tool.output is None else tool.output.schema
     try:
-        canonical_json([schema.schema, tool.output_schema])
+        canonical_json([schema.schema, output])
     except NotCanonical as error:
         raise _refuse(
             tool, "input_schema", None, f"has a schema that cannot be written as canonical JSON: {error}"
@@ -197,10 +195,19 @@ def _check_numbers(tool: Tool) -> None:
     limit = tool.max_result_chars
     if limit is not None and (isinstance(limit, bool) or limit < 1):
         raise _refuse(tool, "max_result_chars", limit, "needs `max_result_chars` above 0, or none")
-    flags: dict[str, object] = dict(zip(_FLAGS, (tool.read_only, tool.idempotent, tool.peer_exposed), strict=True))
+    given = (tool.read_only, tool.idempotent, tool.peer_exposed, tool.untrusted_output, tool.return_direct)
+    flags: dict[str, object] = dict(zip(_FLAGS, given, strict=True))
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise _refuse(tool, name, value, f"needs `{name}` to be true or false")
+
+
+def _check_return_direct(tool: Tool) -> None:
+    if tool.return_direct and tool.untrusted_output:
+        why = "text from outside would stand as the actor's own words"
+        raise _refuse(
+            tool, "return_direct", True, f"has `return_direct` and `untrusted_output`: {why}; drop one of them"
+        )
 
 
 def _check_gate_fields(tool: Tool) -> None:
@@ -221,5 +228,6 @@ _CHECKS: Final[tuple[Callable[[Tool], None], ...]] = (
     _check_schemas,
     _check_arguments_named,
     _check_numbers,
+    _check_return_direct,
     _check_gate_fields,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import READ_REST
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.registry import ToolRegistry
@@ -27,6 +28,8 @@ def permitted(actor: Actor, tool: Tool) -> bool:
     The list is the boundary (B45). Tools of MCP servers and plugins pass it also where the actor has filters for what
     they come from (E13), and pass those filters in any case. What the framework itself brings needs no list (X25).
     """
+    if tool.name == READ_REST:
+        return actor.read_rest
     if not (_server_passes(actor, tool) and _plugin_passes(actor, tool)):
         return False
     if is_built_in(tool):
@@ -38,6 +41,11 @@ def permitted(actor: Actor, tool: Tool) -> bool:
 def is_built_in(tool: Tool) -> bool:
     """Whether a tool is the installation's own: neither of an MCP server nor of a plugin."""
     return not (is_mcp(tool.name) or tool.plugin)
+
+
+def needs_no_list(tool: Tool) -> bool:
+    """Whether some actor may see the tool without listing it."""
+    return tool.always_include or not is_built_in(tool)
 
 
 def is_mcp(name: str) -> bool:

@@ -54,6 +54,8 @@ class ToolFields(TypedDict, total=False):
     plugin: str
     validation: Validation
     capabilities: Capabilities
+    untrusted_output: bool
+    return_direct: bool
     available: Available | None
     check_permissions: PermissionCheck | None
     probe: Probe | None

@@ -20,6 +20,7 @@ from signoff.registry.context import ToolContext
 from signoff.registry.function import ToolFields, from_function
 from signoff.registry.people import Directory
 from signoff.registry.people_file import FileDirectory, read_people
+from signoff.registry.reducers import ReducerRegistry, named_reducer
 from signoff.registry.reference import extend_path, load_reference
 from signoff.registry.sections import (
     ActorSection,
@@ -36,7 +37,7 @@ from signoff.registry.yamlfile import Place, YamlFile, read_yaml
 
 _TUPLES: Final = ("tags", "secrets")
 _FUNCTIONS: Final = ("probe", "available", "check_permissions")
-_OWN: Final = ("handler", "name", "input_schema", "capabilities", *_FUNCTIONS)
+_OWN: Final = ("handler", "name", "input_schema", "capabilities", "reducer", *_FUNCTIONS)
 """Keys that are not simply handed to the tool."""
 
 
@@ -66,7 +67,21 @@ def _catalog(file: YamlFile, folder: Path, top: Top) -> Catalog:
         people=_people(file, folder, top.people),
         context=top.context,
         part_types=top.part_types,
+        reducers=_reducers(file, top.tools),
     )
+
+
+def _reducers(file: YamlFile, tools: Mapping[str, Any]) -> ReducerRegistry:
+    found = ReducerRegistry()
+    for name, data in tools.items():
+        reference = data.get("reducer")
+        try:
+            if reference is not None:
+                found.register(name, named_reducer(reference))
+        except ConfigError as error:
+            where = f"`reducer` of tool `{name}`: {error.message}"
+            raise file.error(("tools", name, "reducer"), where, **error.context | {"field": "reducer"}) from error
+    return found
 
 
 def _people(file: YamlFile, folder: Path, given: list[Any] | str) -> Directory | tuple[Person, ...]:
@@ -89,6 +104,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         allowed_mcp_tools=None
         if section.allowed_mcp_tools is None
         else {server: tuple(names) for server, names in section.allowed_mcp_tools.items()},
+        read_rest=section.read_rest,
         surfaces={channel: Surface(exclude=tuple(each.exclude)) for channel, each in section.surfaces.items()},
         limits=TurnLimits(**_given(limits)),
         model_settings=section.model_settings,

@@ -87,6 +87,8 @@ def _content(tool: Tool) -> dict[str, object]:
         "plugin": tool.plugin,
         **_if_declared("validation", tool.validation, "strict"),
         **_if_declared("capabilities", dataclasses.asdict(tool.capabilities), dataclasses.asdict(NO_CAPABILITIES)),
+        **_if_declared("untrusted_output", tool.untrusted_output, False),
+        **_if_declared("return_direct", tool.return_direct, False),
         **_if_declared("always_include", tool.always_include, False),
         **_if_declared("asks_whether_available", tool.available is not None, False),
         **_if_declared("checks_permissions", tool.check_permissions is not None, False),

@@ -1,8 +1,9 @@
 """What a handler returns, and how the model gets to read it."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -16,11 +17,29 @@ class ToolResult:
     cost: float = 0.0
 
 
+FailureCode: TypeAlias = Literal["execution_failed", "input_invalid", "not_available"]
+
+
 @dataclass(frozen=True)
 class ToolFailure:
-    """An explicit failure: the call's code becomes `execution_failed` and the model reads `message`."""
+    """An explicit failure: `code` becomes the call's code and the model reads `message` (E08)."""
 
     message: str
+    code: FailureCode = "execution_failed"
+
+
+Result: TypeAlias = ToolResult | ToolFailure
+
+
+@dataclass(frozen=True)
+class ReducerInput:
+    """What a reducer is told beside the result: the call's arguments, and in which completion it was proposed.
+
+    `turn_count` counts from 1; 0 where that is not known.
+    """
+
+    args: Mapping[str, Any]
+    turn_count: int = 0
 
 
 class Trimmed(NamedTuple):

@@ -18,6 +18,8 @@ ALIASES: Final[Mapping[str, str]] = {
     "execute": "handler",
     "max_result_size_chars": "max_result_chars",
     "maxResultSizeChars": "max_result_chars",
+    "output_is_untrusted": "untrusted_output",
+    "outputIsUntrusted": "untrusted_output",
 }
 """Other designs' words for a tool's fields (X20)."""
 
@@ -87,6 +89,7 @@ class ActorSection(Section):
     allowed_mcp_servers: list[str] | None = None
     allowed_mcp_tools: dict[str, list[str]] | None = None
     surfaces: dict[str, SurfaceSection] = {}
+    read_rest: bool = False
     limits: dict[str, Any] = {}
     model_settings: dict[str, Any] = {}
     tags: list[str] = []
@@ -137,6 +140,9 @@ class ToolSection(Section):
     plugin: str | None = None
     validation: Literal["strict", "warn", "off"] | None = None
     capabilities: CapabilitiesSection | None = None
+    untrusted_output: bool | None = None
+    return_direct: bool | None = None
+    reducer: str | None = None
     available: str | None = None
     check_permissions: str | None = None
     probe: str | None = None

@@ -47,6 +47,8 @@ class Tool:
     `warn` tells of it, `off` does not look (X09).
     `available` (gate 8) and `check_permissions` (gate 10) are asked before each call and again where it runs.
     `capabilities` are what the handler is given in `context.capabilities` (gate 12).
+    What is read as text from outside (`untrusted_output`) reaches the model between fences (E49); a call of a tool with
+    `return_direct` that succeeds ends the turn with its value (E50).
     `always_include` is for the framework's own tools: no actor's list or toolset leaves them out (X25).
     `probe` finds out whether a call happened of which nobody knows, before people are asked.
     `site` is where it was declared, `file:line`, or empty when that cannot be known (B20).
@@ -77,6 +79,8 @@ class Tool:
     plugin: str = ""
     validation: Validation = "strict"
     capabilities: Capabilities = NO_CAPABILITIES
+    untrusted_output: bool = False
+    return_direct: bool = False
     always_include: bool = False
     available: Available | None = field(default=None, repr=False, compare=False)
     check_permissions: PermissionCheck | None = field(default=None, repr=False, compare=False)
@@ -92,6 +96,13 @@ class Tool:
     def schema(self) -> CompiledSchema:
         """The input schema, compiled on a copy of its own. Raises `RegistrationError`."""
         return compile_schema(self.input_schema, tool_name=self.name)
+
+    @cached_property
+    def output(self) -> CompiledSchema | None:
+        """The output schema, compiled on a copy of its own, if there is one. Raises `RegistrationError`."""
+        if self.output_schema is None:
+            return None
+        return compile_schema(self.output_schema, tool_name=self.name, field="output_schema", of_object=False)
 
     @cached_property
     def definition(self) -> str:
