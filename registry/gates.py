@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,12 +16,17 @@ from signoff.policy.bounds import out_of_bounds
 from signoff.policy.compiled import PolicyVerdict
 from signoff.policy.handler import handler_rule
 from signoff.registry.catalog import Catalog
+from signoff.registry.checking import Checked, check_arguments, check_corrected, corrected
 from signoff.registry.nearest import did_you_mean, shown
+from signoff.registry.permission import PERMISSION_RULE, Permission
 from signoff.registry.schema import Problem
 from signoff.registry.tool import Tool
 from signoff.registry.visibility import Sight
 
-GateName: TypeAlias = Literal["shape", "caps", "resolve", "tag_policy", "allowlist", "schema", "dry_run", "approval"]
+GateName: TypeAlias = Literal[
+    "shape", "caps", "resolve", "surface", "tag_policy", "allowlist", "available", "schema", "permission",
+    "capabilities", "dry_run", "approval",
+]  # fmt: skip
 
 PROBLEMS_TOLD: Final = 5
 DRY_RUN_CHARS: Final = 500
@@ -32,17 +37,36 @@ _UNNAMEABLE: Final = "?"
 
 
 @dataclass(frozen=True)
+class Known:
+    """What the gates cannot find out by themselves; whoever knows nothing lets nothing through that depends on it.
+
+    `unavailable` are names of tools, `backends` the kinds of capability that are there, `permission` the answer of the
+    tool's own check to this very call.
+    """
+
+    unavailable: frozenset[str] = frozenset()
+    backends: frozenset[str] = frozenset()
+    permission: Permission | None = None
+
+
+NOTHING_KNOWN: Final = Known()
+
+
+@dataclass(frozen=True)
 class Judgement:
     """What the gates say of one call.
 
     `run`: nobody need be asked. `ask`: people must be asked, `verdict` says why. `settled`: `code` and `message`
-    are its outcome, decided by `gate`. `message` is for the model; `denied_reason` why a policy denied, `denied` who
-    did if no policy. `grant` is the id of the remembered answer by which it runs. `unheard` is what the rules say
-    where the policy's handler is yet to be asked: whoever does not ask it asks people.
+    are its outcome, decided by `gate`. `question`: the tool's permission check is to be asked, and the call judged
+    again with its answer; whoever does not lets nothing run. `message` is for the model; `denied_reason` why a policy
+    denied, `denied` who did if no policy. `grant` is the id of the remembered answer by which it runs. `unheard` is what the rules say
+    where the policy's handler is yet to be asked: whoever does not ask it asks people. `corrected` are the arguments
+    in place of those proposed, `note` what is told of that or of a misfit that is let through, `override` why the
+    permission check would deny what people may now let pass.
     """
 
     call: str
-    kind: Literal["run", "ask", "settled"]
+    kind: Literal["run", "ask", "settled", "question"]
     gate: GateName
     code: CallCode = "ok"
     message: str = ""
@@ -52,6 +76,13 @@ class Judgement:
     denied: ToolDenied | None = None
     grant: str = ""
     unheard: PolicyVerdict | None = None
+    corrected: Mapping[str, Any] | None = None
+    note: str = ""
+    override: str = ""
+
+    def args(self, proposed: Any) -> Any:
+        """The arguments that are judged, shown, bound and run: those proposed, unless they were corrected."""
+        return proposed if self.corrected is None else dict(self.corrected)
 
 
 @dataclass(frozen=True)
@@ -62,6 +93,9 @@ class _Proposal:
     args: Any
     tally: Tally
     dry_run: bool
+    known: Known = NOTHING_KNOWN
+    corrected: bool = False
+    note: str = ""
 
     def settled(self, gate: GateName, code: CallCode, message: str, tool: Tool | None = None) -> Judgement:
         return Judgement(self.call.call, "settled", gate, code, message, tool)
@@ -72,16 +106,33 @@ _Late: TypeAlias = Callable[[_Proposal, Tool], Judgement | None]
 
 
 def judge(
-    catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, tally: Tally, *, dry_run: bool = False
+    catalog: Catalog,
+    ctx: Pinned,
+    call: CallPart,
+    args: Any,
+    tally: Tally,
+    *,
+    dry_run: bool = False,
+    known: Known = NOTHING_KNOWN,
 ) -> Judgement:
     """Send one call through the gates; the first that objects decides. `args` are the call's loaded arguments."""
-    proposal = _Proposal(catalog, catalog.sight(ctx), call, args, tally, dry_run)
+    sight = catalog.sight(ctx).without(known.unavailable)
+    proposal = _Proposal(catalog, sight, call, args, tally, dry_run, known)
     for early in _EARLY:
         if (found := early(proposal)) is not None:
             return found
     tool = catalog.registry.resolve(call.tool)
     if tool is None:
         return _not_there(proposal, "resolve")
+    for exists in _EXISTING:
+        if (found := exists(proposal, tool)) is not None:
+            return found
+    checked = schema(proposal, tool)
+    return checked if isinstance(checked, Judgement) else _noted(checked, _judged(checked, tool))
+
+
+def _judged(proposal: _Proposal, tool: Tool) -> Judgement:
+    """What the gates after the schema say of valid arguments."""
     for late in _LATE:
         if (found := late(proposal, tool)) is not None:
             return found
@@ -132,6 +183,16 @@ def resolve(proposal: _Proposal) -> Judgement | None:
     return _not_there(proposal, "resolve") if found is None else None
 
 
+def surface(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 4: the tool exists where the turn came from (E12); nothing brings back what a surface excludes."""
+    sight = proposal.sight
+    if not sight.excludes(tool):
+        return None
+    if sight.hides(tool) or not sight.permits(tool):
+        return _not_there(proposal, "surface")
+    return proposal.settled("surface", "not_available", f"Tool {tool.name} is not available on this surface")
+
+
 def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 5: global rules hide (as if it did not exist) or deny."""
     if proposal.sight.hides(tool):
@@ -144,19 +205,59 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 
 def allowlist(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 6: the actor's own list, its capability boundary (B45)."""
-    return None if proposal.sight.allows(tool.name) else _not_there(proposal, "allowlist")
+    """Gate 6: the actor's own list and filters, its capability boundary (B45)."""
+    return None if proposal.sight.permits(tool) else _not_there(proposal, "allowlist")
 
 
-def schema(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 9: the arguments fit the input schema, then the tool's own check, before any policy or person sees them."""
-    problems = tool.schema.check(proposal.args) or _own_check(tool, proposal.args)
-    if not problems:
+def available(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 8: the tool is there now, and was when the model was told of its tools."""
+    if proposal.sight.is_available(tool):
         return None
-    told = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:PROBLEMS_TOLD])
-    more = f"; and {len(problems) - PROBLEMS_TOLD} more" if len(problems) > PROBLEMS_TOLD else ""
-    message = f"the arguments of {shown(tool.name)} are not valid: {told}{more}. Correct them and call it again"
-    return proposal.settled("schema", "input_invalid", message, tool)
+    return proposal.settled("available", "not_available", f"Tool {tool.name} is not currently available", tool)
+
+
+def schema(proposal: _Proposal, tool: Tool) -> Judgement | _Proposal:
+    """Gate 9: the arguments fit the input schema, then the tool's own check, before any policy or person sees them.
+
+    Gives the proposal to go on with: its arguments may be corrected, once.
+    """
+    checked, note = check_arguments(tool, proposal.args), ""
+    if checked.corrected is not None:
+        args, note = corrected(proposal.args, checked.corrected)
+        misshapen = _misshapen(proposal.call, args)
+        checked = Checked((Problem("", misshapen),)) if misshapen else check_corrected(tool, args)
+        proposal = dataclasses.replace(proposal, args=args, corrected=True, note=note)
+    if checked.problems:
+        told = _told(checked.problems)
+        message = f"the arguments of {shown(tool.name)} are not valid: {told}. Correct them and call it again"
+        return proposal.settled("schema", "input_invalid", message, tool)
+    if not checked.misfits:
+        return proposal
+    misfit = f"The arguments do not fit the schema: {_told(checked.misfits)}."
+    return dataclasses.replace(proposal, note=f"{note} {misfit}".strip())
+
+
+def permission(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 10: the tool's own check permits this call, or people may override its denial (X10)."""
+    if tool.check_permissions is None:
+        return None
+    answer = proposal.known.permission
+    if answer is None:
+        return Judgement(proposal.call.call, "question", "permission", tool=tool)
+    if answer.allowed or _override(proposal, tool):
+        return None
+    reason = f"Permission denied: {answer.why}"
+    message = f"{reason}. Do not try it again; tell the user or find another way"
+    return dataclasses.replace(_denied(proposal.call, tool, reason), gate="permission", message=message)
+
+
+def capabilities(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 12: there is a backend for every capability that the tool declares (E16)."""
+    missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
+    if not missing:
+        return None
+    message = f"{shown(tool.name)} needs {', '.join(missing)}, which is not set up here; do without it"
+    return proposal.settled("capabilities", "not_available", message, tool)
 
 
 def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
@@ -173,7 +274,7 @@ def approval(proposal: _Proposal, tool: Tool) -> Judgement:
     """Gate 14: the tool's policy, tightened by global rules that require approval."""
     policy = proposal.catalog.policy(tool.name)
     verdict = proposal.sight.verdict(policy, proposal.args)
-    found = by_verdict(proposal.sight, proposal.call, tool, verdict)
+    found = by_verdict(proposal.sight, proposal.call, tool, verdict, _override(proposal, tool))
     handler = handler_rule(policy)
     if not handler or found.kind == "settled":
         return found
@@ -182,8 +283,11 @@ def approval(proposal: _Proposal, tool: Tool) -> Judgement:
     return dataclasses.replace(found, kind="ask", verdict=asks, unheard=verdict)
 
 
-def by_verdict(sight: Sight, call: CallPart, tool: Tool, verdict: PolicyVerdict) -> Judgement:
-    """What the verdict of the tool's policy makes of a call: global rules may still ask."""
+def by_verdict(sight: Sight, call: CallPart, tool: Tool, verdict: PolicyVerdict, override: str = "") -> Judgement:
+    """What the verdict of the tool's policy makes of a call: global rules may still ask.
+
+    People are asked in any case where there is something to `override`: no rule and no earlier answer does that.
+    """
     if verdict.verdict == "deny":
         return dataclasses.replace(_denied(call, tool, verdict.why), verdict=verdict)
     ruling = sight.ruling(tool)
@@ -191,12 +295,30 @@ def by_verdict(sight: Sight, call: CallPart, tool: Tool, verdict: PolicyVerdict)
         name, text = (ruling.rule.name, ruling.rule.rule) if ruling.rule is not None else ("policies", "")
         why = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
         verdict = dataclasses.replace(verdict, verdict="ask", rule=name, rule_text=text, why=why)
+    if override:
+        why = f"{override}; {verdict.why}" if verdict.verdict == "ask" else override
+        verdict = dataclasses.replace(verdict, verdict="ask", rule=PERMISSION_RULE, rule_text="", why=why)
     kind: Literal["run", "ask"] = "run" if verdict.verdict == "auto" else "ask"
-    return Judgement(call.call, kind, "approval", tool=tool, verdict=verdict)
+    return Judgement(call.call, kind, "approval", tool=tool, verdict=verdict, override=override)
 
 
 _EARLY: Final[tuple[_Early, ...]] = (shape, caps, resolve)
-_LATE: Final[tuple[_Late, ...]] = (tag_policy, allowlist, schema, dry_run)
+_EXISTING: Final[tuple[_Late, ...]] = (surface, tag_policy, allowlist, available)
+_LATE: Final[tuple[_Late, ...]] = (permission, capabilities, dry_run)
+
+
+def _override(proposal: _Proposal, tool: Tool) -> str:
+    """Why the permission check would deny the call, where people may let it pass; "" where they need not or cannot."""
+    answer = proposal.known.permission
+    if tool.check_permissions is None or answer is None or answer.allowed or not answer.can_override:
+        return ""
+    return answer.why if proposal.catalog.approvers(tool.name) else ""
+
+
+def _noted(proposal: _Proposal, found: Judgement) -> Judgement:
+    if not (proposal.corrected or proposal.note):
+        return found
+    return dataclasses.replace(found, corrected=proposal.args if proposal.corrected else None, note=proposal.note)
 
 
 def _misshapen(call: CallPart, args: Any) -> str:
@@ -216,6 +338,11 @@ def _misshapen(call: CallPart, args: Any) -> str:
     return ""
 
 
+def _told(problems: Sequence[Problem]) -> str:
+    told = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:PROBLEMS_TOLD])
+    return f"{told}; and {len(problems) - PROBLEMS_TOLD} more" if len(problems) > PROBLEMS_TOLD else told
+
+
 def _not_there(proposal: _Proposal, gate: GateName) -> Judgement:
     # A hidden tool must read like one that does not exist, and only what the actor may see is offered instead.
     near = did_you_mean(proposal.call.tool, (tool.name for tool in proposal.sight.visible()))
@@ -226,17 +353,6 @@ def _not_there(proposal: _Proposal, gate: GateName) -> Judgement:
 def _denied(call: CallPart, tool: Tool, reason: str) -> Judgement:
     message = f"denied by policy: {reason}. Do not try it again; tell the user or find another way"
     return Judgement(call.call, "settled", "approval", "denied", message, tool, denied_reason=reason)
-
-
-def _own_check(tool: Tool, args: dict[str, Any]) -> list[Problem]:
-    if tool.validate_input is None:
-        return []
-    try:
-        found = tool.validate_input(args)
-        return found if isinstance(found, list) else [Problem("", "have to be corrected")]
-    except Exception as error:
-        # The developer's check may fail on what a model sends: then the arguments are not known to be valid.
-        return [Problem("", f"cannot be checked ({type(error).__name__})")]
 
 
 def _shortened(value: Any) -> Any:

@@ -19,13 +19,18 @@ class Permission:
     reason: str = ""
     can_override: bool = False
 
+    @property
+    def why(self) -> str:
+        """The reason, in any case some words."""
+        return self.reason or _DENIED
+
     @classmethod
     def allow(cls) -> "Permission":
         """The call may go on to the next gates; it is not approved by this."""
         return cls(True)
 
     @classmethod
-    def deny(cls, reason: str = _DENIED, *, can_override: bool = False) -> "Permission":
+    def deny(cls, reason: str = "", *, can_override: bool = False) -> "Permission":
         """The call is denied; with `can_override` a person is asked, this once, whether it may be all the same."""
         return cls(False, reason, can_override)
 

@@ -1,5 +1,6 @@
-"""Gates 3 to 6: which tools exist for an actor, one answer for the list a model is shown and for its calls (N02)."""
+"""Gates 4 to 8: which tools exist for an actor, one answer for the list a model is shown and for its calls (N02)."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -8,10 +9,12 @@ from typing import Any, Final
 
 from signoff.policy.compiled import CompiledPolicy, CompiledRules, PolicyVerdict, RulesVerdict
 from signoff.registry.actor import Actor
+from signoff.registry.filters import excluded, permitted
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool import Tool
 
 _VERDICTS_KEPT: Final = 100
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Sight:
 
     `actor` is None when this worker does not know the actor (any more): then nothing is visible.
     `rulings` are those known already: shared by all turns of an actor where no rule reads the context.
+    `unlisted` are the tools that an actor may see without listing them. `unavailable` are names, found out elsewhere.
     """
 
     registry: ToolRegistry
@@ -28,7 +32,13 @@ class Sight:
     actor_name: str
     ctx: Mapping[str, Any]
     rulings: dict[str, RulesVerdict] = field(default_factory=dict, repr=False, compare=False)
-    _verdicts: dict[tuple[str, str], PolicyVerdict] = field(default_factory=dict, init=False, repr=False, compare=False)
+    unlisted: tuple[Tool, ...] = field(default=(), repr=False, compare=False)
+    unavailable: frozenset[str] = _NONE
+    verdicts: dict[tuple[str, str], PolicyVerdict] = field(default_factory=dict, repr=False, compare=False)
+
+    def without(self, unavailable: frozenset[str]) -> "Sight":
+        """The same sight where the tools of these names are not available now."""
+        return dataclasses.replace(self, unavailable=unavailable) if unavailable != self.unavailable else self
 
     def ruling(self, tool: Tool) -> RulesVerdict:
         """What the global rules say of this tool for this actor in this context; evaluated once."""
@@ -45,25 +55,39 @@ class Sight:
         A call is judged where it is proposed and again where it runs, often by the same process.
         """
         key = (policy.tool.name, hashlib.sha256(json.dumps(args).encode()).hexdigest())
-        found = self._verdicts.get(key)
+        found = self.verdicts.get(key)
         if found is None:
-            if len(self._verdicts) >= _VERDICTS_KEPT:
-                self._verdicts.clear()
-            found = self._verdicts[key] = policy.judge(args, dict(self.ctx))
+            if len(self.verdicts) >= _VERDICTS_KEPT:
+                self.verdicts.clear()
+            found = self.verdicts[key] = policy.judge(args, dict(self.ctx))
         return found
 
-    def allows(self, name: str) -> bool:
-        """Whether the actor's own list has this name; no list means every tool."""
-        return self.actor is not None and (self.actor.tools is None or name in self.actor.tools)
+    def excludes(self, tool: Tool) -> bool:
+        """Gate 4: whether the tool does not exist on the surface by which the turn came."""
+        return self.actor is not None and excluded(self.actor, tool, str(self.ctx.get("channel", "")))
 
     def hides(self, tool: Tool) -> bool:
-        """Whether a global rule hides this tool: it must read as if it did not exist."""
+        """Gate 5: whether a global rule hides this tool: it must read as if it did not exist."""
         return self.ruling(tool).effect == "hide"
 
+    def permits(self, tool: Tool) -> bool:
+        """Gate 6: whether the actor's own list and filters let the tool through; no list means every tool."""
+        return self.actor is not None and permitted(self.actor, tool)
+
+    def offers(self, tool: Tool) -> bool:
+        """Whether the actor could see the tool if it was available."""
+        return not self.excludes(tool) and self.permits(tool) and not self.hides(tool)
+
+    def is_available(self, tool: Tool) -> bool:
+        """Gate 8: whether the tool is not known to be away."""
+        return tool.name not in self.unavailable
+
     def visible(self) -> tuple[Tool, ...]:
-        """The tools the model is told of, in the actor's order (all: sorted by name)."""
+        """The tools the model is told of, in the actor's order, unlisted ones last (no list: sorted by name)."""
         if self.actor is None:
             return ()
-        names = self.registry.list() if self.actor.tools is None else self.actor.tools
-        tools = (self.registry.resolve(name) for name in names if self.allows(name))
-        return tuple(tool for tool in tools if tool is not None and not self.hides(tool))
+        listed = self.actor.tools
+        found = (self.registry.resolve(name) for name in (self.registry.list() if listed is None else listed))
+        more = () if listed is None else (tool for tool in self.unlisted if tool.name not in listed)
+        tools = (*(tool for tool in found if tool is not None), *more)
+        return tuple(tool for tool in tools if self.is_available(tool) and self.offers(tool))

@@ -1,0 +1,69 @@
+"""The arguments of a call against its tool: the schema, then the tool's own check, which may correct them once."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from signoff.registry.correction import Corrected
+from signoff.registry.schema import Problem
+from signoff.registry.tool import Tool
+
+_WHY_CHARS: Final = 500
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What is wrong with arguments, what is let through all the same, and what they are corrected to."""
+
+    problems: tuple[Problem, ...] = ()
+    misfits: tuple[Problem, ...] = ()
+    corrected: Corrected | None = None
+
+
+_RIGHT: Final = Checked()
+
+
+def check_arguments(tool: Tool, args: Any) -> Checked:
+    """What the schema, as far as the tool's `validation` has it, and the tool's own check say. Never raises."""
+    misfits = () if tool.validation == "off" else tuple(tool.schema.check(args))
+    if misfits and tool.validation == "strict":
+        return Checked(problems=misfits)
+    if tool.validate_input is None:
+        return Checked(misfits=misfits) if misfits else _RIGHT
+    try:
+        found = tool.validate_input(args)
+        if isinstance(found, Corrected):
+            return Checked((), misfits, Corrected(copy.deepcopy(dict(found.args)), str(found.why)[:_WHY_CHARS]))
+        return Checked(tuple(found), misfits)
+    except Exception as error:
+        # The developer's check may fail on what a model sends: then the arguments are not known to be valid.
+        return Checked((Problem("", f"cannot be checked ({type(error).__name__})"),))
+
+
+def corrected(proposed: Mapping[str, Any], found: Corrected) -> tuple[dict[str, Any], str]:
+    """The corrected arguments, and what is told of them: which changed, and why, but no value, as it may be secret."""
+    args = dict(found.args)
+    names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
+    told = f"The arguments were corrected ({', '.join(f'`{name}`' for name in names) or 'none changed'})"
+    return args, f"{told}: {found.why}." if found.why else f"{told}."
+
+
+def check_corrected(tool: Tool, args: Any) -> Checked:
+    """The same of arguments that were corrected: once is enough, so they must be right now."""
+    checked = check_arguments(tool, args)
+    if checked.corrected is None or dict(checked.corrected.args) == args:
+        return Checked(checked.problems, checked.misfits)
+    return Checked((Problem("", "are corrected again and again"),))
+
+
+def as_run(tool: Tool, args: Any) -> Any:
+    """The arguments with which a call is judged, bound and run: those given, or those they are corrected to."""
+    if tool.validate_input is None:
+        return args
+    found = check_arguments(tool, args).corrected
+    return args if found is None else dict(found.args)
+
+
+def _differ(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    return name not in before or name not in after or before[name] != after[name]
