@@ -215,6 +215,7 @@ class GateActivity:
             task_queue=tool.task_queue,
             summary=tool.title or tool.name,
             budget_chars=min(budget, tool.max_result_chars or budget),
+            return_direct=tool.return_direct,
         )
 
 

@@ -88,6 +88,10 @@ class CallOutcome(Shape):
     """What the model is told before `value`: that people changed the arguments, or say that it happened."""
     truncated: bool = False
     original_chars: int = 0
+    rest: str = ""
+    """Of a truncated one: the sealed handle to its whole text, good in this turn only."""
+    direct: bool = False
+    """It may be the turn's answer: its tool returns directly, and the call succeeded."""
     fallback: str = ""
     """The tool that answered, or was decided, in place of `tool`, which failed with `primary_error`."""
     primary_error: str = ""

@@ -98,7 +98,8 @@ class RunOptions(Shape):
 
     `at_once` is how many tools of a batch may run at once; 0, in turns of old: all of them, and none of what follows.
     `exclusive`: it runs alone. `aborts`: when it fails, its siblings are stopped. `attempts`: how often a local one is
-    tried. `fallbacks` are the tools that are tried in its place, in order, when it fails.
+    tried. `fallbacks` are the tools that are tried in its place, in order, when it fails. `return_direct`: when it
+    succeeds, its value is the turn's answer.
     """
 
     start_to_close: float = 300.0
@@ -114,6 +115,7 @@ class RunOptions(Shape):
     aborts: bool = False
     attempts: int = 3
     fallbacks: tuple[str, ...] = ()
+    return_direct: bool = False
 
 
 class Ruling(Shape):

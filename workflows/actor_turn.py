@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS
     from signoff.contracts.message import Message, TextPart
     from signoff.contracts.receipt import Receipt
-    from signoff.contracts.steps import GateTask, ModelReply, ModelTask, RecordTask
+    from signoff.contracts.steps import GateTask, ModelReply, ModelTask, RecordTask, Response
     from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
     from signoff.workflows import options, outcomes
     from signoff.workflows.asking import Asking
@@ -175,9 +175,13 @@ class ActorTurn:
             says = _words(reply)
             # A turn may wait for months: what it does not need meanwhile it does not keep.
             del reply
-            record.settle(calls, await self._settling.batch(calls, says), ())
+            settled = await self._settling.batch(calls, says)
+            record.settle(calls, settled, ())
             if self._asking.stopped:
                 return record.finished("cancelled")
+            direct = next((outcome for outcome in settled if outcome.direct), None)
+            if direct is not None:
+                return record.answered(Response(text=direct.value))
 
     def _show(self) -> None:
         self._board.publish()

@@ -164,7 +164,7 @@ class Settling:
                 tries.give_up(ruling.digest)
                 continue
             if not reply.again and reply.outcome is not None:
-                return self._credited(reply.outcome, ruling, request)
+                return self._credited(_direct(reply.outcome, ruling), ruling, request)
             if reply.again == "lapsed":
                 tries.give_up(ruling.digest)
             if request is not None:
@@ -218,6 +218,12 @@ class Settling:
                 "note": note,
             }
         return outcome.model_copy(update=credit)
+
+
+def _direct(outcome: CallOutcome, ruling: Ruling) -> CallOutcome:
+    """`outcome`, marked where it may be the turn's answer. That people say it happened is no value to answer with."""
+    direct = ruling.options.return_direct and outcome.code == "ok" and not outcome.decided_by
+    return outcome.model_copy(update={"direct": True}) if direct else outcome
 
 
 def _shared(ruling: Ruling, before: Ruling) -> Ruling:

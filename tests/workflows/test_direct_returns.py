@@ -1,0 +1,87 @@
+"""A call whose tool returns directly ends the turn with its value."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.content import text_of
+from signoff.contracts.turn import TurnResult
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolFailure
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+ONE = {"amount": 1}
+
+
+def _direct(name: str, ledger: Ledger, answer: Any, asks: bool = False) -> Tool:
+    return pay_tool(
+        ledger, asks, name=name, effect="", handler=ledger.handler(name, answer), return_direct=True, read_only=not asks
+    )
+
+
+def _said(result: TurnResult) -> list[str]:
+    return [text_of(part.content) for part in result.parts]
+
+
+@pytest.mark.row("E50")
+async def test_a_direct_return_ends_the_turn_with_its_value(client: Client, store: Store, task_queue: str) -> None:
+    """No completion follows; its siblings are settled first; of two that succeed the first in input order answers."""
+    ledger = Ledger()
+    plain = pay_tool(ledger)
+    tools = [plain, _direct("report", ledger, {"rows": 3}), _direct("other", ledger, "second")]
+    batch = calls(("pay", ONE), ("report", ONE), ("other", ONE))
+    async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("never asked")]) as desk:
+        key = await desk.start()
+        view = await desk.waiting(key)
+        assert view.result is None
+        await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert (result.state, result.completions, _said(result)) == ("complete", 1, ['{"rows":3}'])
+    assert [(each.call, each.code, each.direct) for each in result.calls] == [
+        ("c1.1", "ok", False),
+        ("c1.2", "ok", True),
+        ("c1.3", "ok", True),
+    ]
+    assert sorted(name for name, _, _ in ledger.rows) == ["other", "pay", "report"]
+
+
+@pytest.mark.row("E50")
+async def test_only_a_call_that_succeeded_returns_directly(client: Client, store: Store, task_queue: str) -> None:
+    """A failed and a denied one end nothing; one that a person approves answers with what its handler returned."""
+    ledger = Ledger()
+    tools = [
+        _direct("broken", ledger, lambda args, ctx: ToolFailure("no")),
+        _direct("asked", ledger, "done", asks=True),
+    ]
+    script = [calls(("broken", ONE), ("asked", ONE)), calls(("asked", {"amount": 2})), respond("never asked")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key, "c1.2"))
+        await desk.until(key, lambda view: any(c.call == "c2.1" and c.approval is not None for c in view.calls))
+        await desk.signoff.decide(yes(key, "c2.1"))
+        result = await desk.signoff.result(key)
+    assert (result.state, result.completions, _said(result)) == ("complete", 2, ["done"])
+    assert [(each.code, each.direct) for each in result.calls] == [
+        ("execution_failed", False),
+        ("denied", False),
+        ("ok", True),
+    ]
+
+
+@pytest.mark.row("E50")
+async def test_a_dry_run_returns_nothing_directly(client: Client, store: Store, task_queue: str) -> None:
+    """What would have been called is no answer: the model is asked again."""
+
+    async def never(args: dict[str, Any], ctx: ToolContext) -> str:
+        raise AssertionError
+
+    tool = pay_tool(Ledger(), False, handler=never, return_direct=True)
+    async with bench(client, store, task_queue, catalog_of([tool]), [calls(("pay", ONE)), respond("told")]) as desk:
+        result = await desk.signoff.result(await desk.start(dry_run=True))
+    assert (_said(result), [each.direct for each in result.calls]) == (["told"], [False])
