@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from signoff.contracts.steps import TurnLimits
 
@@ -21,6 +21,8 @@ class Actor:
     `toolset`, `allowed_plugins`, `allowed_mcp_servers` and `allowed_mcp_tools` (bare names by server) are its filters,
     see registry/filters.py; None is no filter, empty lets nothing through. `surfaces` are by channel.
     `read_rest` gives it the framework's own tool of that name, with which it reads what of a result was cut off.
+    `mode` `sequential` runs the calls of one completion one after the other; `on_failure` `abort_siblings` stops those
+    beside one that fails, as far as they can be (X17).
     `model` names provider and model (`openai:gpt-5`, `scripted:module:attr`); `model_settings` go to it as they are.
     """
 
@@ -35,6 +37,8 @@ class Actor:
     allowed_mcp_tools: Mapping[str, tuple[str, ...]] | None = None
     surfaces: Mapping[str, Surface] = field(default_factory=dict)
     read_rest: bool = False
+    mode: Literal["parallel", "sequential"] = "parallel"
+    on_failure: Literal["continue", "abort_siblings"] = "continue"
     limits: TurnLimits = field(default_factory=TurnLimits)
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ from signoff.policy.compiled import (
 from signoff.policy.handler import PolicyHandler
 from signoff.policy.model import APPROVER, GlobalRule
 from signoff.registry.actor import Actor
+from signoff.registry.conduct import check_mode
 from signoff.registry.filters import check_filters, needs_no_list
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
@@ -223,6 +224,7 @@ def _actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]
             raise _wrong(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
         _check_tools(actor, registry)
         check_filters(actor, registry)
+        check_mode(actor)
         known[actor.name] = actor
     return known
 
@@ -314,6 +316,11 @@ def _filters(actor: Actor) -> dict[str, object]:
     return {**{name: value for name, value in given.items() if value is not None}, **own}
 
 
+def _conduct(actor: Actor) -> dict[str, object]:
+    given = {"mode": (actor.mode, "parallel"), "on_failure": (actor.on_failure, "continue")}
+    return {name: value for name, (value, default) in given.items() if value != default}
+
+
 def _actor_content(actor: Actor) -> dict[str, object]:
     content: dict[str, object] = {
         "name": actor.name,
@@ -322,6 +329,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
         "instructions": actor.instructions,
         "tools": actor.tools,
         **_filters(actor),
+        **_conduct(actor),
         "limits": actor.limits.model_dump(mode="json"),
         "model_settings": dict(actor.model_settings),
         "tags": actor.tags,

@@ -13,6 +13,7 @@ from signoff.contracts.errors import RegistrationError
 from signoff.contracts.ids import TOOL_NAME_PATTERN, is_tool_name
 from signoff.contracts.names import RESPOND
 from signoff.policy.model import ApprovalPolicy
+from signoff.registry.conduct import wrong_conduct
 from signoff.registry.gate_fields import wrong_gate_field
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.tool import Tool
@@ -211,7 +212,7 @@ def _check_return_direct(tool: Tool) -> None:
 
 
 def _check_gate_fields(tool: Tool) -> None:
-    wrong = wrong_gate_field(tool)
+    wrong = wrong_gate_field(tool) or wrong_conduct(tool)
     if wrong is not None:
         raise _refuse(tool, wrong.field, wrong.value, wrong.why)
 

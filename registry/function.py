@@ -19,7 +19,7 @@ from signoff.registry.docstring import parse_docstring
 from signoff.registry.permission import PermissionCheck
 from signoff.registry.probe import Probe
 from signoff.registry.schema import Problem, dotted
-from signoff.registry.tool import BypassRouting, Handler, InputCheck, Routing, Scope, Tool, Validation
+from signoff.registry.tool import BypassRouting, Concurrency, Handler, InputCheck, Routing, Scope, Tool, Validation
 
 _UNPASSABLE: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "positional only",
@@ -52,6 +52,9 @@ class ToolFields(TypedDict, total=False):
     task_queue: str
     toolset: str
     plugin: str
+    concurrency: Concurrency
+    attempts: int | None
+    fallbacks: tuple[str, ...]
     validation: Validation
     capabilities: Capabilities
     untrusted_output: bool

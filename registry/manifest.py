@@ -35,7 +35,7 @@ from signoff.registry.sections import (
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.yamlfile import Place, YamlFile, read_yaml
 
-_TUPLES: Final = ("tags", "secrets")
+_TUPLES: Final = ("tags", "secrets", "fallbacks")
 _FUNCTIONS: Final = ("probe", "available", "check_permissions")
 _OWN: Final = ("handler", "name", "input_schema", "capabilities", "reducer", *_FUNCTIONS)
 """Keys that are not simply handed to the tool."""
@@ -106,6 +106,8 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         else {server: tuple(names) for server, names in section.allowed_mcp_tools.items()},
         read_rest=section.read_rest,
         surfaces={channel: Surface(exclude=tuple(each.exclude)) for channel, each in section.surfaces.items()},
+        mode=section.mode,
+        on_failure=section.on_failure,
         limits=TurnLimits(**_given(limits)),
         model_settings=section.model_settings,
         tags=tuple(section.tags),

@@ -7,6 +7,7 @@ from signoff.contracts.canonical import sha256_hex
 from signoff.contracts.errors import RegistrationError
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES
+from signoff.registry.conduct import check_fallbacks
 from signoff.registry.declaration import check_declaration
 from signoff.registry.tool import Tool
 
@@ -33,6 +34,7 @@ class ToolRegistry:
                     value=tool.name,
                 )
             known[tool.name] = tool
+        check_fallbacks(known)
         self._tools = known
         self._hash = sha256_hex([_content(known[name]) for name in sorted(known)])
 
@@ -89,6 +91,9 @@ def _content(tool: Tool) -> dict[str, object]:
         **_if_declared("capabilities", dataclasses.asdict(tool.capabilities), dataclasses.asdict(NO_CAPABILITIES)),
         **_if_declared("untrusted_output", tool.untrusted_output, False),
         **_if_declared("return_direct", tool.return_direct, False),
+        **_if_declared("concurrency", tool.concurrency, "safe"),
+        **_if_declared("attempts", tool.attempts, None),
+        **_if_declared("fallbacks", tool.fallbacks, ()),
         **_if_declared("always_include", tool.always_include, False),
         **_if_declared("asks_whether_available", tool.available is not None, False),
         **_if_declared("checks_permissions", tool.check_permissions is not None, False),

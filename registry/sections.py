@@ -90,6 +90,8 @@ class ActorSection(Section):
     allowed_mcp_tools: dict[str, list[str]] | None = None
     surfaces: dict[str, SurfaceSection] = {}
     read_rest: bool = False
+    mode: Literal["parallel", "sequential"] = "parallel"
+    on_failure: Literal["continue", "abort_siblings"] = "continue"
     limits: dict[str, Any] = {}
     model_settings: dict[str, Any] = {}
     tags: list[str] = []
@@ -138,6 +140,9 @@ class ToolSection(Section):
     task_queue: str | None = None
     toolset: str | None = None
     plugin: str | None = None
+    concurrency: Literal["safe", "exclusive"] | None = None
+    attempts: int | None = None
+    fallbacks: list[str] | None = None
     validation: Literal["strict", "warn", "off"] | None = None
     capabilities: CapabilitiesSection | None = None
     untrusted_output: bool | None = None

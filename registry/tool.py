@@ -22,9 +22,11 @@ Scope: TypeAlias = Literal["generalist", "specialist"]
 Routing: TypeAlias = Literal["routed", "bypass"]
 Handler: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[Any]]
 InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[Problem] | Corrected]
+Concurrency: TypeAlias = Literal["safe", "exclusive"]
 Validation: TypeAlias = Literal["strict", "warn", "off"]
 
 DEFAULT_TIMEOUT: Final = 300.0
+REPEATABLE_TRIES: Final = 3
 _OWN_FRAMES: Final = (__file__, dataclasses.__file__, "<string>")
 
 
@@ -49,6 +51,8 @@ class Tool:
     `capabilities` are what the handler is given in `context.capabilities` (gate 12).
     What is read as text from outside (`untrusted_output`) reaches the model between fences (E49); a call of a tool with
     `return_direct` that succeeds ends the turn with its value (E50).
+    `concurrency`: `exclusive` runs alone, `safe` beside others (X16). `attempts` is how often it is tried when a
+    connection breaks; None is by nature, see `tries`. `fallbacks` are tried in its place, in order (F40).
     `always_include` is for the framework's own tools: no actor's list or toolset leaves them out (X25).
     `probe` finds out whether a call happened of which nobody knows, before people are asked.
     `site` is where it was declared, `file:line`, or empty when that cannot be known (B20).
@@ -77,6 +81,9 @@ class Tool:
     task_queue: str = ""
     toolset: str = ""
     plugin: str = ""
+    concurrency: Concurrency = "safe"
+    attempts: int | None = None
+    fallbacks: tuple[str, ...] = ()
     validation: Validation = "strict"
     capabilities: Capabilities = NO_CAPABILITIES
     untrusted_output: bool = False
@@ -120,6 +127,13 @@ class Tool:
                 "version": self.version,
             }
         )
+
+    @property
+    def tries(self) -> int:
+        """How often it is tried: 3 times where it only reads or is idempotent, once where it has effects (X18)."""
+        if self.attempts is not None:
+            return self.attempts
+        return REPEATABLE_TRIES if self.read_only or self.idempotent else 1
 
     @property
     def facts(self) -> ToolFacts:
