@@ -19,6 +19,7 @@ from signoff.activities.permit import Caller, caller_problem, doubted, given_up,
 from signoff.activities.probing import Probing, known
 from signoff.activities.pulse import pulse
 from signoff.activities.remembered import Remembered, frozen
+from signoff.activities.rest import bound
 from signoff.activities.results import STORE_PAUSE, Results, plain_outcome
 from signoff.activities.room import Room
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
@@ -33,7 +34,6 @@ from signoff.store.freezes import Freezes
 from signoff.store.tickets import ticket_key
 
 TRANSIENT = (ConnectionError, TimeoutError)
-_TRIES = 3
 WORKERS_TRIED = 60
 """Tries, a second apart, before a tool is taken for removed: a rolling deploy must get past its old workers."""
 _ELSEWHERE = timedelta(seconds=1)
@@ -51,7 +51,7 @@ class ToolActivity:
         self._remembered = Remembered(room)
         self._journal = Journal(room, tool)
         self._tool = tool
-        self._results = Results(room.store, tool, pause)
+        self._results = Results(room, tool, pause)
         self._probing = Probing(room, tool, self._results)
 
     async def run(self, task: ToolTask) -> ToolReply:
@@ -213,11 +213,11 @@ class ToolActivity:
             repeatable = tool.read_only or tool.idempotent
             if limit.expired() and not repeatable:
                 return plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT)
-            if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < _TRIES:
+            if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < tool.tries:
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
-            return await self._results.failed(task.permit.call, args, text, task.budget_chars)
-        return await self._results.of(task.permit.call, args, value, task.budget_chars)
+            return await self._results.failed(task.permit, args, text, task.budget_chars)
+        return await self._results.of(task.permit, args, value, task.budget_chars)
 
     async def _shielded(self, args: dict[str, Any], context: ToolContext, limit: asyncio.Timeout) -> Any:
         """The handler, which a cancelled turn does not tear apart in the middle of its effect."""
@@ -242,7 +242,7 @@ class ToolActivity:
 
 def tool_activities(room: Room) -> list[Any]:
     """One activity a tool of the catalog, each registered under the tool's name, and one for tools it lacks."""
-    return [*(_named(room, tool) for tool in room.catalog.tools()), absent_tool]
+    return [*(_named(room, bound(tool, room.store)) for tool in room.catalog.tools()), absent_tool]
 
 
 @activity.defn(dynamic=True)
