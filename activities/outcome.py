@@ -103,7 +103,7 @@ class OutcomeActivity:
                 return None
         except NotCanonical:
             return None
-        probing = Probing(self._room, tool, Results(self._room.store, tool))
+        probing = Probing(self._room, tool, Results(self._room, tool))
         return await probing.reply(permit, args, context_of(permit, key, task.budget_chars))
 
 

@@ -44,8 +44,9 @@ class Probing:
         said = entries.probed(permit, self._tool.name, key, _word(answer), now())
         if isinstance(answer, Happened):
             budget = context.result_budget_chars
-            outcome = await self._results.of(permit.call, args, answer.result, budget)
-            outcome = outcome.model_copy(update={"note": HAPPENED_NOTE})
+            outcome = await self._results.of(permit, args, answer.result, budget)
+            note = " ".join(filter(None, (HAPPENED_NOTE, outcome.note)))
+            outcome = outcome.model_copy(update={"note": note})
             seen = [said, *self._journal.end(permit, outcome, key)]
             stands = await self._store.record(key, outcome, also=self._journal.together(seen))
             await self._journal.apart(seen)

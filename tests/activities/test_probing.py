@@ -154,7 +154,8 @@ async def test_a_probe_that_hangs_is_not_waited_for(store: Store) -> None:
         return Happened()
 
     tool = free(Ledger(), probe=hang)
-    probing = Probing(room_of(store, tool), tool, Results(store, tool), seconds=0.05)
+    room = room_of(store, tool)
+    probing = Probing(room, tool, Results(room, tool), seconds=0.05)
 
     async def ask() -> ToolReply | None:
         return await probing.reply(permit_for(tool), ARGS, _context(await claimed(store, tool)))
