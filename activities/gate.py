@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from temporalio import activity
 
-from signoff.activities.hearing import heard
+from signoff.activities.asking import answered, unavailable
 from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import doubted
 from signoff.activities.remembered import Remembered, frozen
@@ -27,7 +27,7 @@ from signoff.contracts.signed import unsigned_principal
 from signoff.contracts.steps import GateReply, GateTask, Ruling, RunOptions, Tally
 from signoff.policy.compiled import PolicyVerdict
 from signoff.policy.model import ApprovalPolicy
-from signoff.registry.gates import Judgement, judge, next_tally
+from signoff.registry.gates import UNREMEMBERED_RULES, Judgement, Known, judge, next_tally
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content import load, to_content
@@ -42,6 +42,7 @@ class _Judged(NamedTuple):
     call: CallPart
     args: Any
     found: Judgement
+    before: Tally
     action: str
 
 
@@ -61,35 +62,52 @@ class GateActivity:
         forged = self._room.witness.requester_problem(task.ctx)
         freeze = await self._freezes.look(task.ctx.tenant)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
-        batch, tally = await self._judged(task)
+        known = await self._known(task, forged)
+        batch, tally = await self._judged(task, known)
         if forged:
             rulings = [_refused(each.call, forged) for each in batch]
             batch = []
-        # At once: a local activity has no time for the handlers of a whole batch one after the other.
-        answered = await asyncio.gather(
-            *(heard(self._room.catalog, task.ctx, each.call, each.args, each.found) for each in batch)
-        )
-        for (call, args, _, action), found in zip(batch, answered, strict=True):
+        # At once: a local activity has no time for the functions of a whole batch one after the other.
+        judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
+        for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
             found = found if sure else doubted(found)
+            args = found.args(proposed)
             if task.doubt:
                 rulings.append(self._doubt(task, call, args, found))
                 continue
             found = await self._settled_before(task, call, args, found, freeze)
             ruling = self._ruling(task, call, args, found, budget)
-            if task.edited_by:
+            if task.edited_by or found.corrected is not None:
                 ruling = await self._kept(ruling, args)
             rulings.append(ruling.model_copy(update={"action": action}))
         await hand_over(self._room, _told(task, rulings))
         return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
 
-    async def _judged(self, task: GateTask) -> tuple[list[_Judged], Tally]:
+    async def _known(self, task: GateTask, forged: str) -> Known:
+        """What the gates are told beside the calls; nobody's functions are asked about a requester that is made up."""
+        names = () if forged else tuple(call.tool for call in task.calls if call.tool not in task.withheld)
+        away = await unavailable(self._room.catalog, task.ctx, names)
+        return Known(unavailable=away.union(task.withheld), backends=self._room.kinds)
+
+    async def _answered(self, task: GateTask, each: _Judged, known: Known) -> Judgement:
+        """What the gates say once everything but people has been asked."""
+        call, args, found, tally, _ = each
+        catalog, dry_run = self._room.catalog, task.dry_run
+        found = await answered(catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run)
+        if task.edited_by and found.corrected is not None:
+            # What a person wrote and signed is never run as something else.
+            message = f"the tool would not take these arguments as they are. {found.note}"
+            return Judgement(call.call, "settled", "schema", "input_invalid", message, found.tool)
+        return found
+
+    async def _judged(self, task: GateTask, known: Known) -> tuple[list[_Judged], Tally]:
         """What the rules say of each call, and the tally after them."""
         batch, tally = [], task.tally
         for call in task.calls:
             args = await load(self._room.store, call.args)
-            found = judge(self._room.catalog, task.ctx, call, args, tally, dry_run=task.dry_run)
-            tally = next_tally(tally, call, args, found)
-            batch.append(_Judged(call, args, found, tally.last_action))
+            found = judge(self._room.catalog, task.ctx, call, args, tally, dry_run=task.dry_run, known=known)
+            before, tally = tally, next_tally(tally, call, args, found)
+            batch.append(_Judged(call, args, found, before, tally.last_action))
         return batch, tally
 
     async def _settled_before(
@@ -105,7 +123,7 @@ class GateActivity:
 
     def _ruling(self, task: GateTask, call: CallPart, args: Any, found: Judgement, budget: int) -> Ruling:
         verdict = found.verdict
-        if found.kind == "settled" or found.tool is None or verdict is None:
+        if found.kind not in ("run", "ask") or found.tool is None or verdict is None:
             return Ruling(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
         digest = digest_of(task.ctx, call.call, found.tool, args)
         # What a person wrote into a call is never run by rule alone.
@@ -118,7 +136,7 @@ class GateActivity:
             policy_hash=verdict.policy_hash,
             engines=verdict.evaluators,
             grant=found.grant,
-            request=self._request(task, call, args, found.tool, verdict, digest, task.note) if ask else None,
+            request=self._request(task, call, args, found.tool, verdict, digest, _note(task, found)) if ask else None,
             options=self._options(found.tool, budget, ask),
         )
 
@@ -189,7 +207,7 @@ class GateActivity:
             veto=policy.veto,
             allow_self=policy.allow_self_approval,
             allow_edit=policy.allow_edit,
-            allow_remember=policy.allow_remember,
+            allow_remember=policy.allow_remember and (verdict is None or verdict.rule not in UNREMEMBERED_RULES),
             confirm=policy.confirm,
             min_assurance=policy.min_assurance,
             accept_unsigned=policy.accept_unsigned,
@@ -272,4 +290,10 @@ def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
         value=Content(inline=value),
         rule=found.verdict.rule if found.verdict else "",
         denied=denied,
+        note=found.note,
     )
+
+
+def _note(task: GateTask, found: Judgement) -> str:
+    """What the card says beside the arguments: why people are asked again, and what was done to the arguments."""
+    return "; ".join(filter(None, (task.note, found.note)))

@@ -1,6 +1,7 @@
 """The handlers of policies are asked here, and nowhere inside the pure rules. No answer asks a person."""
 
 import copy
+import dataclasses
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
@@ -28,8 +29,9 @@ async def heard(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, found:
     if found.unheard is None or found.tool is None:
         return found
     sight = catalog.sight(ctx)
-    verdict = await verdict_of(catalog, found.tool, args, sight.ctx, found.unheard)
-    return by_verdict(sight, call, found.tool, verdict)
+    verdict = await verdict_of(catalog, found.tool, found.args(args), sight.ctx, found.unheard)
+    said = by_verdict(sight, call, found.tool, verdict, found.override)
+    return dataclasses.replace(said, corrected=found.corrected, note=found.note)
 
 
 async def verdict_of(

@@ -7,6 +7,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from signoff.activities.asking import withheld
 from signoff.activities.journal import hand_over
 from signoff.activities.pulse import pulse
 from signoff.activities.room import Room
@@ -54,16 +55,18 @@ class ModelActivity:
         room = self._room
         actor = room.catalog.actor(task.ctx.actor)
         messages = tuple([await self._inline(message) for message in task.messages])
+        left_out = await withheld(room.catalog, task.ctx)
         request = CompletionRequest(
             model=actor.model,
             instructions=actor.instructions,
             messages=messages,
             provider=tuple([await self._provider(message) for message in task.messages]),
-            tools=room.catalog.offered(actor.name, task.ctx),
+            tools=room.catalog.offered(actor.name, task.ctx, left_out),
             settings=dict(actor.model_settings),
         )
         completion = await room.driver(actor.model).complete(request)
-        return await self._reply(task, completion)
+        reply = await self._reply(task, completion)
+        return reply.model_copy(update={"withheld": tuple(sorted(left_out))}) if left_out else reply
 
     async def _reply(self, task: ModelTask, completion: Completion) -> ModelReply:
         room = self._room

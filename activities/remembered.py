@@ -23,7 +23,7 @@ from signoff.contracts.grant import Grant, Like
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Authority, IdentifyTask
-from signoff.registry.gates import DOUBTED_RULE, Judgement
+from signoff.registry.gates import UNREMEMBERED_RULES, Judgement
 from signoff.registry.registry import definition_hash
 from signoff.registry.remembering import Remembering
 from signoff.registry.tool import Tool
@@ -63,7 +63,7 @@ class Remembered:
         """
         verdict = found.verdict
         policy = self._room.catalog.policy(tool.name).policy
-        if found.kind != "ask" or verdict is None or verdict.rule == DOUBTED_RULE:
+        if found.kind != "ask" or verdict is None or verdict.rule in UNREMEMBERED_RULES:
             return
         if policy is None or not policy.allow_remember or any(map(self._unproved, permit.decisions)):
             return

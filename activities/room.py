@@ -9,6 +9,7 @@ from signoff.activities.permit import Witness, believed
 from signoff.contracts.call import Pinned
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
+from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
 from signoff.registry.people_vouched import VouchedDirectory, vouched_people
@@ -24,7 +25,7 @@ class Room:
     """One catalog, one store, one directory; `mark_key` makes the short digest that cards show.
 
     `people` are those declared; `knowing` knows those as well for whom a login vouched. A room without a `verifier`
-    believes no signature.
+    believes no signature. `backends` are by kind of capability; a tool that declares another does not run here.
     """
 
     catalog: Catalog
@@ -34,6 +35,7 @@ class Room:
     mark_key: bytes
     profile: Profile = "development"
     verifier: Verifier = field(default_factory=Verifier)
+    backends: Mapping[str, Backend] = field(default_factory=dict)
 
     def driver(self, model: str) -> Driver:
         """The driver of an actor's model string. Raises `ConfigError` when there is none."""
@@ -41,6 +43,11 @@ class Room:
         if driver is None:
             raise ConfigError(f"no driver for the model `{model}`", field="model", value=model)
         return driver
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of capability that this worker has."""
+        return frozenset(self.backends)
 
     @property
     def witness(self) -> Witness:

@@ -61,6 +61,8 @@ class ModelReply(Shape):
     respond_error: str = ""
     dropped: int = 0
     limits: TurnLimits = TurnLimits()
+    withheld: tuple[str, ...] = ()
+    """Tools that the model was not told of, as they were not available: none of them runs in this batch."""
 
 
 class Tally(Shape):
@@ -91,6 +93,8 @@ class GateTask(Shape):
     doubt: int = 0
     doubt_of: str = ""
     """Number of the ticket of the call with digest `doubt_of` of which nobody knows whether it happened."""
+    withheld: tuple[str, ...] = ()
+    """Tools that were not available when the model was told of its tools."""
 
 
 class RunOptions(Shape):

@@ -33,6 +33,8 @@ DRY_RUN_CHARS: Final = 500
 """Characters of one string argument that a dry run repeats (E17)."""
 DOUBTED_RULE: Final = "requester"
 """The rule of a call that people are asked about because nobody is sure who the requester is."""
+UNREMEMBERED_RULES: Final = (DOUBTED_RULE, PERMISSION_RULE)
+"""Rules of calls that people are asked about one by one: no answer to them is remembered, and none answers them."""
 _UNNAMEABLE: Final = "?"
 
 
@@ -58,11 +60,11 @@ class Judgement:
 
     `run`: nobody need be asked. `ask`: people must be asked, `verdict` says why. `settled`: `code` and `message`
     are its outcome, decided by `gate`. `question`: the tool's permission check is to be asked, and the call judged
-    again with its answer; whoever does not lets nothing run. `message` is for the model; `denied_reason` why a policy
-    denied, `denied` who did if no policy. `grant` is the id of the remembered answer by which it runs. `unheard` is what the rules say
-    where the policy's handler is yet to be asked: whoever does not ask it asks people. `corrected` are the arguments
-    in place of those proposed, `note` what is told of that or of a misfit that is let through, `override` why the
-    permission check would deny what people may now let pass.
+    again with its answer; whoever does not lets nothing run. `message` is for the model; `denied_reason` why a
+    policy denied, `denied` who did if no policy. `grant` is the id of the remembered answer by which it runs.
+    `unheard` is what the rules say where the policy's handler is yet to be asked: whoever does not ask it asks
+    people. `corrected` are the arguments in place of those proposed, `note` what is told of that or of a misfit
+    that is let through, `override` why the permission check would deny what people may now let pass.
     """
 
     call: str
@@ -243,7 +245,9 @@ def permission(proposal: _Proposal, tool: Tool) -> Judgement | None:
         return None
     answer = proposal.known.permission
     if answer is None:
-        return Judgement(proposal.call.call, "question", "permission", tool=tool)
+        # Settled as it is, it must not pass for a call that came to a good end.
+        message = f"nobody has asked whether {shown(tool.name)} is permitted"
+        return Judgement(proposal.call.call, "question", "permission", "refused", message, tool)
     if answer.allowed or _override(proposal, tool):
         return None
     reason = f"Permission denied: {answer.why}"

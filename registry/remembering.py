@@ -13,8 +13,9 @@ from signoff.contracts.grant import Grant
 from signoff.policy.model import ApprovalPolicy
 from signoff.policy.remembered import Predicate, compile_where
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates import DOUBTED_RULE, Judgement
+from signoff.registry.gates import DOUBTED_RULE, UNREMEMBERED_RULES, Judgement
 from signoff.registry.people import Directory
+from signoff.registry.permission import PERMISSION_RULE
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 
@@ -42,6 +43,8 @@ class Remembering:
             return "`remember`: one denial does not end this request, so it cannot be remembered"
         if decision.verdict == "approved" and request.rule == DOUBTED_RULE:
             return "`remember`: who asked for this is not who the directory says, so each call is asked about"
+        if decision.verdict == "approved" and request.rule == PERMISSION_RULE:
+            return "`remember`: a permission is overridden for one call at a time"
         if not decision.subject:
             return "`remember`: an answer that names nobody is not remembered"
         return wish_problem(wish) or self._unfit(request, wish.where, args)
@@ -102,7 +105,7 @@ def _still_given(grant: Grant, ctx: Pinned, found: Judgement, policy: ApprovalPo
     Another policy or another reason to ask is another question; so is a requester of whom nobody is sure.
     """
     verdict, requester = found.verdict, ctx.user.user
-    if verdict is None or verdict.rule == DOUBTED_RULE:
+    if verdict is None or verdict.rule in UNREMEMBERED_RULES:
         return False
     if (verdict.rule, verdict.policy_hash) != (grant.like.rule, grant.like.policy_hash):
         return False

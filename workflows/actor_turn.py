@@ -172,10 +172,10 @@ class ActorTurn:
                 record.bad_responds += 1
                 record.settle(calls, [skipped(call) for call in calls], (correction(reply),))
                 continue
-            says = _words(reply)
+            says, withheld = _words(reply), reply.withheld
             # A turn may wait for months: what it does not need meanwhile it does not keep.
             del reply
-            settled = await self._settling.batch(calls, says)
+            settled = await self._settling.batch(calls, says, withheld)
             record.settle(calls, settled, ())
             if self._asking.stopped:
                 return record.finished("cancelled")

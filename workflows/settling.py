@@ -58,10 +58,15 @@ class Settling:
         self._running = running
         self._show = show
 
-    async def batch(self, calls: tuple[CallPart, ...], says: str) -> list[CallOutcome]:
-        """Settle every call of one completion; those that need nobody do not wait for those that do."""
+    async def batch(self, calls: tuple[CallPart, ...], says: str, withheld: tuple[str, ...] = ()) -> list[CallOutcome]:
+        """Settle every call of one completion; those that need nobody do not wait for those that do.
+
+        Nothing of what was `withheld` from the model runs, in the place of another tool either.
+        """
         if not calls:
             return []
+        if withheld != self._gates.withheld:
+            self._gates = self._gates.model_copy(update={"withheld": withheld})
         asked = {"calls": calls, "tally": self._record.tally, "agent_says": says}
         gated = await judged(self._gates.model_copy(update=asked))
         self._record.tally = gated.tally

@@ -1,0 +1,109 @@
+"""A tool's own functions are asked here: whether it is there, whether a call of it is permitted. No answer is a no."""
+
+import asyncio
+import copy
+import dataclasses
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+from signoff.activities.bounded import bounded, called
+from signoff.activities.handler import redacted
+from signoff.activities.hearing import heard
+from signoff.contracts.call import Pinned
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import Tally
+from signoff.registry.availability import Occasion, occasion_of
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates import Judgement, Known, judge
+from signoff.registry.permission import Permission, read_permission
+from signoff.registry.tool import Tool
+
+SECONDS: Final = 2.0
+"""How long each of them has to answer."""
+_REASON_CHARS: Final = 500
+
+logger = logging.getLogger("signoff.activities")
+
+
+async def unavailable(catalog: Catalog, ctx: Pinned, names: Iterable[str], seconds: float = SECONDS) -> frozenset[str]:
+    """The names of those tools that say they are not there, asked all at once. Never raises.
+
+    Only tools that the actor of `ctx` could see are asked: of the others nobody learns anything.
+    """
+    found = (catalog.registry.resolve(name) for name in dict.fromkeys(names))
+    asked = [tool for tool in found if tool is not None and tool.available is not None]
+    if not asked:
+        return frozenset()
+    sight, occasion = catalog.sight(ctx), occasion_of(ctx)
+    asked = [tool for tool in asked if sight.offers(tool)]
+    answers = await asyncio.gather(*(_is_available(tool, occasion, seconds) for tool in asked))
+    return frozenset(tool.name for tool, there in zip(asked, answers, strict=True) if not there)
+
+
+async def withheld(catalog: Catalog, ctx: Pinned) -> frozenset[str]:
+    """The names of the tools that the model is not told of, as they are not there now. Never raises."""
+    return await unavailable(catalog, ctx, (tool.name for tool in catalog.sight(ctx).visible()))
+
+
+async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float = SECONDS) -> Permission:
+    """What the tool's permission check says of a call with these arguments. Never raises."""
+    if tool.check_permissions is None:
+        return Permission.allow()
+    why = ""
+    try:
+        # A copy: what the check is shown is not what runs.
+        said = await bounded(called(tool.check_permissions, copy.deepcopy(args), occasion_of(ctx)), seconds)
+        answer = read_permission(said)
+        why = "" if answer is not None else f"the permission check returned a {type(said).__name__}"
+    except TimeoutError:
+        answer, why = None, f"the permission check gave no answer within {seconds:g} s"
+    except Exception as error:
+        answer, why = None, f"the permission check failed ({type(error).__name__})"
+    if answer is None:
+        logger.warning("tool %s: %s", tool.name, why)
+        return Permission.deny(why)
+    reason = redacted(answer.reason, args, tool.masked_arguments)[:_REASON_CHARS]
+    return dataclasses.replace(answer, reason=reason)
+
+
+async def answered(
+    catalog: Catalog,
+    ctx: Pinned,
+    call: CallPart,
+    args: Any,
+    tally: Tally,
+    found: Judgement,
+    known: Known,
+    *,
+    dry_run: bool = False,
+) -> Judgement:
+    """`found` with what the tool's permission check and its policy's handler say, where they are to be asked.
+
+    `tally` and `known` are those with which it was found. Never raises.
+    """
+    if found.kind == "question" and found.tool is not None:
+        permission = await permission_of(found.tool, found.args(args), ctx)
+        known = dataclasses.replace(known, permission=permission)
+        found = judge(catalog, ctx, call, args, tally, dry_run=dry_run, known=known)
+    return await heard(catalog, ctx, call, args, found)
+
+
+async def judged(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, backends: frozenset[str]) -> Judgement:
+    """What all gates say of one call by itself, asking whomever there is to ask but people. Never raises."""
+    known = Known(unavailable=await unavailable(catalog, ctx, (call.tool,)), backends=backends)
+    found = judge(catalog, ctx, call, args, Tally(), known=known)
+    return await answered(catalog, ctx, call, args, Tally(), found, known)
+
+
+async def _is_available(tool: Tool, occasion: Occasion, seconds: float) -> bool:
+    if tool.available is None:
+        return True
+    try:
+        said: object = await bounded(called(tool.available, occasion), seconds)
+    except Exception as error:
+        logger.warning("tool %s is not available: `available` failed (%s)", tool.name, type(error).__name__)
+        return False
+    if said is not True and said is not False:
+        logger.warning("tool %s is not available: `available` returned a %s", tool.name, type(said).__name__)
+    return said is True

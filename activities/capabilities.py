@@ -1,0 +1,162 @@
+"""What this worker has for the capabilities that tools declare: secrets, files, declared hosts."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import httpx
+
+from signoff.contracts.ids import is_id
+from signoff.contracts.limits import MIB
+from signoff.registry.capabilities import Backend, Capabilities, CapabilityError, Granted, Reply
+from signoff.registry.tool import Tool
+
+NETWORK_SECONDS: Final = 30.0
+REPLY_BYTES: Final = 8 * MIB
+"""The largest body that a host may answer with."""
+_PART: Final = ".signoff-part"
+"""How the name of a file ends that is not wholly written."""
+_THIS_MACHINE: Final = ("localhost", "127.0.0.1")
+_DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+
+
+class EnvironmentSecrets:
+    """Secrets are variables of the worker's environment, read when they are used."""
+
+    def resolve(self, declared: Capabilities, tenant: str) -> object:
+        """The declared names."""
+        return _Secrets(declared.secrets)
+
+
+class _Secrets:
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+
+    def get(self, name: str) -> str:
+        if name not in self._names:
+            raise CapabilityError("SECRET_NOT_DECLARED", name)
+        found = os.environ.get(name)
+        if not found:
+            raise CapabilityError("SECRET_NOT_SET", name)
+        return found
+
+
+class TenantStorage:
+    """Files below `root`, in one folder a tenant. No tenant reaches another's."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def resolve(self, declared: Capabilities, tenant: str) -> object:
+        """The tenant's folder; it is made when something is written."""
+        return _Folder(self._root, tenant)
+
+
+class _Folder:
+    def __init__(self, root: Path, tenant: str) -> None:
+        self._root = root
+        self._tenant = tenant
+
+    async def read(self, path: str) -> bytes:
+        return await asyncio.to_thread(self._place(path).read_bytes)
+
+    async def write(self, path: str, content: bytes) -> None:
+        await asyncio.to_thread(_replace, self._place(path), content)
+
+    async def list(self) -> tuple[str, ...]:
+        return await asyncio.to_thread(self._names)
+
+    async def delete(self, path: str) -> None:
+        await asyncio.to_thread(self._place(path).unlink, missing_ok=True)
+
+    def _folder(self) -> Path:
+        if not is_id(self._tenant):
+            raise CapabilityError("PATH_NOT_REACHABLE", "the turn has no tenant")
+        return self._root.resolve() / self._tenant
+
+    def _place(self, path: str) -> Path:
+        parts = PurePosixPath(path).parts
+        plain = path and "\0" not in path and "\\" not in path and not path.startswith("/")
+        if not plain or not parts or ".." in parts:
+            raise CapabilityError("PATH_NOT_REACHABLE", path[:200])
+        folder = self._folder()
+        # A link inside the folder may lead out of it.
+        place = folder.joinpath(*parts).resolve()
+        if folder not in place.parents:
+            raise CapabilityError("PATH_NOT_REACHABLE", path[:200])
+        return place
+
+    def _names(self) -> tuple[str, ...]:
+        folder = self._folder()
+        found = (each for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
+        return tuple(sorted(each.relative_to(folder).as_posix() for each in found if not each.name.endswith(_PART)))
+
+
+def _replace(place: Path, content: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_name(f"{place.name}.{uuid.uuid4().hex}{_PART}")
+    part.write_bytes(content)
+    part.replace(place)
+
+
+class HttpNetwork:
+    """Declared hosts over HTTPS, and HTTP to this machine; `transport` takes the place of the network in tests."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._transport = transport
+
+    def resolve(self, declared: Capabilities, tenant: str) -> object:
+        """The declared hosts."""
+        return _Hosts(declared.network, self._transport)
+
+
+class _Hosts:
+    def __init__(self, hosts: tuple[str, ...], transport: httpx.AsyncBaseTransport | None) -> None:
+        self._hosts = hosts
+        self._transport = transport
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
+    ) -> Reply:
+        target = self._target(url)
+        client = httpx.AsyncClient(transport=self._transport, timeout=NETWORK_SECONDS, follow_redirects=False)
+        async with client, client.stream(method, target, headers=headers, content=content) as response:
+            body = bytearray()
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > REPLY_BYTES:
+                    raise CapabilityError(
+                        "REPLY_TOO_LARGE", f"{target.host} answered with more than {REPLY_BYTES} bytes"
+                    )
+            named = {name.lower(): value for name, value in response.headers.items()}
+            return Reply(response.status_code, named, bytes(body))
+
+    def _target(self, url: str) -> httpx.URL:
+        try:
+            target = httpx.URL(url)
+        except (httpx.InvalidURL, TypeError):
+            raise CapabilityError("HOST_NOT_ALLOWED", "this is no address") from None
+        host = target.host.lower()
+        port = target.port or _DEFAULT_PORTS.get(target.scheme, 0)
+        secure = target.scheme == "https" or (target.scheme == "http" and host in _THIS_MACHINE)
+        plain = port == _DEFAULT_PORTS.get(target.scheme)
+        if not secure or target.userinfo or not (f"{host}:{port}" in self._hosts or (plain and host in self._hosts)):
+            raise CapabilityError("HOST_NOT_ALLOWED", f"{target.scheme}://{host}:{port}"[:200])
+        return target
+
+
+def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
+    """What a worker has without being told: its environment, the network, and files where it is given a folder."""
+    backends: dict[str, Backend] = {"secrets": EnvironmentSecrets(), "network": HttpNetwork()}
+    return backends if storage is None else {**backends, "storage": TenantStorage(storage)}
+
+
+def granted(backends: Mapping[str, Backend], tool: Tool, tenant: str) -> Granted:
+    """What the handler of `tool` is given. Raises what a backend raises; gate 12 has seen that there is one of each."""
+    found: dict[str, Any] = {}
+    for kind in tool.capabilities.kinds:
+        found[kind] = backends[kind].resolve(tool.capabilities, tenant)
+    return Granted(found)
