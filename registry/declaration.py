@@ -52,7 +52,7 @@ def _refuse(tool: Tool, field: str, value: object, why: str) -> RegistrationErro
 
 
 def _check_name(tool: Tool, taken: Collection[str]) -> None:
-    if tool.name == RESPOND:
+    if str(tool.name).casefold() == RESPOND:
         raise _refuse(tool, "name", tool.name, "has a reserved name: `respond` is given to every actor by itself")
     if tool.name in taken:
         raise _refuse(tool, "name", tool.name, "is already registered; give one of the two another name")

@@ -10,6 +10,7 @@ from typing import Any, Final, cast, get_type_hints
 from pydantic import ValidationError
 
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import RESPOND
 from signoff.contracts.person import Person
 from signoff.contracts.steps import TurnLimits
 from signoff.policy.model import ApprovalPolicy, GlobalRule
@@ -130,6 +131,9 @@ def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
 def _tool(file: YamlFile, name: str, data: Any) -> Tool:
     place = ("tools", name)
     section = read_section(file, place, ToolSection, data, f"tool `{name}`")
+    if section.name is not None and section.name.casefold() == RESPOND:
+        key = "name" if "name" in data else "id"
+        raise file.error((*place, key), f"`{section.name}` is a reserved name: every actor has `respond` by itself")
     if section.name not in (None, name):
         key = "name" if "name" in data else "id"
         raise file.error((*place, key), f"tool `{name}` calls itself `{section.name}`; drop `{key}` or rename the tool")

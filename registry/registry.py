@@ -18,7 +18,7 @@ class ToolRegistry:
     Its face is `resolve`, `list`, `size` and `hash`; it cannot be changed: another set of tools is another deploy.
     """
 
-    __slots__ = ("_hash", "_tools")
+    __slots__ = ("_hash", "_names", "_tools")
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         known: dict[str, Tool] = {}
@@ -36,7 +36,8 @@ class ToolRegistry:
             known[tool.name] = tool
         check_fallbacks(known)
         self._tools = known
-        self._hash = sha256_hex([_content(known[name]) for name in sorted(known)])
+        self._names = tuple(sorted(known))
+        self._hash = sha256_hex([_content(known[name]) for name in self._names])
 
     def resolve(self, name: str) -> Tool | None:
         """The tool of exactly this name, or None."""
@@ -44,7 +45,7 @@ class ToolRegistry:
 
     def list(self) -> tuple[str, ...]:
         """All names, sorted; for displays and tests."""
-        return tuple(sorted(self._tools))
+        return self._names
 
     @property
     def size(self) -> int:

@@ -36,121 +36,148 @@ _EXPECTED: Final = {
 
 
 class Section(BaseModel):
-    """Closed and strict: a text is not a number, and an unknown key is an error."""
+    """Closed and strict: a text is not a number, and an unknown key is an error.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    Descriptions are what editors show, and end in the schema of the manifest.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True, loc_by_alias=False
+    )
 
 
 class Top(Section):
     """The whole file; the values of the inner sections are read one by one."""
 
-    version: Literal[1]
-    path: list[str] = ["."]
-    context: dict[str, dict[str, Any]] = {}
-    defaults: dict[str, Any] = {}
-    people: list[Any] | str = []
-    actors: dict[str, Any] = {}
-    tools: dict[str, Any] = {}
-    policies: list[Any] = []
-    part_types: list[str] = []
+    version: Literal[1] = Field(description="Of the manifest's format: `1`.")
+    path: list[str] = Field(["."], description="Folders, relative to the file, from which handlers are imported.")
+    context: dict[str, dict[str, Any]] = Field(
+        {}, description="More fields of `ctx` for rules: JSON Schema by dotted name."
+    )
+    defaults: dict[str, Any] = Field({}, description="What actors and policies fall back on.")
+    people: list[Any] | str = Field([], description="Persons, or the name of a YAML file with a list of them.")
+    actors: dict[str, Any] = Field({}, description="Actor by name.")
+    tools: dict[str, Any] = Field({}, description="Tool by name.")
+    policies: list[Any] = Field([], description="Global rules.")
+    part_types: list[str] = Field([], description="Types of parts of answers that your own programs read.")
 
 
 class Defaults(Section):
     """What actors and policies fall back on."""
 
-    approvers: list[str] = ["role:approvers"]
-    model: str = ""
+    approvers: list[str] = Field(["role:approvers"], description="Who decides where a policy names nobody.")
+    model: str = Field("", description="The model of actors that name none.")
 
 
 class LimitsSection(Section):
     """Caps of one turn; cost in USD."""
 
-    completions: Annotated[int, Field(ge=1)] | None = None
-    calls: Annotated[int, Field(ge=1)] | None = None
-    cost: Annotated[float, Field(gt=0)] | None = None
-    active_seconds: Seconds | None = None
+    completions: Annotated[int, Field(ge=1)] | None = Field(None, description="Answers of the model.")
+    calls: Annotated[int, Field(ge=1)] | None = Field(None, description="Calls of tools.")
+    cost: Annotated[float, Field(gt=0)] | None = Field(None, description="US dollars.")
+    active_seconds: Seconds | None = Field(
+        None, description="How long something of it may run; waiting for people does not count."
+    )
 
 
 class SurfaceSection(Section):
     """What is left out where people come by one channel."""
 
-    exclude: list[str] = []
+    exclude: list[str] = Field([], description="Tools that do not exist there.")
 
 
 class ActorSection(Section):
     """One actor; its name is its key. No `tools` means all of them, `[]` none."""
 
-    description: str = ""
-    instructions: str = ""
-    model: str = ""
-    tools: list[str] | None = None
-    toolset: str | None = None
-    allowed_plugins: list[str] | None = None
-    allowed_mcp_servers: list[str] | None = None
-    allowed_mcp_tools: dict[str, list[str]] | None = None
-    surfaces: dict[str, SurfaceSection] = {}
-    read_rest: bool = False
-    mode: Literal["parallel", "sequential"] = "parallel"
-    on_failure: Literal["continue", "abort_siblings"] = "continue"
-    limits: dict[str, Any] = {}
-    model_settings: dict[str, Any] = {}
-    tags: list[str] = []
+    description: str = Field("", description="For people.")
+    instructions: str = Field("", description="The model's system prompt.")
+    model: str = Field("", description="`provider:name`, or `scripted:module:attribute`.")
+    tools: list[str] | None = Field(
+        None, description="Names, in the order the model sees. Left out: every tool. `[]`: none."
+    )
+    toolset: str | None = Field(None, description="Only tools of this toolset.")
+    allowed_plugins: list[str] | None = Field(None, description="Only these plugins' tools.")
+    allowed_mcp_servers: list[str] | None = Field(None, description="Only these MCP servers' tools.")
+    allowed_mcp_tools: dict[str, list[str]] | None = Field(
+        None, description="Of an MCP server only these tools, by their bare names."
+    )
+    surfaces: dict[str, SurfaceSection] = Field({}, description="What is left out, by channel.")
+    read_rest: bool = Field(False, description="It may read what was cut off a result.")
+    mode: Literal["parallel", "sequential"] = Field(
+        "parallel", description="Whether the calls of one completion run beside each other."
+    )
+    on_failure: Literal["continue", "abort_siblings"] = Field(
+        "continue", description="What a call that fails does to those beside it."
+    )
+    limits: dict[str, Any] = Field({}, description="Caps of one turn.")
+    model_settings: dict[str, Any] = Field(
+        {}, description="Passed to the provider as they are; a secret as `env:NAME`, never itself."
+    )
+    tags: list[str] = Field([], description="Words for rules.")
 
 
 class BypassSection(Section):
     """Why a specialist tool bypasses routing."""
 
-    reason: str
+    reason: str = Field(description="A real one.")
 
 
 class CapabilitiesSection(Section):
     """What a tool's handler is given."""
 
-    network: list[str] = []
-    secrets: list[str] = []
-    storage: bool = False
-    process: bool = False
-    fs_reach: list[str] = []
-    attachments: bool = False
+    network: list[str] = Field([], description="Hosts.")
+    secrets: list[str] = Field([], description="Names of secrets.")
+    storage: bool = Field(False, description="A place to keep files.")
+    process: bool = Field(False, description="Other programs.")
+    fs_reach: list[str] = Field([], description="Paths.")
+    attachments: bool = Field(False, description="What people sent.")
 
 
 class ToolSection(Section):
     """One tool; its name is its key. What is not given is left to the handler's own declaration."""
 
-    handler: str
-    name: str | None = None
-    description: str | None = None
-    input_schema: dict[str, Any] | None = None
-    output_schema: dict[str, Any] | None = None
-    scope: Literal["generalist", "specialist"] | None = None
-    routing: Literal["routed", "bypass"] | None = None
-    bypass_routing: BypassSection | None = None
-    justification: str | None = None
-    requires_approval: bool | dict[str, Any] | None = None
-    tags: list[str] | None = None
-    peer_exposed: bool | None = None
-    title: str | None = None
-    effect: str | None = None
-    secrets: list[str] | None = None
-    version: str | None = None
-    read_only: bool | None = None
-    idempotent: bool | None = None
-    timeout: Seconds | None = None
-    max_result_chars: int | None = None
-    task_queue: str | None = None
-    toolset: str | None = None
-    plugin: str | None = None
-    concurrency: Literal["safe", "exclusive"] | None = None
-    attempts: int | None = None
-    fallbacks: list[str] | None = None
-    validation: Literal["strict", "warn", "off"] | None = None
-    capabilities: CapabilitiesSection | None = None
-    untrusted_output: bool | None = None
-    return_direct: bool | None = None
-    reducer: str | None = None
-    available: str | None = None
-    check_permissions: str | None = None
-    probe: str | None = None
+    handler: str = Field(description="`module:function`: an async function, or a `@tool`.")
+    name: str | None = Field(None, description="The key of the section, if given at all.")
+    description: str | None = Field(None, description="What the model reads.")
+    input_schema: dict[str, Any] | None = Field(None, description="JSON Schema of the arguments, an object.")
+    output_schema: dict[str, Any] | None = Field(None, description="JSON Schema of the result.")
+    scope: Literal["generalist", "specialist"] | None = Field(
+        None, description="Who owns its calls: the application, or one actor alone."
+    )
+    routing: Literal["routed", "bypass"] | None = Field(None, description="How its calls are dispatched.")
+    bypass_routing: BypassSection | None = Field(None, description="Why it bypasses routing.")
+    justification: str | None = Field(None, description="Why one actor alone has it; required for a specialist.")
+    requires_approval: bool | dict[str, Any] | None = Field(
+        None, description="Whether people are asked: never, always, or as a policy says."
+    )
+    tags: list[str] | None = Field(None, description="Words for rules.")
+    peer_exposed: bool | None = Field(None, description="Recorded for other agents.")
+    title: str | None = Field(None, description="A short name for people.")
+    effect: str | None = Field(None, description="The sentence of the card, with `{argument}` places.")
+    secrets: list[str] | None = Field(None, description="Arguments that are masked everywhere.")
+    version: str | None = Field(None, description="Yours; a new one makes approvals given before stale.")
+    read_only: bool | None = Field(None, description="It changes nothing.")
+    idempotent: bool | None = Field(None, description="It may run again under the same key.")
+    timeout: Seconds | None = Field(None, description="For one run.")
+    max_result_chars: int | None = Field(None, description="How much of its result the model reads at most.")
+    task_queue: str | None = Field(None, description="Where its worker listens, if not the common queue.")
+    toolset: str | None = Field(None, description="A word for rules and filters.")
+    plugin: str | None = Field(None, description="The plugin it comes from.")
+    concurrency: Literal["safe", "exclusive"] | None = Field(None, description="Whether it may run beside other calls.")
+    attempts: int | None = Field(None, description="How often it is tried when a connection breaks.")
+    fallbacks: list[str] | None = Field(None, description="Tools that are tried in its place, in order.")
+    validation: Literal["strict", "warn", "off"] | None = Field(None, description="What a misfit with the schema does.")
+    capabilities: CapabilitiesSection | None = Field(None, description="What its handler is given.")
+    untrusted_output: bool | None = Field(None, description="Its results are text from outside.")
+    return_direct: bool | None = Field(None, description="A call that succeeds ends the turn with its value.")
+    reducer: str | None = Field(
+        None, description="What shortens its results for the model: a built-in one, or `module:function`."
+    )
+    available: str | None = Field(None, description="`module:function`: whether it is there now.")
+    check_permissions: str | None = Field(None, description="`module:function`: whether this call is permitted.")
+    probe: str | None = Field(
+        None, description="`module:function`: finds out whether a call happened of which nobody knows."
+    )
 
 
 S = TypeVar("S", bound=Section)
@@ -172,13 +199,20 @@ def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: 
     raise file.error((*place, *inner), f"`{written.get(field, field)}` of {what} {_expectation(first)}", field=field)
 
 
+def spellings(model: type[BaseModel]) -> dict[str, str]:
+    """Every key by which a field of `model` may be given, and that field."""
+    aliases = dict(ALIASES) if model is ToolSection else {}
+    return aliases | {to_camel(name): name for name in model.model_fields} | {name: name for name in model.model_fields}
+
+
 def check_keys(
     file: YamlFile, place: Place, model: type[BaseModel], data: Mapping[str, Any], what: str
 ) -> dict[str, str]:
-    """The key that gives each field of `model`. Raises `ConfigError` for unknown keys and for two of one meaning."""
-    fields = model.model_fields
-    known = {**{alias: name for alias, name in ALIASES.items() if model is ToolSection}}
-    known |= {to_camel(name): name for name in fields} | {name: name for name in fields}
+    """The key that gives each field of `model`.
+
+    Raises `ConfigError` for unknown keys, and for two keys of one field whose values differ (X20).
+    """
+    fields, known = model.model_fields, spellings(model)
     written: dict[str, str] = {}
     for key in data:
         field = known.get(key)
@@ -186,11 +220,11 @@ def check_keys(
             near = did_you_mean(key, [name for name in known if (name.islower() if key.islower() else "_" not in name)])
             allowed = ", ".join(f"`{name}`" for name in fields)
             raise file.error((*place, key), f"unknown key `{key}` of {what}; allowed: {allowed}{near}", field=key)
-        if field in written:
+        first = written.setdefault(field, key)
+        if data[first] != data[key]:
             raise file.error(
-                (*place, key), f"`{key}` and `{written[field]}` of {what} mean the same; keep one", field=field
+                (*place, key), f"`{first}` and `{key}` of {what} mean the same and differ; keep one", field=field
             )
-        written[field] = key
     return written
 
 
