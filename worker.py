@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TypedDict
 
@@ -15,6 +16,7 @@ from temporalio.worker import (
 )
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from signoff.activities.capabilities import built_in_backends
 from signoff.activities.drivers import build_drivers
 from signoff.activities.gate import GateActivity
 from signoff.activities.identify import IdentifyActivity
@@ -27,6 +29,7 @@ from signoff.activities.tool import tool_activities
 from signoff.contracts import names
 from signoff.contracts.errors import ConfigError
 from signoff.converter import DATA_CONVERTER
+from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
 from signoff.runner import WatchedRunner
@@ -53,11 +56,13 @@ async def furnish(
     profile: Profile = "development",
     model: str = "",
     verifier: Verifier | None = None,
+    backends: Mapping[str, Backend] | None = None,
 ) -> Room:
     """What the activities of a worker share; `model` answers for scripted models instead of their scripts.
 
-    `verifier` checks what the gateway signed; without one no signature is believed. Raises `ConfigError` for a model
-    that has no driver, and in the production profile without a verifier that knows a key.
+    `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the capabilities
+    that tools declare, by kind; left out, those that need no setting up. Raises `ConfigError` for a model that has no
+    driver, and in the production profile without a verifier that knows a key.
     """
     verifier = verifier or Verifier()
     if profile == "production" and not verifier.key_ids:
@@ -74,6 +79,7 @@ async def furnish(
         mark_key=await store.secret_key(_MARK_KEY),
         profile=profile,
         verifier=verifier,
+        backends=built_in_backends() if backends is None else backends,
     )
 
 

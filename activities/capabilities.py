@@ -5,13 +5,13 @@ import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
-from signoff.registry.capabilities import Backend, Capabilities, CapabilityError, Granted, Reply
+from signoff.registry.capabilities import NOTHING_GRANTED, Backend, Capabilities, CapabilityError, Granted, Reply
 from signoff.registry.tool import Tool
 
 NETWORK_SECONDS: Final = 30.0
@@ -155,8 +155,8 @@ def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
 
 
 def granted(backends: Mapping[str, Backend], tool: Tool, tenant: str) -> Granted:
-    """What the handler of `tool` is given. Raises what a backend raises; gate 12 has seen that there is one of each."""
-    found: dict[str, Any] = {}
-    for kind in tool.capabilities.kinds:
-        found[kind] = backends[kind].resolve(tool.capabilities, tenant)
-    return Granted(found)
+    """What the handler of `tool` is given: what it declares, as far as there are backends (gate 12 looks first)."""
+    kinds = [kind for kind in tool.capabilities.kinds if kind in backends]
+    if not kinds:
+        return NOTHING_GRANTED
+    return Granted({kind: backends[kind].resolve(tool.capabilities, tenant) for kind in kinds})

@@ -6,6 +6,7 @@ from typing import Any, Final
 from temporalio import activity
 
 from signoff.contracts.call import Permit
+from signoff.registry.capabilities import NOTHING_GRANTED, Granted
 from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
 
@@ -27,7 +28,9 @@ async def contained(tool: Tool, args: dict[str, Any], context: ToolContext) -> A
         raise HandlerEnded(f"the tool tried to end the process ({type(error).__name__})") from None
 
 
-def context_of(permit: Permit, key: str, budget_chars: int, *, dry_run: bool = False) -> ToolContext:
+def context_of(
+    permit: Permit, key: str, budget_chars: int, *, dry_run: bool = False, capabilities: Granted = NOTHING_GRANTED
+) -> ToolContext:
     """What the handler, or the probe, of a permitted call is told in this activity; `key` is that of its ticket."""
     ctx = permit.ctx
     last = permit.decisions[-1] if permit.decisions else None
@@ -49,6 +52,7 @@ def context_of(permit: Permit, key: str, budget_chars: int, *, dry_run: bool = F
         result_budget_chars=budget_chars,
         route=ctx.route,
         step=ctx.step,
+        capabilities=capabilities,
     )
 
 

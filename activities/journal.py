@@ -90,7 +90,7 @@ class Journal:
 
     def beginning(self, permit: Permit, found: Judgement, ticket: str) -> list[AuditEntry]:
         """The handler is about to be called; by a rule or a grant, if nobody was asked."""
-        begins = entries.started(permit, self._tool.name, ticket, now())
+        begins = entries.started(permit, self._tool.name, ticket, now(), found.note)
         if permit.kind == "approved":
             return [begins]
         engines = found.verdict.evaluators if found.verdict is not None else ""

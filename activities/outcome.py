@@ -2,10 +2,11 @@
 
 from temporalio import activity
 
+from signoff.activities.asking import judged
+from signoff.activities.capabilities import granted
 from signoff.activities.escalated import seated
 from signoff.activities.gate import digest_of
 from signoff.activities.handler import context_of
-from signoff.activities.hearing import heard
 from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import Caller, caller_problem, happened
 from signoff.activities.probing import Probing, known
@@ -20,8 +21,8 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Refused
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import OutcomeTask, Tally, ToolReply
-from signoff.registry.gates import judge
+from signoff.contracts.steps import OutcomeTask, ToolReply
+from signoff.registry.checking import as_run
 from signoff.registry.tool import Tool
 from signoff.store.content import load
 from signoff.store.tickets import ticket_key
@@ -67,8 +68,7 @@ class OutcomeActivity:
             return ToolReply()
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         args = await load(self._room.store, task.args)
-        found = judge(self._room.catalog, permit.ctx, call, args, Tally())
-        found = await heard(self._room.catalog, permit.ctx, call, args, found)
+        found = await judged(self._room.catalog, permit.ctx, call, args, self._room.kinds)
         asked = permit.model_copy(update={"doubts": (*permit.doubts, word)})
         seating = await seated(self._room, asked, tool.name, found)
         policy = self._room.catalog.policy(tool.name)
@@ -97,14 +97,15 @@ class OutcomeActivity:
         permit = task.permit
         if tool.probe is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
             return None
-        args = await load(self._room.store, task.args)
+        args = as_run(tool, await load(self._room.store, task.args))
         try:
             if digest_of(permit.ctx, permit.call, tool, args) != permit.digest:
                 return None
         except NotCanonical:
             return None
         probing = Probing(self._room, tool, Results(self._room, tool))
-        return await probing.reply(permit, args, context_of(permit, key, task.budget_chars))
+        given = granted(self._room.backends, tool, permit.ctx.tenant)
+        return await probing.reply(permit, args, context_of(permit, key, task.budget_chars, capabilities=given))
 
 
 def _settled(task: OutcomeTask, code: str, text: str) -> CallOutcome:

@@ -10,10 +10,11 @@ from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
+from signoff.activities.asking import judged
+from signoff.activities.capabilities import granted
 from signoff.activities.escalated import seated
 from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
-from signoff.activities.hearing import heard
 from signoff.activities.journal import Journal
 from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
 from signoff.activities.probing import Probing, known
@@ -25,9 +26,10 @@ from signoff.activities.room import Room
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import Tally, ToolReply, ToolTask
+from signoff.contracts.steps import ToolReply, ToolTask
 from signoff.registry.context import ToolContext
-from signoff.registry.gates import Judgement, judge
+from signoff.registry.gates import Judgement
+from signoff.registry.permission import PERMISSION_RULE
 from signoff.registry.tool import Tool
 from signoff.store.content import load
 from signoff.store.freezes import Freezes
@@ -72,6 +74,7 @@ class ToolActivity:
         found = await self._judged(task, args)
         if isinstance(found, ToolReply):
             return found
+        args = found.args(args)
         if task.permit.kind == "approved":
             await self._remembered.approved(task.permit, self._tool, found, args)
         return await self._once(task, args, found)
@@ -83,10 +86,10 @@ class ToolActivity:
         if problem:
             return await self._refused(task, problem)
         call = _call(task)
-        found = judge(self._room.catalog, permit.ctx, call, args, Tally())
-        found = await heard(self._room.catalog, permit.ctx, call, args, found)
-        if found.kind == "settled":
+        found = await judged(self._room.catalog, permit.ctx, call, args, self._room.kinds)
+        if found.kind not in ("run", "ask"):
             return await self._ended(task, found)
+        args = found.args(args)
         if not await self._room.believes(permit.ctx):
             found = doubted(found)
         if permit.kind == "auto":
@@ -104,6 +107,9 @@ class ToolActivity:
             seating=await seated(self._room, permit, task.tool, found),
             digest_of_args=lambda given: digest_of(permit.ctx, permit.call, self._tool, given),
         )
+        if worth.kind == "run" and permit.kind == "approved" and found.override and permit.rule != PERMISSION_RULE:
+            # People agreed to the call, but nobody was asked to let pass what its permission check denies by now.
+            return ToolReply(again="policy", note="this is not permitted by now, unless somebody overrides it")
         if worth.kind == "run":
             return found
         refused = await self._refused(task, worth.why)
@@ -159,7 +165,7 @@ class ToolActivity:
                 return looked_up
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
         await self._journal.apart(begins)
-        outcome = await self._execute(task, args, key)
+        outcome = _noted(await self._execute(task, args, key), found)
         if outcome.code == "in_doubt":
             looked_up = await self._probing.reply(task.permit, args, self._context(task, key))
             if looked_up is not None:
@@ -172,7 +178,7 @@ class ToolActivity:
     async def _read(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> CallOutcome:
         """Run what needs no ticket."""
         await self._journal.alone(self._journal.beginning(task.permit, found, ""))
-        outcome = await self._execute(task, args, "")
+        outcome = _noted(await self._execute(task, args, ""), found)
         ends = self._journal.end(task.permit, outcome, "")
         await self._results.patiently(lambda: self._journal.alone(ends))
         return outcome
@@ -237,7 +243,8 @@ class ToolActivity:
                 _put_off_cancel()
 
     def _context(self, task: ToolTask, key: str) -> ToolContext:
-        return context_of(task.permit, key, task.budget_chars, dry_run=task.dry_run)
+        given = granted(self._room.backends, self._tool, task.permit.ctx.tenant)
+        return context_of(task.permit, key, task.budget_chars, dry_run=task.dry_run, capabilities=given)
 
 
 def tool_activities(room: Room) -> list[Any]:
@@ -264,6 +271,12 @@ def _named(room: Room, tool: Tool) -> Any:
 
 def _call(task: ToolTask) -> CallPart:
     return CallPart(call=task.permit.call, tool=task.tool, args=task.args)
+
+
+def _noted(outcome: CallOutcome, found: Judgement) -> CallOutcome:
+    """`outcome` with what is told of the arguments it came of."""
+    note = " ".join(filter(None, (found.note, outcome.note)))
+    return outcome.model_copy(update={"note": note}) if found.note else outcome
 
 
 def _is_cancelled() -> bool:

@@ -102,8 +102,11 @@ def allowed(permit: Permit, tool: str, definition: str, engines: str, at: dateti
     )
 
 
-def started(permit: Permit, tool: str, ticket: str, at: datetime) -> AuditEntry:
-    """A handler is about to be called, with this right to run. `ticket` is empty for a read-only tool."""
+def started(permit: Permit, tool: str, ticket: str, at: datetime, note: str = "") -> AuditEntry:
+    """A handler is about to be called, with this right to run. `ticket` is empty for a read-only tool.
+
+    `note` is what was done to the arguments, or let pass of them.
+    """
     return _of_turn(
         permit.ctx,
         "execution",
@@ -120,6 +123,7 @@ def started(permit: Permit, tool: str, ticket: str, at: datetime) -> AuditEntry:
         grant=permit.grant,
         decisions=[_decided(decision) for decision in permit.decisions],
         doubts=[_decided(decision) for decision in permit.doubts],
+        note=note,
     )
 
 

@@ -15,8 +15,9 @@ from signoff.contracts.errors import ServerUnavailable, StoreUnavailable
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import ModelReply, Tally
 from signoff.contracts.turn import TurnInput
+from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates import judge
+from signoff.registry.gates import Known, judge
 from signoff.store.content import load
 from signoff.store.store import Store
 
@@ -69,7 +70,9 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
         return Tried(past, "unknown", "its arguments cannot be read")
     if digest != past.digest:
         return Tried(past, "unknown", "its arguments are not those that were recorded: people had changed them")
-    found = judge(catalog, turn.ctx, call, args, Tally())
+    found = judge(catalog, turn.ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS)))
+    if found.kind == "question":
+        return Tried(past, "unknown", "its tool checks permissions, and is asked about what is proposed now only")
     if found.unheard is not None:
         return Tried(past, "unknown", "its policy has a handler, which is asked about what is proposed now only")
     if found.kind == "settled" or found.verdict is None:

@@ -7,8 +7,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from signoff.activities.asking import judged
 from signoff.activities.drivers import build_drivers
-from signoff.activities.hearing import heard
 from signoff.approvals.arguments import plural
 from signoff.cli.inputs import read_object
 from signoff.cli.options import AsJson, Asker, Manifest
@@ -18,10 +18,10 @@ from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import Tally
 from signoff.policy.explain import explain_json, explain_text
+from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates import Judgement, judge
+from signoff.registry.gates import Judgement
 from signoff.registry.inventory import InventoryRow, inventory
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of
@@ -150,7 +150,7 @@ async def _judged(
         raise ConfigError(f"no actor has the tool `{tool.name}`: add it to the `tools` of one")
     call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
     ctx = pinned(place, actor or row.actors[0], person)
-    return await heard(place.catalog, ctx, call, args, judge(place.catalog, ctx, call, args, Tally()))
+    return await judged(place.catalog, ctx, call, args, frozenset(KINDS))
 
 
 def _judgement_text(found: Judgement) -> str:

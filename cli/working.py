@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 from temporalio.client import Client
 
+from signoff.activities.capabilities import built_in_backends
 from signoff.audit.standing import note_catalog, people_followed
 from signoff.cli.logs import logged_to
 from signoff.cli.options import Address, AsJson, Manifest, Model
@@ -55,6 +56,7 @@ async def running_worker(
         profile=settings.profile,
         model=settings.model,
         verifier=verifier,
+        backends=built_in_backends(settings.state_dir / "storage"),
     )
     worker = build_worker(client, room, task_queue=task_queue)
     where = f"worker {task_queue}"

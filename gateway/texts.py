@@ -247,6 +247,7 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "try.run": "It would run without asking anybody",
     "try.ask": "It would ask {who}",
     "try.settled": "It would not run",
+    "try.question": "The tool's permission check would be asked, then the rules",
     "try.why": "Why",
     "try.gate": "Decided at",
     "try.rule": "Rule",

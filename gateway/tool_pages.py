@@ -21,7 +21,8 @@ from signoff.gateway.starting import chosen_actor
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.policy.answer import EngineAnswer
-from signoff.registry.gates import Judgement, judge
+from signoff.registry.capabilities import KINDS
+from signoff.registry.gates import Judgement, Known, judge
 from signoff.registry.inventory import inventory
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of
@@ -98,7 +99,7 @@ class ToolPages:
             user=principal_of(known_person(self._deps.people, form.get("user") or DEFAULT_ASKER, tenant)),
         )
         call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
-        return judge(self._deps.catalog, ctx, call, args, Tally())
+        return judge(self._deps.catalog, ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS)))
 
     def _explained(self, found: Judgement, language: str) -> Explained:
         verdict = found.verdict

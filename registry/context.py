@@ -5,6 +5,7 @@ from typing import Literal
 
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.person import Principal
+from signoff.registry.capabilities import NOTHING_GRANTED, Granted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +16,7 @@ class ToolContext:
     `idempotency_key` is the same for every attempt of one call, also after a crash, a reset or a redeploy.
     `approval_decision` is `approved` or nothing: a denied call never reaches a handler (N21).
     `attempt` counts from 1; `result_budget_chars` is how much of the result the model will read (E18).
+    `capabilities` is what the tool declares that it needs, and nothing else (E19).
     """
 
     actor_name: str
@@ -34,3 +36,4 @@ class ToolContext:
     result_budget_chars: int = RESULT_CHARS_PER_BATCH
     route: str = ""
     step: str = ""
+    capabilities: Granted = NOTHING_GRANTED
