@@ -21,7 +21,7 @@ from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Pinned, ToolDenie
 from signoff.contracts.content import Content
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import ApprovalKey, TurnKey, short_code
-from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
+from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.signed import unsigned_principal
 from signoff.contracts.steps import GateReply, GateTask, Ruling, RunOptions, Tally
@@ -124,7 +124,11 @@ class GateActivity:
     def _ruling(self, task: GateTask, call: CallPart, args: Any, found: Judgement, budget: int) -> Ruling:
         verdict = found.verdict
         if found.kind not in ("run", "ask") or found.tool is None or verdict is None:
-            return Ruling(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
+            settled = Ruling(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
+            if found.gate != "available" or found.tool is None or not found.tool.fallbacks:
+                return settled
+            # What is not there now may be stood in for like what failed.
+            return settled.model_copy(update={"options": self._options(task.ctx, found.tool, budget, ask=False)})
         digest = digest_of(task.ctx, call.call, found.tool, args)
         # What a person wrote into a call is never run by rule alone.
         ask = found.kind == "ask" or task.edited_by != ""
@@ -137,7 +141,7 @@ class GateActivity:
             engines=verdict.evaluators,
             grant=found.grant,
             request=self._request(task, call, args, found.tool, verdict, digest, _note(task, found)) if ask else None,
-            options=self._options(found.tool, budget, ask),
+            options=self._options(task.ctx, found.tool, budget, ask=ask),
         )
 
     def _doubt(self, task: GateTask, call: CallPart, args: Any, found: Judgement) -> Ruling:
@@ -221,7 +225,12 @@ class GateActivity:
             on_timeout=policy.on_timeout,
         )
 
-    def _options(self, tool: Tool, budget: int, ask: bool) -> RunOptions:
+    def _options(self, ctx: Pinned, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
+        actor = self._room.catalog.actors.get(ctx.actor)
+        aborts = actor is not None and actor.on_failure == "abort_siblings"
+        sequential = actor is not None and actor.mode == "sequential"
+        # What is stopped, or followed by other tools, ends where the history says, and local activities do not.
+        inline = not (ask or aborts or tool.fallbacks)
         policy = self._room.catalog.policy(tool.name).policy or ApprovalPolicy()
         needs_nobody = self._room.catalog.policy(tool.name).needs_person == "never"
         return RunOptions(
@@ -229,11 +238,16 @@ class GateActivity:
             grant_ttl=policy.grant_ttl,
             idempotent=tool.idempotent,
             read_only=tool.read_only,
-            local=tool.routing == "bypass" and tool.read_only and needs_nobody and not ask,
+            local=tool.routing == "bypass" and tool.read_only and needs_nobody and inline,
             task_queue=tool.task_queue,
             summary=tool.title or tool.name,
             budget_chars=min(budget, tool.max_result_chars or budget),
             return_direct=tool.return_direct,
+            at_once=1 if sequential else MAX_TOOLS_AT_ONCE,
+            exclusive=tool.concurrency == "exclusive",
+            aborts=aborts,
+            attempts=tool.tries,
+            fallbacks=tool.fallbacks,
         )
 
 

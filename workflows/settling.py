@@ -126,7 +126,8 @@ class Settling:
             # The model repeats itself even where fallbacks come between its equal calls.
             same = {"last_action": before.last_action, "identical": before.identical}
             self._record.tally = gated.tally.model_copy(update=same)
-        ruling = self._asking.enter(_shared(gated.rulings[0], primary))
+        # Its end may be the beginning of the next one: that must stand in the history where it happened.
+        ruling = self._asking.enter(_shared(gated.rulings[0], primary, local=False))
         self._show()
         return ruling
 
@@ -231,7 +232,7 @@ def _direct(outcome: CallOutcome, ruling: Ruling) -> CallOutcome:
     return outcome.model_copy(update={"direct": True}) if direct else outcome
 
 
-def _shared(ruling: Ruling, before: Ruling) -> Ruling:
-    """`ruling` with no more characters of the batch's than the call had when it was proposed (N10)."""
-    share = min(ruling.options.budget_chars, before.options.budget_chars)
-    return ruling.model_copy(update={"options": ruling.options.model_copy(update={"budget_chars": share})})
+def _shared(ruling: Ruling, before: Ruling, **options: Any) -> Ruling:
+    """`ruling` with no more characters of the batch's than the call had when it was proposed (N10), and `options`."""
+    options["budget_chars"] = min(ruling.options.budget_chars, before.options.budget_chars)
+    return ruling.model_copy(update={"options": ruling.options.model_copy(update=options)})

@@ -1,6 +1,7 @@
 """`signoff.gate`: one ruling a call, in order, with everything that the turn and the card need."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from signoff.contracts.call import ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import short_code
-from signoff.contracts.limits import MAX_CALLS, RESULT_CHARS_PER_BATCH
+from signoff.contracts.limits import MAX_CALLS, MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.contracts.steps import GateReply, GateTask, RunOptions, Tally
 from signoff.policy.model import ApprovalPolicy, GlobalRule, Show
+from signoff.registry.actor import Actor
+from signoff.registry.availability import Occasion
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.store.content import to_content
@@ -148,8 +151,15 @@ async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store:
 
 
 OPTIONS = RunOptions(
-    start_to_close=315.0, grant_ttl=900.0, summary="pay", budget_chars=RESULT_CHARS_PER_BATCH, local=False
+    start_to_close=315.0,
+    grant_ttl=900.0,
+    summary="pay",
+    budget_chars=RESULT_CHARS_PER_BATCH,
+    local=False,
+    at_once=MAX_TOOLS_AT_ONCE,
+    attempts=1,
 )
+READS: dict[str, Any] = {"read_only": True, "attempts": 3}
 BYPASS: dict[str, Any] = {
     "scope": "specialist",
     "routing": "bypass",
@@ -163,23 +173,57 @@ BYPASS: dict[str, Any] = {
     [
         (free(LEDGER), {}),
         (free(LEDGER, timeout=7), {"start_to_close": 22.0}),
-        (free(LEDGER, idempotent=True), {"idempotent": True}),
-        (free(LEDGER, read_only=True), {"read_only": True}),
+        (free(LEDGER, idempotent=True), {"idempotent": True, "attempts": 3}),
+        (free(LEDGER, read_only=True), READS),
+        (free(LEDGER, idempotent=True, attempts=5), {"idempotent": True, "attempts": 5}),
+        (free(LEDGER, concurrency="exclusive"), {"exclusive": True}),
         (free(LEDGER, title="Payment"), {"summary": "Payment"}),
         (free(LEDGER, task_queue="gpu"), {"task_queue": "gpu"}),
         (free(LEDGER, max_result_chars=99), {"budget_chars": 99}),
         (free(LEDGER, max_result_chars=RESULT_CHARS_PER_BATCH + 1), {}),
         (pay_tool(LEDGER, ApprovalPolicy(grant_ttl=60)), {"grant_ttl": 60.0}),
         (free(LEDGER, **BYPASS), {}),
-        (free(LEDGER, read_only=True, **BYPASS), {"read_only": True, "local": True}),
-        (pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"), read_only=True, **BYPASS), {"read_only": True}),
-        (pay_tool(LEDGER, read_only=True, **BYPASS), {"read_only": True}),
+        (free(LEDGER, read_only=True, **BYPASS), READS | {"local": True}),
+        (pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"), read_only=True, **BYPASS), READS),
+        (pay_tool(LEDGER, read_only=True, **BYPASS), READS),
     ],
 )
 async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[str, Any]) -> None:
     """Times, retries and budget come from the declaration; local is only what is bypass, read-only and never asks."""
     ruling = (await gate(room_of(store, tool))).rulings[0]
     assert ruling.options == OPTIONS.model_copy(update=expected)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"mode": "sequential"}, {"at_once": 1, "local": True}),
+        ({"on_failure": "abort_siblings"}, {"aborts": True, "local": False}),
+    ],
+)
+async def test_how_an_actors_calls_are_to_be_run(
+    store: Store, fields: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """One after the other, or stopped by a failure: then none of them is a local activity, which cannot be stopped."""
+    actor = Actor(name="desk", model="scripted", **fields)
+    ruling = (await gate(room_of(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))).rulings[0]
+    assert ruling.options == OPTIONS.model_copy(update=READS | expected)
+
+
+async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
+    """Where it may run, and where it is not there now; then it is no local activity either."""
+
+    async def never(occasion: Occasion) -> bool:
+        return False
+
+    tool = free(LEDGER, read_only=True, fallbacks=("spare",), **BYPASS)
+    there = (await gate(room_of(store, tool, free(LEDGER, name="spare")))).rulings[0]
+    gone = (await gate(room_of(store, replace(tool, available=never), free(LEDGER, name="spare")))).rulings[0]
+    expected = OPTIONS.model_copy(update=READS | {"fallbacks": ("spare",)})
+    assert (there.verdict, there.options) == ("run", expected)
+    assert (gone.verdict, gone.options) == ("settled", expected)
+    assert gone.outcome is not None
+    assert (gone.outcome.code, gone.outcome.gate) == ("not_available", "available")
 
 
 async def test_a_doubted_read_is_no_local_activity(store: Store) -> None:
