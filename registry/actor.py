@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from signoff.contracts.steps import TurnLimits
+from signoff.registry.route import Route, Shadowing, Use, uses
+from signoff.registry.tool import Tool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,9 @@ class Actor:
     `read_rest` gives it the framework's own tool of that name, with which it reads what of a result was cut off.
     `mode` `sequential` runs the calls of one completion one after the other; `on_failure` `abort_siblings` stops those
     beside one that fails, as far as they can be (X17).
+    `own_tools` are this actor's alone, `routes` where it may stand and what it has there (registry/route.py); whatever
+    they name must be in `tools` as well, if there is a list. `shadowing` says whether one of them may have the name of
+    another tool (Q3): a shadow never asks fewer people than what it shadows.
     `model` names provider and model (`openai:gpt-5`, `scripted:module:attr`); `model_settings` go to it as they are.
     """
 
@@ -42,3 +47,13 @@ class Actor:
     limits: TurnLimits = field(default_factory=TurnLimits)
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    own_tools: tuple[Tool | Use, ...] = ()
+    routes: tuple[Route, ...] = ()
+    shadowing: Shadowing = "forbid"
+
+    @property
+    def own_names(self) -> frozenset[str]:
+        """The names of the tools that are its own, at whatever place."""
+        steps = (step for route in self.routes for step in route.steps)
+        listed = (self.own_tools, *(route.tools for route in self.routes), *(step.tools for step in steps))
+        return frozenset(use.name for each in listed for use in uses(each) if not isinstance(use.tool, str))

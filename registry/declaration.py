@@ -211,6 +211,12 @@ def _check_return_direct(tool: Tool) -> None:
         )
 
 
+def _check_place(tool: Tool) -> None:
+    if tool.place:
+        why = "has a `place`; leave it out and declare the tool where it belongs, in an actor, route or step"
+        raise _refuse(tool, "place", tool.place, why)
+
+
 def _check_gate_fields(tool: Tool) -> None:
     wrong = wrong_gate_field(tool) or wrong_conduct(tool)
     if wrong is not None:
@@ -218,6 +224,7 @@ def _check_gate_fields(tool: Tool) -> None:
 
 
 _CHECKS: Final[tuple[Callable[[Tool], None], ...]] = (
+    _check_place,
     _check_scope,
     _check_justification,
     _check_bypass,

@@ -55,6 +55,7 @@ class Tool:
     connection breaks; None is by nature, see `tries`. `fallbacks` are tried in its place, in order (F40).
     `always_include` is for the framework's own tools: no actor's list or toolset leaves them out (X25).
     `probe` finds out whether a call happened of which nobody knows, before people are asked.
+    `place` is where an actor, route or step has it as its own; the catalog says it, never its author.
     `site` is where it was declared, `file:line`, or empty when that cannot be known (B20).
     """
 
@@ -93,6 +94,7 @@ class Tool:
     check_permissions: PermissionCheck | None = field(default=None, repr=False, compare=False)
     probe: Probe | None = field(default=None, repr=False, compare=False)
     validate_input: InputCheck | None = field(default=None, repr=False, compare=False)
+    place: str = ""
     site: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -125,8 +127,15 @@ class Tool:
                 "read_only": self.read_only,
                 "secret_arguments": self.secret_arguments,
                 "version": self.version,
+                # An approval of a tool must not carry over to another one of the same name.
+                **({"place": self.place} if self.place else {}),
             }
         )
+
+    @property
+    def activity(self) -> str:
+        """What no other tool of a catalog is called: its name, or `<name>@<actor>.<route>.<step>` of an actor's own."""
+        return f"{self.name}@{self.place}" if self.place else self.name
 
     @property
     def tries(self) -> int:

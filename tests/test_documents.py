@@ -23,7 +23,7 @@ from signoff.settings import ENV_PREFIX, load_settings
 
 ROWS = {"B": 84, "P": 19, "F": 58, "E": 63, "N": 32, "X": 25, "V": 18}
 UNITS = {"KiB": limits.KIB, "MiB": limits.MIB}
-CODE_ONLY = {"validate_input", "always_include", "site"}
+CODE_ONLY = {"validate_input", "always_include", "place", "site"}
 FILE_ONLY = {"reducer"}
 
 
