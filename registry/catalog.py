@@ -37,6 +37,7 @@ from signoff.registry.read_rest import READ_REST_TOOL
 from signoff.registry.reducers import Reducer, ReducerRegistry
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond import RespondForm, declared_part_types, respond_form
+from signoff.registry.secret_settings import literal_secrets
 from signoff.registry.tool import Tool
 from signoff.registry.visibility import Sight
 
@@ -223,6 +224,7 @@ def _actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]
         if not actor.model.strip():
             raise _wrong(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
         _check_tools(actor, registry)
+        _check_secrets(actor)
         check_filters(actor, registry)
         check_mode(actor)
         known[actor.name] = actor
@@ -240,6 +242,12 @@ def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
             raise _wrong(actor, "tools", name, f"lists the unknown tool `{name}`{near}")
         if name in (actor.tools or ())[:index]:
             raise _wrong(actor, "tools", name, f"lists the tool `{name}` twice; keep one")
+
+
+def _check_secrets(actor: Actor) -> None:
+    for name in literal_secrets(actor.model_settings):
+        why = f"has a secret in `model_settings.{name}`; write `env:NAME` there and put it into that variable"
+        raise _wrong(actor, f"model_settings.{name}", "", why)
 
 
 def _wrong(actor: Actor, field: str, value: object, why: str) -> ConfigError:

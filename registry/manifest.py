@@ -19,6 +19,7 @@ from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.context import ToolContext
 from signoff.registry.function import ToolFields, from_function
+from signoff.registry.manifest_folder import read_manifest
 from signoff.registry.people import Directory
 from signoff.registry.people_file import FileDirectory, read_people
 from signoff.registry.reducers import ReducerRegistry, named_reducer
@@ -34,7 +35,7 @@ from signoff.registry.sections import (
     read_section,
 )
 from signoff.registry.tool import BypassRouting, Tool
-from signoff.registry.yamlfile import Place, YamlFile, read_yaml
+from signoff.registry.yamlfile import Place, YamlFile
 
 _TUPLES: Final = ("tags", "secrets", "fallbacks")
 _FUNCTIONS: Final = ("probe", "available", "check_permissions")
@@ -43,16 +44,18 @@ _OWN: Final = ("handler", "name", "input_schema", "capabilities", "reducer", *_F
 
 
 def load_manifest(path: str | os.PathLike[str]) -> Catalog:
-    """Read a manifest and everything it names. Raises `ConfigError` of one sentence: file, line, what is wrong."""
-    source = Path(path)
-    file = read_yaml(source, str(path))
+    """Read a manifest, a file or a folder, and everything it names.
+
+    Raises `ConfigError` of one sentence: file, line, what is wrong.
+    """
+    file, folder = read_manifest(Path(path), str(path))
     if not isinstance(file.data, Mapping):
         raise file.error((), "a manifest is a mapping that begins with `version: 1`")
     if "version" not in file.data:
         raise file.error((), "`version` is missing; begin with `version: 1`", field="version")
     top = read_section(file, (), Top, file.data, "the manifest")
     try:
-        return _catalog(file, source.parent.resolve(), top)
+        return _catalog(file, folder, top)
     except ConfigError as error:
         raise _located(file, error) from error
 
@@ -174,7 +177,7 @@ def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> di
         except ConfigError as error:
             inner = (*inner, *str(error.context.get("field", "")).split("."))
             raise file.error(inner, f"`requires_approval` of tool `{name}`: {error.message}", **error.context) from None
-    return {**fields, "name": name, "site": f"{file.name}:{file.line(place)}"}
+    return {**fields, "name": name, "site": ":".join(map(str, file.where(place)))}
 
 
 def _declared(target: Any, name: str, section: ToolSection, fields: dict[str, Any]) -> Tool:
@@ -248,7 +251,7 @@ def _place(data: Mapping[str, Any], error: ConfigError) -> Place:
         of_policy = field.split(".")[0] in ApprovalPolicy.model_fields.keys() - ToolSection.model_fields.keys()
         return ("tools", str(context["tool_name"]), *(("requires_approval",) if of_policy else ()), *field.split("."))
     if context.get("actor"):
-        place: Place = ("actors", str(context["actor"]), field)
+        place: Place = ("actors", str(context["actor"]), *field.split("."))
         listed = data["actors"][context["actor"]].get("tools") if field == "tools" else None
         return (*place, listed.index(context["value"])) if listed and context.get("value") in listed else place
     if field in rules:

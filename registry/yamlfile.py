@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -19,24 +19,31 @@ _VARIABLE: Final = re.compile(r"\$\{[^}]*\}?")
 
 @dataclass(frozen=True)
 class YamlFile:
-    """Plain data and the line of everything in it. `name` is how messages call the file."""
+    """Plain data and the line of everything in it. `name` is how messages call the file.
+
+    `parts` are the places whose data came out of another file, and where in it they stand.
+    """
 
     name: str
     data: Any
     lines: Mapping[Place, int]
+    parts: Mapping[Place, tuple["YamlFile", Place]] = field(default_factory=dict)
 
-    def line(self, place: Place) -> int:
-        """The line of `place` (keys in either spelling) or of the nearest thing around it."""
+    def where(self, place: Place) -> tuple[str, int]:
+        """File and line of `place` (keys in either spelling) or of the nearest thing around it."""
         for end in range(len(place), -1, -1):
+            if place[:end] in self.parts:
+                part, inner = self.parts[place[:end]]
+                return part.where((*inner, *place[end:]))
             found = self.lines.get(place[:end]) or self.lines.get(_spelled(place[:end]))
             if found:
-                return found
-        return 1
+                return self.name, found
+        return self.name, 1
 
     def error(self, place: Place, message: str, **context: object) -> ConfigError:
         """A `ConfigError` that begins with `file:line:` and carries `file` and `line`."""
-        line = self.line(place)
-        return ConfigError(f"{self.name}:{line}: {message}", **{**context, "file": self.name, "line": line})
+        name, line = self.where(place)
+        return ConfigError(f"{name}:{line}: {message}", **{**context, "file": name, "line": line})
 
 
 class _CoreLoader(yaml.SafeLoader):
