@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Mapping
 
+from signoff.activities.model_settings import model_settings
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog
@@ -14,8 +15,10 @@ _PROVIDER = "signoff.activities.provider"
 def build_drivers(catalog: Catalog, *, instead: str = "") -> Mapping[str, Driver]:
     """A driver for the model of every actor; `instead` names one model that answers for the scripted ones.
 
-    Raises `ConfigError` for a model that cannot be had: a typo, a missing extra, a missing key.
+    Raises `ConfigError` for a model that cannot be had: a typo, a missing extra, a missing key or secret.
     """
+    for actor in catalog.actors.values():
+        model_settings(actor)
     models = dict.fromkeys(actor.model for actor in catalog.actors.values())
     chosen = {model: instead if instead and model.startswith(SCRIPTED) else model for model in models}
     return {model: build_driver(name) for model, name in chosen.items()}

@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from signoff.activities.asking import withheld
 from signoff.activities.journal import hand_over
+from signoff.activities.model_settings import model_settings
 from signoff.activities.pulse import pulse
 from signoff.activities.room import Room
 from signoff.contracts import names
@@ -62,7 +63,7 @@ class ModelActivity:
             messages=messages,
             provider=tuple([await self._provider(message) for message in task.messages]),
             tools=room.catalog.offered(actor.name, task.ctx, left_out),
-            settings=dict(actor.model_settings),
+            settings=model_settings(actor),
         )
         completion = await room.driver(actor.model).complete(request)
         reply = await self._reply(task, completion)
