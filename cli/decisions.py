@@ -1,6 +1,6 @@
-"""`inbox`, `approve`, `deny` and `happened`."""
+"""`inbox`, `approve`, `deny`, `happened` and `withdraw`."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
@@ -139,6 +139,33 @@ def happened(
     run(lambda out: _decide(out, [name], said, desk_of(url, manifest, address, speaks=person)), as_json=as_json)
 
 
+@app.command()
+def withdraw(
+    names: Names,
+    reason: Annotated[str, typer.Option(help="Why; kept with the request, and the agents are told.")] = "",
+    person: Annotated[
+        str, typer.Option("--as", help="Who withdraws: the id of a person; else `approver`, or whose token it is.")
+    ] = "",
+    manifest: Manifest = None,
+    address: Address = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Withdraw requests: their calls do not run. For who asked, who may decide, and the role `admin`."""
+    run(lambda out: _withdraw(out, names, reason, desk_of(url, manifest, address, speaks=person)), as_json=as_json)
+
+
+async def _withdraw(out: Output, names: list[str], reason: str, opened: Opened) -> int:
+    async with opened as desk:
+        return await _each(out, names, lambda name: _withdrawn(desk, name, reason))
+
+
+async def _withdrawn(desk: Desk, name: str, reason: str) -> tuple[Receipt, str]:
+    receipt, effect = await desk.withdraw(name, reason)
+    done = receipt.status == "accepted"
+    return receipt, f"withdrawn{': ' if effect else ''}{effect}" if done else receipt_line(receipt)
+
+
 async def _inbox(out: Output, opened: Opened) -> int:
     async with opened as desk:
         cards = await desk.waiting()
@@ -150,22 +177,26 @@ async def _inbox(out: Output, opened: Opened) -> int:
 
 
 async def _decide(out: Output, names: list[str], said: Said, opened: Opened) -> int:
-    """One receipt a name, in their order; one that is refused keeps none of the others from counting."""
     async with opened as desk:
-        if len(names) == 1:
-            receipt, line = await _answered(out, desk, names[0], said)
-            out.show(receipt, line)
-            return 1 if receipt.status == "refused" else 0
-        receipts: list[Receipt] = []
-        for name in names:
-            try:
-                receipt, line = await _answered(out, desk, name, said)
-            except Refused as error:
-                code: ReceiptCode = "unknown" if isinstance(error, NotFound) else "malformed"
-                receipt = Receipt(status="refused", code=code, approval_id=clean(name), message=error.message)
-                line = error.message
-            receipts.append(receipt)
-            out.say(f"{clean(name)}: {line}")
+        return await _each(out, names, lambda name: _answered(out, desk, name, said))
+
+
+async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tuple[Receipt, str]]]) -> int:
+    """One receipt a name, in their order; one that is refused keeps none of the others from counting."""
+    if len(names) == 1:
+        receipt, line = await act(names[0])
+        out.show(receipt, line)
+        return 1 if receipt.status == "refused" else 0
+    receipts: list[Receipt] = []
+    for name in names:
+        try:
+            receipt, line = await act(name)
+        except Refused as error:
+            code: ReceiptCode = "unknown" if isinstance(error, NotFound) else "malformed"
+            receipt = Receipt(status="refused", code=code, approval_id=clean(name), message=error.message)
+            line = error.message
+        receipts.append(receipt)
+        out.say(f"{clean(name)}: {line}")
     out.show(receipts)
     return 1 if any(receipt.status == "refused" for receipt in receipts) else 0
 

@@ -39,11 +39,17 @@ class Desk(Protocol):
     async def answer(self, answer: Decision, approval_id: str, request: ApprovalRequest | None) -> Receipt:
         """Decide as the person, bound to the request as it was shown."""
 
+    async def withdraw(self, name: str, reason: str) -> tuple[Receipt, str]:
+        """Withdraw a request as the person; its receipt, and the effect that does not come. Raises as `asked`."""
+
     async def found(self, name: str) -> ApprovalRequest | TurnView:
         """The request or the turn of this name, secrets masked. Raises `NotFound`, `Refused`."""
 
     async def turn(self, name: str) -> str:
         """The turn of this name, to be followed. Raises `NotFound`, `Refused`."""
+
+    async def cancel(self, turn: str) -> None:
+        """Ask a turn that `turn` gave to stop. Raises `NotFound`, `Refused` for who may not."""
 
     def follow(self, turn: str) -> AsyncIterator[TurnView]:
         """A turn each time it changed, secrets masked, until it is over."""

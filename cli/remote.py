@@ -124,6 +124,14 @@ class Gateway:
         reply = await self._send("POST", f"/v1/approvals/{quote(approval_id, safe='')}/decide", json=body, receipt=True)
         return self._read(Receipt, self._json(reply))
 
+    async def withdraw(self, name: str, reason: str) -> tuple[Receipt, str]:
+        """See `Desk`."""
+        request = await self._request(name)
+        body = {"reason": reason, **self.acting}
+        path = f"/v1/approvals/{quote(request.id, safe='')}/withdraw"
+        receipt = self._read(Receipt, self._json(await self._send("POST", path, json=body, receipt=True)))
+        return receipt, request.card.effect
+
     async def found(self, name: str) -> ApprovalRequest | TurnView:
         """See `Desk`."""
         if parse_approval_id(name.strip()) is not None:
@@ -139,6 +147,10 @@ class Gateway:
         """See `Desk`."""
         view = await self._view(name)
         return ".".join((view.tenant, view.session, view.turn))
+
+    async def cancel(self, turn: str) -> None:
+        """See `Desk`."""
+        await self._send("POST", f"/v1/turns/{quote(turn, safe='')}/cancel", json={})
 
     async def start(self, body: Mapping[str, Any]) -> TurnStarted:
         """Start a turn as `POST /v1/turns` takes it. When this returns the turn is safe."""

@@ -1,4 +1,4 @@
-"""`ask`, `show`, `turns` and `watch`."""
+"""`ask`, `show`, `turns`, `watch` and `cancel`."""
 
 from typing import Annotated
 
@@ -113,6 +113,26 @@ def watch(
     async def body(out: Output) -> int:
         async with desk_of(url, manifest, address) as desk:
             return await _follow(out, desk, await desk.turn(turn), every=True)
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def cancel(
+    turn: Annotated[str, typer.Argument(metavar="TURN", help="A turn's id.")],
+    manifest: Manifest = None,
+    address: Address = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a turn to stop: tools that run are awaited, what waits is withdrawn. For who asked, and the role `admin`."""
+
+    async def body(out: Output) -> int:
+        async with desk_of(url, manifest, address) as desk:
+            key = await desk.turn(turn)
+            await desk.cancel(key)
+        out.show({"id": key, "state": "cancelling"}, f"turn {key.rpartition('.')[2]} is asked to stop")
+        return 0
 
     run(body, as_json=as_json)
 

@@ -185,7 +185,7 @@ class ApprovalsApi:
             return refused("unavailable", named[0], error.message)
 
     async def withdraw(self, approval: str, request: Request, body: WithdrawBody | None = None) -> JSONResponse:
-        """Only who asked for the turn, or may decide, can withdraw; the call ends as denied (cancelled)."""
+        """For who asked for the turn, may decide, or has the role `admin`; the call ends as denied (cancelled)."""
         body = body or WithdrawBody()
         found = await self._named(approval, body.as_person, request)
         if isinstance(found, Receipt):

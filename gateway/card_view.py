@@ -17,6 +17,7 @@ from signoff.gateway.masking import masked_args
 from signoff.gateway.texts import has_text, text
 from signoff.gateway.visitor import Visitor
 from signoff.gateway.words import Moment, is_money
+from signoff.killswitch import OPERATOR
 from signoff.registry.people import Directory
 from signoff.registry.seats import Seat
 
@@ -130,8 +131,8 @@ def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visi
         example=_example(request),
         typed=(*typed_words(request, visitor), "")[0] if pending else "",
         raw=_raw(request, args),
-        ending=None if pending else _ending(request, line, visitor),
-        withdraws=pending and visitor.person.id == request.requester.user,
+        ending=None if pending else _ending(request, line, visitor, people),
+        withdraws=pending and (visitor.person.id == request.requester.user or OPERATOR in visitor.person.roles),
     )
 
 
@@ -219,9 +220,11 @@ def _counted(request: ApprovalRequest, language: str) -> str:
     return text(key, language, n=approved, of=request.quorum)
 
 
-def _ending(request: ApprovalRequest, line: CallLine, visitor: Visitor) -> Ending:
+def _ending(request: ApprovalRequest, line: CallLine, visitor: Visitor, people: Directory) -> Ending:
     language = visitor.reader.language
-    who = _named(request.decided_name or request.decided_by, request.decided_by, visitor)
+    # Of a withdrawal the request keeps the id alone.
+    by = request.decided_by and (request.decided_name or display_name(people, request.decided_by, request.tenant))
+    who = _named(by, request.decided_by, visitor)
     doubt = "doubt." if request.kind == "in_doubt" else ""
     key = f"receipt.{doubt}{request.state}"
     if not has_text(key):

@@ -26,6 +26,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Ambiguous, sentence
 from signoff.gateway.masking import unmasked_args
 from signoff.gateway.recording import record
+from signoff.killswitch import OPERATOR
 from signoff.listing import by_code
 from signoff.registry.nearest import shown
 from signoff.registry.people import Directory
@@ -116,10 +117,12 @@ async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receip
 
 
 async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: str) -> Receipt:
-    """Withdraw a request; only who asked for the turn or may decide can. Raises `NotFound`, `ServerUnavailable`."""
+    """Withdraw a request: who asked, who may decide, and operators can. Raises `NotFound`, `ServerUnavailable`."""
     request = await deps.desk.request(approval_id)
-    if person.id != request.requester.user and seat_at(request, person, deps.people, deps.clock()).code:
-        receipt = refused("not_allowed", approval_id, "only who asked, or who may decide, can withdraw this")
+    concerned = person.id == request.requester.user or OPERATOR in person.roles
+    if not concerned and seat_at(request, person, deps.people, deps.clock()).code:
+        told = f"only who asked, who may decide, or the role `{OPERATOR}`, can withdraw this"
+        receipt = refused("not_allowed", approval_id, told)
         stranger = Decision(approval_id=approval_id, verdict="withdrawn", reason=reason, subject=person.id)
         await record(deps.store, entries.attempt(stranger, receipt, deps.clock(), witness="gateway"))
         return receipt

@@ -130,7 +130,7 @@ class WaitingPages:
         return await self._answered(visitor, approval, await decide(self._deps, approval, answer))
 
     async def withdraw(self, request: Request, approval: str) -> Response:
-        """Who asked takes the request back."""
+        """Who asked takes the request back, or an operator does."""
         visitor = await self._visitors.visitor(request)
         own_approval(visitor, approval)
         form = await request.form()

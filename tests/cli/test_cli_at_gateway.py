@@ -68,6 +68,16 @@ async def test_a_token_lists_reads_freezes_and_thaws(
         refused = assert_one_sentence(await said("rui", "audit", "show", turn))
         assert refused == "reading the record takes the role `auditor` or `admin`"
 
+        again = await said("rui", "chat", "pay 440", "--session", "s2", "--json")
+        waits = again.data["turns"][0]["calls"][0]["approval"]["id"]
+        assert "only who asked" in (await said("olga", "withdraw", waits)).out
+        assert (await said("ana", "withdraw", waits, "--reason", "drill")).out.startswith("withdrawn: ")
+        again = await said("rui", "chat", "pay 450", "--session", "s3", "--json")
+        stopped = again.data["turns"][0]["calls"][0]["approval"]["id"].rpartition(".c1")[0]
+        assert "can stop it" in assert_one_sentence(await said("olga", "cancel", stopped))
+        assert (await said("rui", "cancel", stopped)).code == 0
+        assert "the turn is cancelled" in (await said("rui", "watch", stopped)).out
+
         for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
             for who in ("rui", "olga"):
                 assert "takes the role `admin`" in assert_one_sentence(await said(who, *words))

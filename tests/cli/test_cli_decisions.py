@@ -89,6 +89,34 @@ async def test_nobody_approves_their_own_request(desk: Cli) -> None:
     assert (await desk("show", approval, "--json")).data["state"] == "pending"
 
 
+async def test_requests_are_withdrawn_from_a_terminal(desk: Cli) -> None:
+    """Who asked takes them back, by name and with a reason; nobody else can, and each has its own receipt."""
+    cards = [await waiting_request(desk, f"pay {amount}") for amount in (910, 920)]
+    codes = [card["code"] for card in cards]
+    stranger = await desk("withdraw", codes[0], "--as", "rui")
+    assert (stranger.code, "only who asked, who may decide" in stranger.out) == (1, True), stranger
+    ran = await desk("withdraw", *codes, "nothing-here", "--as", "guest", "--reason", "changed my mind")
+    assert ran.code == 1
+    lines = ran.out.splitlines()
+    assert lines[:2] == [f"{codes[0]}: withdrawn: Pay 910 EUR to Ana", f"{codes[1]}: withdrawn: Pay 920 EUR to Ana"]
+    assert "there is no request" in lines[2]
+    request = ApprovalRequest.model_validate((await desk("show", cards[0]["id"], "--json")).data)
+    assert (request.state, request.decided_by, request.reason) == ("cancelled", "guest", "changed my mind")
+    late = await desk("withdraw", codes[0], "--as", "guest")
+    assert (late.code, late.out.strip()[:18]) == (1, "this was withdrawn")
+
+
+async def test_a_turn_is_stopped_from_a_terminal(desk: Cli) -> None:
+    """What waits is withdrawn, and the turn ends cancelled."""
+    card = await waiting_request(desk, "pay 930")
+    ran = await desk("cancel", card["turn"])
+    assert (ran.code, ran.out.strip()) == (0, f"turn {card['turn']} is asked to stop")
+    watched = await desk("watch", card["turn"])
+    assert (watched.code, "the turn is cancelled" in watched.out) == (1, True), watched
+    assert (await desk("show", card["id"], "--json")).data["state"] == "cancelled"
+    assert "there is no turn" in assert_one_sentence(await desk("cancel", "nowhere"))
+
+
 async def test_turns_are_listed_newest_first(desk: Cli) -> None:
     """`turns --json` prints TurnRows; a state narrows them."""
     first = (await desk("ask", "look", "--json")).data["turn"]

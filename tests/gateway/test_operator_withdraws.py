@@ -1,0 +1,64 @@
+"""Withdrawing as an operator: what the role `admin` may, by the API and on the card."""
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from gateway_desk import PEOPLE, GatewayDesk, gateway_desk
+from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of, words
+from temporalio.client import Client
+
+from signoff.contracts.person import Person
+from signoff.registry.people import FixedDirectory
+from signoff.store.store import Store
+
+OLGA = Person(id="olga", name="Olga", roles=("admin",))
+AKI = Person(id="aki", name="Aki", roles=("auditor",))
+
+
+@pytest.fixture
+async def locked(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+    """A gateway of the production profile, and a worker, that know an operator and an auditor."""
+    people = (*PEOPLE, OLGA, AKI)
+    queue = f"operator-{uuid.uuid4().hex[:12]}"
+    async with gateway_desk(client, store, queue, people=FixedDirectory(people)) as desk:
+        yield locked_desk(desk, people=people)
+
+
+async def asked(locked: GatewayDesk) -> str:
+    """A request of guest's."""
+    headers = bearer(await token_of(locked, "guest"))
+    said = await locked.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
+    turn = said.json()["id"]
+    shown = await locked.http.get(f"/v1/turns/{turn}", headers=headers)
+    while not shown.json()["calls"] or shown.json()["calls"][0]["approval"] is None:
+        shown = await locked.http.get(f"/v1/turns/{turn}", headers=headers)
+    return str(shown.json()["calls"][0]["approval"]["id"])
+
+
+async def test_an_operator_withdraws_over_the_api(locked: GatewayDesk) -> None:
+    """By name and with the reason; who may only read it is refused."""
+    approval = await asked(locked)
+    url = f"/v1/approvals/{approval}/withdraw"
+    refused = await locked.http.post(url, json={}, headers=bearer(await token_of(locked, "aki")))
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    assert "the role `admin`" in refused.json()["message"]
+    done = await locked.http.post(url, json={"reason": "a drill"}, headers=bearer(await token_of(locked, "olga")))
+    assert (done.status_code, done.json()["state"], done.json()["decided_by"]) == (200, "cancelled", "olga")
+    request = await locked.desk.signoff.request(approval)
+    assert (request.state, request.reason) == ("cancelled", "a drill")
+
+
+async def test_an_operator_withdraws_on_the_card(locked: GatewayDesk) -> None:
+    """The button is the operator's, and not who may only read it's."""
+    approval = await asked(locked)
+    for person, offered in (("aki", False), ("olga", True)):
+        async with browser(locked) as page:
+            await sign_in(page, await token_of(locked, person))
+            card = (await page.get(f"/approvals/{approval}")).text
+            action = f"/approvals/{approval}/withdraw"
+            assert (action in card) is offered
+            if offered:
+                gone = await page.post(action, data=hidden(card, action), follow_redirects=True)
+                assert "Withdrawn by Olga (you)" in words(gone.text)
+    assert (await locked.desk.signoff.request(approval)).state == "cancelled"
