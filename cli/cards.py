@@ -52,7 +52,9 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
         by = clean(request.edited_name or request.edited_by)
         rows.append((f"changed by {by}", Text("\n".join(change_lines(request)))))
     rows.append(("asked by", f"{request.actor} for {who}, {ago(request.opened_at, now)}"))
-    rows.append(("because", f"{request.rule}: {clean(request.rule_text)}" if request.rule_text else request.rule))
+    if request.kind != "in_doubt":
+        # Of a call in doubt the note says why.
+        rows.append(("because", f"{request.rule}: {clean(request.rule_text)}" if request.rule_text else request.rule))
     if card.agent_says:
         rows.append(("the agent says", Text(card.agent_says, style="italic")))
     return rows

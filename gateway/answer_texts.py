@@ -154,7 +154,6 @@ ENGLISH: Final[Mapping[str, str]] = {
     "batch.approve": "Approve all ticked",
     "batch.deny": "Deny all ticked",
     "batch.done": "What became of your answers",
-    "batch.accepted": "Accepted",
     "batch.counted": "Counted; others are still asked",
     "batch.pending": "On its way",
     "batch.refused": "Refused",

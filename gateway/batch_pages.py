@@ -114,7 +114,7 @@ class BatchPages:
             card=card,
             approval=approval,
             state=receipt.verdict if receipt.status == "accepted" else "wait" if good else "bad",
-            told=text(f"batch.{receipt.status}", language),
+            told=text(_told(receipt), language),
             note="" if good else _why(receipt, language),
         )
 
@@ -148,6 +148,11 @@ def _alone(card: CardPage, visitor: Visitor) -> str:
     if card.doubt:
         return "batch.alone.doubt"
     return "batch.alone.typed" if typed_words(card.request, visitor) else ""
+
+
+def _told(receipt: Receipt) -> str:
+    """Which text says what became of one answer: where it settled the request, which way."""
+    return f"state.{receipt.state}" if receipt.status == "accepted" else f"batch.{receipt.status}"
 
 
 def _why(receipt: Receipt, language: str) -> str:

@@ -100,6 +100,9 @@ def _problem(name: str, error: Mapping[str, Any]) -> str:
         return f"`{name}` is missing" if name else "the body is missing; send a JSON object"
     if error["type"] == "json_invalid":
         return "the body is not JSON"
+    if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        # pydantic would name its own classes.
+        return f"`{name}` must be a JSON object" if name else "this must be a JSON object"
     text = str(error["msg"]).removeprefix("Value error, ")
     text = text[:1].lower() + text[1:]
     return f"`{name}`: {text}" if name else text

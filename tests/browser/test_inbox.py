@@ -160,6 +160,17 @@ async def test_nothing_needs_a_sideways_scroll(window: Open, served: Served) -> 
         assert await page.evaluate(wider) == 0, path
 
 
+async def test_the_last_button_stands_inside_its_card(window: Open, served: Served) -> None:
+    """Withdrawing, which who asked finds below everything else, does not sit on the card's edge."""
+    approval = await served.desk.asked("pay")
+    page = await window("/")
+    await page.get_by_label("You are").select_option("guest")
+    await page.get_by_role("button", name="Switch").click()
+    await page.goto(f"{served.base}/approvals/{approval}")
+    below = "(button) => button.closest('.card').getBoundingClientRect().bottom - button.getBoundingClientRect().bottom"
+    assert await page.get_by_role("button", name="Withdraw the request").evaluate(below) >= 16
+
+
 @pytest.mark.timeout(300)
 async def test_axe_finds_nothing(window: Open, served: Served) -> None:
     """Every page in every state, wide and narrow, light and dark: no finding of axe-core."""

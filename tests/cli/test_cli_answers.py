@@ -187,6 +187,7 @@ async def test_somebody_says_from_a_terminal_what_happened(desk: Cli) -> None:
     assert shown_text.startswith("Did this happen? Pay 2600 EUR to Ana")
     for told in ("in doubt", "otherwise given up", "signoff happened", "it did not, run it", "give up"):
         assert told in shown_text
+    assert "because" not in shown_text
     ran = await desk("happened", card["code"], "--result", "receipt no 7")
     assert (ran.code, ran.out.strip()) == (0, "it happened: Pay 2600 EUR to Ana")
     assert "ok receipt no 7" in (await desk("watch", card["turn"])).out

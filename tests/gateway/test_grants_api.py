@@ -56,6 +56,7 @@ async def test_a_batch_gives_each_answer_its_own_receipt(desk: GatewayDesk) -> N
     answer = await desk.http.post("/v1/approvals/decide", json={"decisions": items})
     assert answer.status_code == 200, answer.text
     receipts = answer.json()["receipts"]
+    assert receipts[-1]["message"] == "this must be a JSON object"
     assert [(each["status"], each["code"]) for each in receipts] == [
         ("accepted", ""),
         ("accepted", ""),
