@@ -1,0 +1,54 @@
+"""What a tool declares of its results is held against what it returns."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from registry_kit import a_tool
+
+from signoff.registry.output import declared_value, output_problem
+from signoff.registry.result import ToolResult
+
+ROWS = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required": ["rows"]}
+
+
+@pytest.mark.row("B06")
+@pytest.mark.parametrize(
+    ("schema", "result", "fits"),
+    [
+        (None, ToolResult("anything"), True),
+        (ROWS, ToolResult({"rows": 3}), True),
+        (ROWS, ToolResult({"rows": "3"}), False),
+        (ROWS, ToolResult("3 rows", {"rows": 3}), True),
+        (ROWS, ToolResult({"rows": 3}, {"rows": None}), False),
+        ({"type": "string", "format": "date"}, ToolResult(dt.date(2030, 1, 2)), True),
+        ({"type": "array"}, ToolResult((1, 2)), True),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, ToolResult(1), False),
+    ],
+)
+def test_a_result_is_checked_against_its_schema(schema: Any, result: ToolResult, fits: bool) -> None:
+    """`structured` where there is one, else the value, as the JSON it becomes; what cannot be checked does not fit."""
+    assert (output_problem(a_tool(output_schema=schema), result) == "") is fits
+
+
+@pytest.mark.row("B06")
+def test_a_misfit_is_told_with_its_places_and_without_its_values() -> None:
+    """The model reads that it has happened, what was expected where, and that it should not call again."""
+    schema = {"type": "array", "items": {"type": "integer"}}
+    told = output_problem(a_tool(output_schema=schema), ToolResult(["s3cret"] * 7))
+    assert told == (
+        "output_invalid: `book_flight` ran and what it does has happened, but its result does not fit its declared "
+        "output: `[0]` must be of type integer; `[1]` must be of type integer; `[2]` must be of type integer; "
+        "`[3]` must be of type integer; `[4]` must be of type integer; and 2 more. Do not call it again for that; "
+        "tell the user."
+    )
+    assert declared_value(ToolResult(object(), None)) == "<object>"
+
+
+def test_an_output_schema_is_its_tools_own() -> None:
+    """Changing the mapping that was handed in changes nothing afterwards."""
+    schema: dict[str, Any] = {"type": "integer"}
+    tool = a_tool(output_schema=schema)
+    assert output_problem(tool, ToolResult(1)) == ""
+    schema["type"] = "string"
+    assert output_problem(tool, ToolResult(1)) == ""
