@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _TEXT: Final = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?\Z", re.ASCII)
@@ -29,5 +29,12 @@ def _parse(text: str) -> float:
     )
 
 
-Seconds = Annotated[float, BeforeValidator(seconds)]
+_WRITTEN: Final = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0, "maximum": _LONGEST},
+        {"type": "string", "pattern": r"^ *(?=\d)(\d{1,9}d)?(\d{1,9}h)?(\d{1,9}m)?(\d{1,9}s)? *$"},
+    ]
+}
+
+Seconds = Annotated[float, BeforeValidator(seconds), WithJsonSchema(_WRITTEN)]
 """A duration field; holds float seconds."""

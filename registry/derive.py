@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import READ_REST
+from signoff.contracts.parts import PART_TYPES
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.nearest import did_you_mean
@@ -42,7 +43,7 @@ def derive(
         default_approvers=catalog.default_approvers,
         people=declared_people(catalog.people),
         context=catalog.fields.declared,
-        part_types=catalog.part_types,
+        part_types=[each for each in catalog.part_types if each not in PART_TYPES],
         reducers=_reducers(catalog, gone),
     )
 
@@ -61,7 +62,9 @@ def _replaced(tools: Mapping[str, Tool], replace: Iterable[Tool]) -> dict[str, T
     found: dict[str, Tool] = {}
     for tool in replace:
         if tool.name not in tools:
-            raise _refuse(tool.name, "name", f"there is no tool `{tool.name}` to replace{_near(tool.name, tools)}")
+            raise _refuse(
+                tool.name, "name", f"there is no tool `{tool.name}` to replace{did_you_mean(tool.name, tools)}"
+            )
         if tool.name in found:
             raise _refuse(tool.name, "name", f"tool `{tool.name}` is replaced twice; keep one")
         found[tool.name] = tool
@@ -72,7 +75,7 @@ def _removed(tools: Mapping[str, Tool], remove: Iterable[str]) -> frozenset[str]
     names = frozenset(remove)
     for name in sorted(names):
         if name not in tools:
-            raise _refuse(name, "name", f"there is no tool `{name}` to remove{_near(name, tools)}")
+            raise _refuse(name, "name", f"there is no tool `{name}` to remove{did_you_mean(name, tools)}")
     return names
 
 
@@ -82,10 +85,6 @@ def _reducers(catalog: Catalog, gone: frozenset[str]) -> ReducerRegistry:
         if name not in gone:
             found.register(name, reducer)
     return found
-
-
-def _near(name: str, tools: Iterable[str]) -> str:
-    return did_you_mean(name, tools)
 
 
 def _refuse(name: str, field: str, why: str) -> ConfigError:

@@ -60,6 +60,11 @@ class FileDirectory:
         self._stamp = _stamp(self._path)
         self._people: Directory = FixedDirectory(load_people(self._path))
 
+    @property
+    def path(self) -> Path:
+        """The file that is followed."""
+        return self._path
+
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`."""
         return self._present().find(person_id, tenant)

@@ -1,0 +1,123 @@
+"""What differs between two catalogs, and what that means for calls that wait."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from signoff.registry.catalog import Catalog
+from signoff.registry.normal_form import normal_form
+
+Kind = Literal["tool", "actor", "policy", "context", "person", "setting"]
+
+_SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
+    ("tools", "tool"),
+    ("actors", "actor"),
+    ("policies", "policy"),
+    ("context", "context"),
+    ("people", "person"),
+)
+_SETTINGS: Final = ("order_of_policies", "default_approvers", "part_types")
+_NESTED: Final = ("requires_approval", "limits", "capabilities")
+_SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
+_DEFINITION: Final = "definition"
+
+
+class Change(BaseModel):
+    """One thing that differs. `fields` are those that changed, nested ones dotted.
+
+    `stale`: the tool's definition is another, so approvals that were asked for or given before do not hold.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Kind
+    name: str
+    what: Literal["added", "removed", "changed"]
+    fields: tuple[str, ...] = ()
+    stale: bool = False
+
+    @property
+    def words(self) -> str:
+        """The change on one line."""
+        line = f"{_SIGNS[self.what]} {self.kind} `{self.name}`"
+        if self.fields:
+            line += f": {', '.join(self.fields)}"
+        return f"{line}{self._consequence}"
+
+    @property
+    def _consequence(self) -> str:
+        if self.kind != "tool" or self.what == "added":
+            return ""
+        if self.what == "removed":
+            return "; its calls that wait become `not_available`"
+        return (
+            "; its definition is another: what was approved before is asked again"
+            if self.stale
+            else "; its definition is the same: what was approved before holds"
+        )
+
+
+class CatalogDiff(BaseModel):
+    """Every change from one catalog to another, by section and name; `old` and `new` are the hashes.
+
+    The hashes are equal where people alone differ, or functions of the same declaration.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    old: str
+    new: str
+    changes: tuple[Change, ...]
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """The tools whose approvals do not hold any more."""
+        return tuple(change.name for change in self.changes if change.stale)
+
+
+def catalog_diff(old: Catalog, new: Catalog) -> CatalogDiff:
+    """Compare two catalogs by what they declare (`normal_form`): a function is its name here, not its code."""
+    before, after = normal_form(old), normal_form(new)
+    changes = [change for section, kind in _SECTIONS for change in _changes(kind, before[section], after[section])]
+    changes += [
+        Change(kind="setting", name=name, what="changed") for name in _SETTINGS if _differs(name, before, after)
+    ]
+    return CatalogDiff(old=old.hash, new=new.hash, changes=tuple(changes))
+
+
+def _changes(kind: Kind, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    for name in sorted({*before, *after}):
+        if name not in before:
+            yield Change(kind=kind, name=name, what="added")
+        elif name not in after:
+            yield Change(kind=kind, name=name, what="removed")
+        elif before[name] != after[name]:
+            yield _changed(kind, name, before[name], after[name])
+
+
+def _changed(kind: Kind, name: str, before: Any, after: Any) -> Change:
+    if kind == "context" or not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return Change(kind=kind, name=name, what="changed")
+    fields = tuple(field for field in _fields(before, after) if field != _DEFINITION)
+    stale = before.get(_DEFINITION) != after.get(_DEFINITION)
+    return Change(kind=kind, name=name, what="changed", fields=fields, stale=stale)
+
+
+def _fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for field in sorted({*before, *after}):
+        one, other = before.get(field), after.get(field)
+        if one == other:
+            continue
+        if field in _NESTED and isinstance(one, Mapping) and isinstance(other, Mapping):
+            yield from (f"{field}.{inner}" for inner in sorted({*one, *other}) if one.get(inner) != other.get(inner))
+        else:
+            yield field
+
+
+def _differs(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    if name != "order_of_policies":
+        return bool(before[name] != after[name])
+    # The order of those that are in both: what is new or gone is said by itself.
+    kept = [[rule for rule in form[name] if rule in before["policies"]] for form in (before, after)]
+    return [rule for rule in kept[0] if rule in after["policies"]] != kept[1]

@@ -1,0 +1,158 @@
+"""The JSON Schema of the manifest, for editors: made of the sections that the loader reads, in either spelling."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from signoff.policy.model import APPROVER, ApprovalPolicy, GlobalRule
+from signoff.registry.people_file import DelegationSection, PersonSection
+from signoff.registry.schema import DIALECT
+from signoff.registry.sections import ActorSection, Defaults, LimitsSection, ToolSection, Top, spellings
+
+ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
+
+_MODELS: Final = (
+    Top,
+    Defaults,
+    LimitsSection,
+    ActorSection,
+    ToolSection,
+    ApprovalPolicy,
+    GlobalRule,
+    PersonSection,
+    DelegationSection,
+)
+_REFERENCES: Final = ("handler", "available", "check_permissions", "probe")
+_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "ApprovalPolicy": {
+        "auto_approve_if": "CEL: ask nobody when it is true.",
+        "deny_if": "CEL: never run when it is true.",
+        "require_approval_if": "CEL: ask when it is true, whatever `auto_approve_if` says.",
+        "level": "`admin` is short for `approvers: [role:admin]`.",
+        "approvers": "`role:<role>` and `user:<id>`.",
+        "route_to": "CEL that gives a list of approvers for this call.",
+        "quorum": "How many different people must approve.",
+        "veto": "One denial ends it.",
+        "allow_self_approval": "The requester may decide.",
+        "timeout": "How long it waits for people.",
+        "grant_ttl": "How long an approval is good for before the call begins.",
+        "allow_edit": "Approvers may change the arguments.",
+        "min_assurance": "The least assurance that counts.",
+        "accept_unsigned": "Take answers that name nobody.",
+        "confirm": "`type`: the approver types a value of the card again.",
+        "show": "Which arguments the card shows, and which it masks.",
+        "handler": "`module:function` that answers after the rules.",
+        "remind_after": "When those who were asked are reminded.",
+        "escalate_after": "When those of `escalate_to` may decide too.",
+        "escalate_to": "`role:<role>` and `user:<id>`.",
+        "on_timeout": "What the deadline does; never does it approve.",
+        "allow_remember": "Approvers may have their answer remembered.",
+        "audit": "Whether a call runs without its record.",
+    },
+    "Show": {"only": "These arguments and no others.", "secret": "Arguments that are masked."},
+    "GlobalRule": {
+        "name": "Names the rule in verdicts.",
+        "rule": "CEL over `tool`, `actor` and `ctx`.",
+        "effect": "What becomes of the tool where the rule is true.",
+        "reason": "For people and the model.",
+    },
+    "PersonSection": {
+        "id": "Who they are.",
+        "name": "For cards and receipts.",
+        "tenant": "Whose they are.",
+        "tier": "For rules, as `ctx.user.tier`.",
+        "roles": "For `approvers`.",
+        "locale": "Their language.",
+        "active": "Whether they may act.",
+        "attributes": "Values of the context fields `user.<name>`.",
+        "identities": "Who they are elsewhere: names by channel.",
+        "delegations": "Who may decide in their place.",
+    },
+    "DelegationSection": {"to": "The id of a person.", "until": "A time of ISO 8601 with its zone."},
+}
+"""What editors show of keys whose models are not made for editors."""
+
+
+class _Untitled(GenerateJsonSchema):
+    """pydantic's schemas without the titles that it makes up from names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
+    """JSON Schema 2020-12 of a whole manifest, or of one file of a folder.
+
+    It refuses what has the wrong shape: unknown keys, wrong types, words that are not allowed, keys that are missing.
+    What it cannot see, such as names that lead nowhere, the loader refuses.
+    """
+    _, made = models_json_schema(
+        [(model, "validation") for model in _MODELS], by_alias=False, schema_generator=_Untitled
+    )
+    known = made["$defs"]
+    _join(known)
+    for name, definition in known.items():
+        _spell(name, definition)
+    tops: dict[ManifestPart, dict[str, Any]] = {
+        "manifest": _ref("Top"),
+        "tool": _ref("ToolSection"),
+        "actor": _ref("ActorSection"),
+        "policies": {"type": "array", "items": _ref("GlobalRule")},
+        "people": {"type": "array", "items": _ref("PersonSection")},
+    }
+    return {"$schema": DIALECT, "title": f"Signoff: {part}", **tops[part], "$defs": known}
+
+
+def _join(known: dict[str, Any]) -> None:
+    """Say what lies in the sections that the loader reads one by one."""
+    top, actor, tool = (known[name]["properties"] for name in ("Top", "ActorSection", "ToolSection"))
+    person, policy = known["PersonSection"]["properties"], known["ApprovalPolicy"]["properties"]
+    top["defaults"] |= _ref("Defaults")
+    top["actors"] |= {"additionalProperties": {"anyOf": [_ref("ActorSection"), {"type": "null"}]}}
+    top["tools"] |= {
+        "additionalProperties": _ref("ToolSection"),
+        "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$", "not": {"pattern": "^[Rr][Ee][Ss][Pp][Oo][Nn][Dd]$"}},
+    }
+    top["policies"] |= {"items": _ref("GlobalRule")}
+    top["people"]["anyOf"] = [{"type": "array", "items": _ref("PersonSection")}, {"type": "string"}]
+    actor["limits"] |= _ref("LimitsSection")
+    tool["requires_approval"]["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
+    person["delegations"] |= {"items": _ref("DelegationSection")}
+    for approvers in (known["Defaults"]["properties"]["approvers"], policy["approvers"], policy["escalate_to"]):
+        approvers["items"] = {"type": "string", "pattern": f"^{APPROVER.pattern.removesuffix(chr(92) + 'Z')}$"}
+    for name in _REFERENCES:
+        texts = [tool[name], *tool[name].get("anyOf", ())]
+        next(each for each in texts if each.get("type") == "string")["pattern"] = "^[^:]+:.+$"
+
+
+def _spell(name: str, definition: dict[str, Any]) -> None:
+    """Describe each key, and take it in every spelling that the loader takes."""
+    definition.pop("title", None)
+    definition["description"] = str(definition.get("description", "")).partition("\n\n")[0]
+    fields = definition["properties"]
+    for field, words in _WORDS.get(name, {}).items():
+        fields[field]["description"] = words
+    for schema in fields.values():
+        if schema.get("default", ...) is None:
+            del schema["default"]
+    keys: dict[str, list[str]] = {field: [] for field in fields}
+    for key, field in _spellings(name, fields).items():
+        keys[field].append(key)
+    definition["properties"] = {key: copy.deepcopy(fields[field]) for field in fields for key in sorted(keys[field])}
+    required = definition.pop("required", ())
+    if required:
+        definition["allOf"] = [{"anyOf": [{"required": [key]} for key in sorted(keys[field])]} for field in required]
+
+
+def _spellings(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
+    model = next((model for model in _MODELS if model.__name__ == name), None)
+    if model is not None:
+        return spellings(model)
+    return {to_camel(field): field for field in fields} | {field: field for field in fields}
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}"}

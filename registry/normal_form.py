@@ -1,0 +1,105 @@
+"""The normal form of a catalog: everything declared, as plain data that is the same bytes in every process."""
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from signoff.contracts.canonical import canonical_json
+from signoff.contracts.parts import PART_TYPES
+from signoff.policy.model import GlobalRule
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.registry.people import declared_people
+from signoff.registry.people_file import FileDirectory
+from signoff.registry.tool import Tool
+
+_SITE: Final = "site"
+"""Where something is declared is no part of what it is."""
+
+
+def normal_form(catalog: Catalog) -> dict[str, Any]:
+    """`hash`, and by name tools, actors, policies, context fields and people; the default approvers, the part types.
+
+    Of each, what differs from its default. A function is written `module:function`: what it does is not looked at.
+    People of a file of their own are that file's name.
+    """
+    return {
+        "hash": catalog.hash,
+        "tools": {tool.name: _tool(catalog, tool) for tool in catalog.tools()},
+        "actors": {name: _declared(actor) for name, actor in catalog.actors.items()},
+        "policies": {rule.name: _rule(rule) for rule, _ in catalog.rules.rules},
+        "order_of_policies": [rule.name for rule, _ in catalog.rules.rules],
+        "default_approvers": list(catalog.default_approvers),
+        "context": _plain(catalog.fields.declared),
+        "part_types": [each for each in catalog.part_types if each not in PART_TYPES],
+        "people": _people(catalog),
+    }
+
+
+def normal_text(catalog: Catalog) -> str:
+    """The normal form as JSON: sorted, indented, numbers as RFC 8785 writes them, one newline at the end."""
+    form = json.loads(canonical_json(normal_form(catalog)))
+    return json.dumps(form, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+
+
+def _tool(catalog: Catalog, tool: Tool) -> dict[str, Any]:
+    reducer = catalog.reducers.get(tool.name)
+    said = {"definition": tool.definition, **_declared(tool), "input_schema": _plain(tool.schema.schema)}
+    return said if reducer is None else {**said, "reducer": _plain(reducer)}
+
+
+def _rule(rule: GlobalRule) -> dict[str, Any]:
+    return rule.model_dump(mode="json", exclude={"name"}, exclude_defaults=True)
+
+
+def _people(catalog: Catalog) -> dict[str, Any]:
+    directory = declared_people(catalog.people)
+    if isinstance(directory, FileDirectory):
+        return {"file": directory.path.name}
+    return {f"{person.tenant}/{person.id}": _plain(person) for person in directory.all()}
+
+
+def _declared(thing: Tool | Actor) -> dict[str, Any]:
+    """The fields that differ from their defaults, by name, without the name."""
+    return {name: value for name, value in _fields(thing).items() if name != "name"}
+
+
+def _fields(thing: Any) -> dict[str, Any]:
+    values = vars(thing)
+    return {
+        field.name: _plain(values[field.name])
+        for field in dataclasses.fields(thing)
+        if field.name != _SITE and values[field.name] != _default(field)
+    }
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_defaults=True)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted(_plain(each) for each in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields(value)
+    return _reference(value)
+
+
+def _reference(value: Any) -> str:
+    """A function by its name; of an object that is called, its class. Never its address, which is another each time."""
+    named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
+    return f"{named.__module__}:{named.__qualname__}"
