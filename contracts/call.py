@@ -32,6 +32,8 @@ class Pinned(Shape):
     step: str = ""
     user: Principal
     extra: dict[str, Any] = Field(default_factory=dict)
+    transient: tuple[str, ...] = ()
+    """Names of tools that this turn alone has before all others."""
 
 
 class Permit(Shape):

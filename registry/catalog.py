@@ -1,6 +1,7 @@
 """The catalog: everything declared, compiled, checked against itself and hashed. One a process, never changed."""
 
 import copy
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,6 +38,8 @@ from signoff.registry.read_rest import READ_REST_TOOL
 from signoff.registry.reducers import Reducer, ReducerRegistry
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond import RespondForm, declared_part_types, respond_form
+from signoff.registry.scopes import Moment
+from signoff.registry.scoping import Scopes, build_scopes, policy_over, scope_content
 from signoff.registry.secret_settings import literal_secrets
 from signoff.registry.tool import Tool
 from signoff.registry.visibility import Sight
@@ -48,8 +51,8 @@ _SIGHTS_KEPT: Final = 200
 class Catalog:
     """What one worker knows. Made by `build_catalog` only; `hash` is the same in every process.
 
-    `policies` has one compiled policy a tool, `handlers` the function of each policy that names one; `fields` the
-    context fields that the manifest adds.
+    `policies` has one compiled policy a tool, by its `activity`, `handlers` the function of each policy that names one;
+    `fields` the context fields that the manifest adds; `scopes` where each actor may stand.
     """
 
     registry: ToolRegistry
@@ -63,6 +66,7 @@ class Catalog:
     part_types: tuple[str, ...] = PART_TYPES
     handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
     reducers: Mapping[str, Reducer] = field(default_factory=dict, repr=False, compare=False)
+    scopes: Mapping[str, Scopes] = field(default_factory=dict, repr=False, compare=False)
     _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -82,8 +86,25 @@ class Catalog:
         found = (self.registry.resolve(name) for name in self.registry.list())
         return tuple(tool for tool in found if tool is not None)
 
+    @cached_property
+    def every_tool(self) -> tuple[Tool, ...]:
+        """Every tool of the registry, and those that actors have as their own, sorted by activity."""
+        placed = (each.tool for scopes in self.scopes.values() for each in scopes.placed.values())
+        return (*self.tools(), *sorted(placed, key=lambda tool: tool.activity))
+
+    def named(self, name: str) -> tuple[Tool, ...]:
+        """The tools of exactly this name, whoever has them; that of the registry first."""
+        registered = self.registry.resolve(name)
+        placed = () if not self.scopes else self.every_tool[self.registry.size :]
+        return (*(() if registered is None else (registered,)), *(tool for tool in placed if tool.name == name))
+
+    def defined(self, name: str, definition: str) -> Tool | None:
+        """The tool of this name that has this definition, else the nearest to it: that of the registry; or None."""
+        found = self.named(name)
+        return next((tool for tool in found if tool.definition == definition), found[0] if found else None)
+
     def policy(self, tool: str) -> CompiledPolicy:
-        """The compiled policy of a tool. Raises `ConfigError` for a name no tool has."""
+        """The compiled policy of a tool, by its `activity`. Raises `ConfigError` for one that no tool has."""
         found = self.policies.get(tool)
         if found is None:
             raise ConfigError(
@@ -115,6 +136,11 @@ class Catalog:
             lasting = actor is not None and not self.rules.read_context and not out_of_bounds(cel)
             rulings = self._rulings.setdefault(ctx.actor, {}) if lasting else {}
             found = Sight(self.registry, self.rules, actor, ctx.actor, cel, rulings, self._unlisted)
+            scopes = self.scopes.get(ctx.actor)
+            if scopes is not None:
+                moment = Moment(scopes.have(ctx.extra), ctx.transient, found.actor_facts, cel)
+                position = scopes.position(ctx.route, ctx.step)
+                found = dataclasses.replace(found, position=position, moment=moment, over=scopes.over)
             self._sights[key] = found
         return found
 
@@ -126,9 +152,11 @@ class Catalog:
     def offered(self, actor: str, ctx: Pinned, withheld: frozenset[str] = frozenset()) -> tuple[Offered, ...]:
         """The tools the model is told of, `respond` last; not those that are `withheld`, as they are not available.
 
-        Raises `ConfigError` for an unknown actor.
+        Raises `ConfigError` for an unknown actor, and for a route, step or tool of the turn's own that it lacks.
         """
-        sight = self.sight(ctx.model_copy(update={"actor": self.actor(actor).name})).without(withheld)
+        ctx = ctx.model_copy(update={"actor": self.actor(actor).name})
+        self.scopes[actor].check(ctx.route, ctx.step, ctx.transient)
+        sight = self.sight(ctx).without(withheld)
         return (*(_offer(tool) for tool in sight.visible()), self.respond(actor).offer)
 
     def respond(self, actor: str) -> RespondForm:
@@ -157,8 +185,9 @@ def build_catalog(
     registry = ToolRegistry(_with_own(tools, actors))
     known = _actors(actors, registry)
     fields = context_fields(context)
-    compiled = {name: _policy(registry, name, fields) for name in registry.list()}
     approvers = _approvers(default_approvers)
+    scopes = {name: build_scopes(actor, registry, fields) for name, actor in known.items()}
+    compiled = _policies(registry, scopes, fields, approvers)
     for name, policy in compiled.items():
         _check_somebody_decides(name, policy, approvers)
     rules = compile_rules(policies, context_schema=fields.declared)
@@ -177,8 +206,9 @@ def build_catalog(
         fields=fields,
         hash=_hash(registry, known, compiled, rules, approvers, fields, types),
         part_types=types,
-        handlers=MappingProxyType(_handlers(registry)),
+        handlers=MappingProxyType(_handlers(registry, scopes)),
         reducers=_reducers(reducers, registry),
+        scopes=MappingProxyType(scopes),
     )
 
 
@@ -208,9 +238,10 @@ def _reducers(given: ReducerRegistry | None, registry: ToolRegistry) -> Mapping[
     return found
 
 
-def _handlers(registry: ToolRegistry) -> dict[str, PolicyHandler]:
+def _handlers(registry: ToolRegistry, scopes: Mapping[str, Scopes]) -> dict[str, PolicyHandler]:
     tools = (registry.resolve(name) for name in registry.list())
-    found = {tool.name: policy_handler(tool) for tool in tools if tool is not None}
+    placed = (each.tool for of_actor in scopes.values() for each in of_actor.placed.values())
+    found = {tool.activity: policy_handler(tool) for tool in (*tools, *placed) if tool is not None}
     return {name: handler for name, handler in found.items() if handler is not None}
 
 
@@ -237,8 +268,8 @@ def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
             raise _wrong(actor, "tools", name, "lists `respond`; every actor has it by itself, leave it out")
         if name == READ_REST:
             raise _wrong(actor, "tools", name, f"lists `{READ_REST}`; write `read_rest: true` instead")
-        if registry.resolve(name) is None:
-            near = did_you_mean(name, registry.list())
+        if registry.resolve(name) is None and name not in actor.own_names:
+            near = did_you_mean(name, [*registry.list(), *actor.own_names])
             raise _wrong(actor, "tools", name, f"lists the unknown tool `{name}`{near}")
         if name in (actor.tools or ())[:index]:
             raise _wrong(actor, "tools", name, f"lists the tool `{name}` twice; keep one")
@@ -254,10 +285,18 @@ def _wrong(actor: Actor, field: str, value: object, why: str) -> ConfigError:
     return ConfigError(f"actor `{actor.name}` {why}", actor=actor.name, field=field, value=value)
 
 
-def _policy(registry: ToolRegistry, name: str, fields: ContextFields) -> CompiledPolicy:
-    tool = registry.resolve(name)
-    if tool is None:
-        raise ConfigError(f"there is no tool `{name}`", tool_name=name)
+def _policies(
+    registry: ToolRegistry, scopes: Mapping[str, Scopes], fields: ContextFields, approvers: Sequence[str]
+) -> dict[str, CompiledPolicy]:
+    """One compiled policy a tool; that of a tool which shadows others stands over theirs."""
+    tools = (registry.resolve(name) for name in registry.list())
+    placed = {key: each for of_actor in scopes.values() for key, each in of_actor.placed.items()}
+    every = (*(tool for tool in tools if tool is not None), *(each.tool for each in placed.values()))
+    own = {tool.activity: _policy(tool, fields) for tool in every}
+    return own | {key: policy_over(each, own, approvers) for key, each in placed.items()}
+
+
+def _policy(tool: Tool, fields: ContextFields) -> CompiledPolicy:
     return compile_policy(
         tool.requires_approval, tool=tool.facts, input_schema=tool.schema.schema, context_schema=fields.declared
     )
@@ -338,6 +377,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
         "tools": actor.tools,
         **_filters(actor),
         **_conduct(actor),
+        **scope_content(actor),
         "limits": actor.limits.model_dump(mode="json"),
         "model_settings": dict(actor.model_settings),
         "tags": actor.tags,

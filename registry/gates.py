@@ -24,7 +24,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.visibility import Sight
 
 GateName: TypeAlias = Literal[
-    "shape", "caps", "resolve", "surface", "tag_policy", "allowlist", "available", "schema", "permission",
+    "shape", "caps", "resolve", "surface", "tag_policy", "allowlist", "layer", "available", "schema", "permission",
     "capabilities", "dry_run", "approval",
 ]  # fmt: skip
 
@@ -123,7 +123,7 @@ def judge(
     for early in _EARLY:
         if (found := early(proposal)) is not None:
             return found
-    tool = catalog.registry.resolve(call.tool)
+    tool = sight.tool(call.tool)
     if tool is None:
         return _not_there(proposal, "resolve")
     for exists in _EXISTING:
@@ -180,8 +180,11 @@ def caps(proposal: _Proposal) -> Judgement | None:
 
 
 def resolve(proposal: _Proposal) -> Judgement | None:
-    """Gate 3: a tool of exactly this name exists (P06); a near name is offered, never executed (X04)."""
-    found = proposal.catalog.registry.resolve(proposal.call.tool)
+    """Gate 3: a tool of exactly this name exists (P06); a near name is offered, never executed (X04).
+
+    Of several it is the nearest to where the actor stands (F07).
+    """
+    found = proposal.sight.tool(proposal.call.tool)
     return _not_there(proposal, "resolve") if found is None else None
 
 
@@ -190,7 +193,7 @@ def surface(proposal: _Proposal, tool: Tool) -> Judgement | None:
     sight = proposal.sight
     if not sight.excludes(tool):
         return None
-    if sight.hides(tool) or not sight.permits(tool):
+    if sight.hides(tool) or not sight.permits(tool) or not sight.sees(tool):
         return _not_there(proposal, "surface")
     return proposal.settled("surface", "not_available", f"Tool {tool.name} is not available on this surface")
 
@@ -209,6 +212,11 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
 def allowlist(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 6: the actor's own list and filters, its capability boundary (B45)."""
     return None if proposal.sight.permits(tool) else _not_there(proposal, "allowlist")
+
+
+def layer(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 7: where the actor stands, by route and step, the tool is not kept back (F05, F12)."""
+    return None if proposal.sight.sees(tool) else _not_there(proposal, "layer")
 
 
 def available(proposal: _Proposal, tool: Tool) -> Judgement | None:
@@ -276,7 +284,7 @@ def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 def approval(proposal: _Proposal, tool: Tool) -> Judgement:
     """Gate 14: the tool's policy, tightened by global rules that require approval."""
-    policy = proposal.catalog.policy(tool.name)
+    policy = proposal.catalog.policy(tool.activity)
     verdict = proposal.sight.verdict(policy, proposal.args)
     found = by_verdict(proposal.sight, proposal.call, tool, verdict, _override(proposal, tool))
     handler = handler_rule(policy)
@@ -307,7 +315,7 @@ def by_verdict(sight: Sight, call: CallPart, tool: Tool, verdict: PolicyVerdict,
 
 
 _EARLY: Final[tuple[_Early, ...]] = (shape, caps, resolve)
-_EXISTING: Final[tuple[_Late, ...]] = (surface, tag_policy, allowlist, available)
+_EXISTING: Final[tuple[_Late, ...]] = (surface, tag_policy, allowlist, layer, available)
 _LATE: Final[tuple[_Late, ...]] = (permission, capabilities, dry_run)
 
 
@@ -316,7 +324,7 @@ def _override(proposal: _Proposal, tool: Tool) -> str:
     answer = proposal.known.permission
     if tool.check_permissions is None or answer is None or answer.allowed or not answer.can_override:
         return ""
-    return answer.why if proposal.catalog.approvers(tool.name) else ""
+    return answer.why if proposal.catalog.approvers(tool.activity) else ""
 
 
 def _noted(proposal: _Proposal, found: Judgement) -> Judgement:

@@ -37,7 +37,7 @@ class ToolRegistry:
         check_fallbacks(known)
         self._tools = known
         self._names = tuple(sorted(known))
-        self._hash = sha256_hex([_content(known[name]) for name in self._names])
+        self._hash = sha256_hex([tool_content(known[name]) for name in self._names])
 
     def resolve(self, name: str) -> Tool | None:
         """The tool of exactly this name, or None."""
@@ -71,7 +71,8 @@ def definition_hash(tool: Tool) -> str:
     return tool.definition
 
 
-def _content(tool: Tool) -> dict[str, object]:
+def tool_content(tool: Tool) -> dict[str, object]:
+    """Everything of a tool that a hash covers: its declaration but for its functions."""
     policy = tool.requires_approval
     return {
         "definition": definition_hash(tool),

@@ -73,6 +73,9 @@ class Moment:
     ctx: Mapping[str, Any] = field(default_factory=dict)
 
 
+NO_MOMENT: Final = Moment()
+
+
 @dataclass(frozen=True)
 class Position:
     """Where an actor stands: its layers, nearest first, without the transient one.

@@ -1,4 +1,4 @@
-"""Gates 4 to 8: which tools exist for an actor, one answer for the list a model is shown and for its calls (N02)."""
+"""Gates 3 to 8: which tools exist for an actor, one answer for the list a model is shown and for its calls (N02)."""
 
 import dataclasses
 import hashlib
@@ -11,9 +11,11 @@ from signoff.policy.compiled import CompiledPolicy, CompiledRules, PolicyVerdict
 from signoff.registry.actor import Actor
 from signoff.registry.filters import excluded, permitted
 from signoff.registry.registry import ToolRegistry
+from signoff.registry.scopes import NO_MOMENT, Moment, Position, Resolution
 from signoff.registry.tool import Tool
 
 _VERDICTS_KEPT: Final = 100
+_STRICTEST: Final = ("hide", "deny", "require_approval", "none")
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -24,6 +26,8 @@ class Sight:
     `actor` is None when this worker does not know the actor (any more): then nothing is visible.
     `rulings` are those known already: shared by all turns of an actor where no rule reads the context.
     `unlisted` are the tools that an actor may see without listing them. `unavailable` are names, found out elsewhere.
+    `position` is where the actor stands, None where that is not known, `moment` what is there then. `over` are the
+    tools that one of the actor's own shadows and still obeys, by its activity.
     """
 
     registry: ToolRegistry
@@ -35,18 +39,49 @@ class Sight:
     unlisted: tuple[Tool, ...] = field(default=(), repr=False, compare=False)
     unavailable: frozenset[str] = _NONE
     verdicts: dict[tuple[str, str], PolicyVerdict] = field(default_factory=dict, repr=False, compare=False)
+    position: Position | None = field(default=None, repr=False, compare=False)
+    moment: Moment = field(default=NO_MOMENT, repr=False, compare=False)
+    over: Mapping[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def actor_facts(self) -> dict[str, Any]:
+        """The actor as rules and filters see it."""
+        return {"name": self.actor_name, "tags": list(self.actor.tags) if self.actor is not None else []}
+
+    def resolution(self, name: str) -> Resolution:
+        """Gates 3 and 7: what the name means where the actor stands, whether it is seen there, and the trace."""
+        if self.position is None:
+            return Resolution(name, (), 0, self.registry.resolve(name), "the actor stands nowhere that is known")
+        return self.position.resolve(name, self.moment)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool that the name means, whether or not the gates let it be seen."""
+        return self.resolution(name).tool
+
+    def sees(self, tool: Tool) -> bool:
+        """Gate 7: whether where the actor stands the tool's name means this very tool, and it is not kept back."""
+        found = self.resolution(tool.name).seen
+        return found is not None and found.activity == tool.activity
 
     def without(self, unavailable: frozenset[str]) -> "Sight":
         """The same sight where the tools of these names are not available now."""
         return dataclasses.replace(self, unavailable=unavailable) if unavailable != self.unavailable else self
 
     def ruling(self, tool: Tool) -> RulesVerdict:
-        """What the global rules say of this tool for this actor in this context; evaluated once."""
-        found = self.rulings.get(tool.name)
+        """What the global rules say of this tool for this actor in this context; evaluated once.
+
+        What they say of a tool that it shadows counts as well.
+        """
+        found = self._ruling(tool)
+        for each in self.over.get(tool.activity, ()):
+            found = min(found, self._ruling(each), key=lambda one: _STRICTEST.index(one.effect))
+        return found
+
+    def _ruling(self, tool: Tool) -> RulesVerdict:
+        found = self.rulings.get(tool.activity)
         if found is None:
-            actor = {"name": self.actor_name, "tags": list(self.actor.tags) if self.actor is not None else []}
-            found = self.rules.judge(actor=actor, tool=tool.facts, ctx=dict(self.ctx))
-            self.rulings[tool.name] = found
+            found = self.rules.judge(actor=self.actor_facts, tool=tool.facts, ctx=dict(self.ctx))
+            self.rulings[tool.activity] = found
         return found
 
     def verdict(self, policy: CompiledPolicy, args: Mapping[str, Any]) -> PolicyVerdict:
@@ -76,18 +111,17 @@ class Sight:
 
     def offers(self, tool: Tool) -> bool:
         """Whether the actor could see the tool if it was available."""
-        return not self.excludes(tool) and self.permits(tool) and not self.hides(tool)
+        return self.sees(tool) and not self.excludes(tool) and self.permits(tool) and not self.hides(tool)
 
     def is_available(self, tool: Tool) -> bool:
         """Gate 8: whether the tool is not known to be away."""
         return tool.name not in self.unavailable
 
     def visible(self) -> tuple[Tool, ...]:
-        """The tools the model is told of, in the actor's order, unlisted ones last (no list: sorted by name)."""
-        if self.actor is None:
+        """The tools the model is told of: nearest layers first, then in the actor's order, unlisted ones last."""
+        if self.actor is None or self.position is None:
             return ()
-        listed = self.actor.tools
-        found = (self.registry.resolve(name) for name in (self.registry.list() if listed is None else listed))
-        more = () if listed is None else (tool for tool in self.unlisted if tool.name not in listed)
-        tools = (*(tool for tool in found if tool is not None), *more)
-        return tuple(tool for tool in tools if self.is_available(tool) and self.offers(tool))
+        names = dict.fromkeys(self.position.names(self.moment, self.actor.tools))
+        names |= dict.fromkeys(tool.name for tool in self.unlisted)
+        found = (self.tool(name) for name in names)
+        return tuple(tool for tool in found if tool is not None and self.is_available(tool) and self.offers(tool))
