@@ -188,6 +188,20 @@ class TurnStarted(BaseModel):
     links: TurnLinks
 
 
+class RestOfResult(BaseModel):
+    """A piece of a result that was cut: `start` counts characters, `total` is how many are kept.
+
+    `next` is where the next piece begins, null at the end.
+    """
+
+    call: str
+    tool: str
+    start: int
+    total: int
+    next: int | None
+    text: str
+
+
 class SessionLinks(BaseModel):
     """Where to follow a session; `turn` is empty until it is known which turn answers."""
 

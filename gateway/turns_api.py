@@ -9,9 +9,10 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.listing import TurnRow
 from signoff.contracts.turn import TurnView
-from signoff.gateway.bodies import CancelBody, TurnBody, TurnLinks, TurnStarted
+from signoff.gateway.bodies import CancelBody, RestOfResult, TurnBody, TurnLinks, TurnStarted
 from signoff.gateway.caller import Caller, acting, caller_of, own_tenant, person_of, streamed
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, turn_name
@@ -20,6 +21,7 @@ from signoff.gateway.live import Live, event
 from signoff.gateway.masking import masked_view
 from signoff.gateway.starting import read_turn, start
 from signoff.listing import turns
+from signoff.store.rests import Rests
 
 FAULTS: dict[int | str, dict[str, Any]] = {
     404: {"model": Fault, "description": "Nothing of that name; the nearest names are offered."},
@@ -49,6 +51,7 @@ class TurnsApi:
             "/{turn}", self.view, methods=["GET"], summary="One turn as it stands", responses={200: {"model": TurnView}}
         )
         add("/{turn}/events", self.events, methods=["GET"], summary="Follow a turn by server-sent events")
+        add("/{turn}/calls/{call}/rest", self.rest, methods=["GET"], summary="Read a result that was cut")
         add("/{turn}/cancel", self.cancel, methods=["POST"], status_code=202, summary="Ask a turn to stop")
         return router
 
@@ -100,6 +103,22 @@ class TurnsApi:
         view = await self._conversations.turn(_key(turn, request), person_of(request))
         view = masked_view(view, self._deps.catalog)
         return JSONResponse(view.model_dump(mode="json"))
+
+    async def rest(
+        self, turn: str, call: str, request: Request, start: Annotated[int, Query(ge=0)] = 0
+    ) -> RestOfResult:
+        """At most 80,000 characters of the whole text, for who may read the turn; `next` is where it goes on."""
+        key = _key(turn, request)
+        view = await self._conversations.turn(key, person_of(request))
+        handles = [each.outcome.rest for each in view.calls if each.call == call and each.outcome is not None]
+        found = None
+        if handles and handles[0]:
+            found = await Rests(self._deps.store).read(key, handles[0], start, RESULT_CHARS_PER_BATCH)
+        if found is None:
+            raise NotFound(f"call `{call}` of this turn has no result that was cut")
+        return RestOfResult(
+            call=call, tool=found.tool, start=found.start, total=found.total, next=found.next_start, text=found.text
+        )
 
     async def events(self, turn: str, request: Request) -> StreamingResponse:
         """Events `turn` with the whole view, whenever it changed; the stream ends with the view that has a result."""
