@@ -13,6 +13,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry, AuditKind
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.canonical import NotCanonical, sha256_hex
+from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
 from signoff.contracts.names import DEFAULT_TENANT
@@ -141,7 +142,8 @@ def finished(permit: Permit, outcome: CallOutcome, ticket: str, at: datetime) ->
         code=outcome.code,
         gate=outcome.gate,
         ticket=ticket,
-        value=_value_digest(outcome),
+        value=_digest(outcome.value),
+        structured="" if outcome.structured is None else _digest(outcome.structured),
         cost=outcome.cost,
         duration_ms=outcome.duration_ms,
         truncated=outcome.truncated,
@@ -353,9 +355,8 @@ def _bounded(decision: Decision) -> Decision:
     )
 
 
-def _value_digest(outcome: CallOutcome) -> str:
-    value = outcome.value
-    return value.blob.sha256 if value.blob is not None else fingerprint(value.inline)
+def _digest(content: Content) -> str:
+    return content.blob.sha256 if content.blob is not None else fingerprint(content.inline)
 
 
 def _decided(decision: Decision) -> Mapping[str, Any]:

@@ -270,12 +270,26 @@ async def turn_in_session(client: Client, store: Store) -> TurnKey:
     return (await _talked(client, store)).turn_key("a")
 
 
+async def returned_directly(client: Client, store: Store) -> TurnKey:
+    """The value of a tool that returns directly is the answer; a sibling is approved before."""
+    handler = Ledger().handler("look", "42 rows")
+    look = pay_tool(Ledger(), False, name="look", effect="", handler=handler, read_only=True, return_direct=True)
+    catalog = catalog_of([pay_tool(Ledger()), look])
+    script = [calls(PAY, ("look", {"amount": 1})), respond("never asked")]
+    async with bench(client, store, "recording", catalog, script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.signoff.result(key)
+    return key
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
         in_doubt, parallel, happened, happened_kept, ran_again, edited, escalated, repeated,
-        session, turn_in_session,
+        session, turn_in_session, returned_directly,
     )
 }  # fmt: skip
 
