@@ -29,10 +29,14 @@ class Output:
     def show(self, data: Any, *words: RenderableType, compact: bool = False) -> None:
         """`data` as JSON, on one line if `compact`, where JSON is wanted; else `words`, one below the other."""
         if self.as_json:
-            self._stdout.write(to_json(data, indent=None if compact else 2).decode() + "\n")
-            self._stdout.flush()
+            self.write(to_json(data, indent=None if compact else 2).decode() + "\n")
         else:
             self.say(*words)
+
+    def write(self, text: str) -> None:
+        """`text` byte for byte, for programs."""
+        self._stdout.write(text)
+        self._stdout.flush()
 
     def say(self, *words: RenderableType) -> None:
         """Words for people; nothing where JSON is wanted."""

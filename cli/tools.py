@@ -1,4 +1,4 @@
-"""`tools list`, `tools explain` and `tools validate`."""
+"""`tools list` and `tools explain`."""
 
 from typing import Annotated, Any
 
@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.activities.asking import judged
-from signoff.activities.drivers import build_drivers
 from signoff.approvals.arguments import plural
 from signoff.cli.inputs import read_object
 from signoff.cli.options import AsJson, Asker, Manifest
@@ -18,20 +17,21 @@ from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.message import CallPart
+from signoff.contracts.steps import Tally
 from signoff.policy.explain import explain_json, explain_text
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates import Judgement
+from signoff.registry.gates import Judgement, judge
 from signoff.registry.inventory import InventoryRow, inventory
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
+from signoff.registry.trace import GateSays, gate_trace
 
-app = typer.Typer(
-    help="List, explain and validate the tools of a manifest.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="List and explain the tools of a manifest.", no_args_is_help=True, rich_markup_mode=None)
 
+_ANSWER_STYLE = {"passes": "green", "decides": "yellow", "open": "", "unasked": "dim"}
 _NEEDS_STYLE = {"auto": "green", "asks": "yellow", "denied": "red", "hidden": "dim"}
 
 
@@ -56,40 +56,19 @@ def explain(
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a tool: what it takes, what it needs and, for given arguments, what would become of a call."""
+    """Explain a tool: what it takes, what each gate says of it in order and, with arguments, what a call becomes."""
     given = read_object(args, "--args") if args else None
 
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
         tool = find_tool(place.catalog, name)
         row = next(row for row in inventory(place.catalog) if row.tool == tool.name)
-        judged = None if given is None else await _judged(place, tool, row, given, actor, person)
-        words: list[RenderableType] = [_facts(tool, row)]
-        if judged is not None:
-            words.append(Text(f"\nthis call: {_judgement_text(judged)}"))
-        out.show(_explained(tool, row, judged), *words)
-        return 0
-
-    run(body, as_json=as_json)
-
-
-@app.command()
-def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
-    """Check the whole manifest: actors, tools, handlers, policies and models."""
-
-    async def body(out: Output) -> int:
-        place = find_workplace(manifest)
-        build_drivers(place.catalog)
-        catalog = place.catalog
-        notes = findings(catalog)
-        data = {
-            "manifest": str(place.settings.manifest),
-            "actors": list(catalog.actors),
-            "tools": list(catalog.registry.list()),
-            "hash": catalog.hash,
-            "findings": notes,
-        }
-        out.show(data, f"{place.settings.manifest} is right: {counted(catalog)}", *(f"note: {note}" for note in notes))
+        found = await _judgement(place, tool, row, given, actor, person)
+        gates = () if found is None else gate_trace(found, with_arguments=given is not None, needs=row.needs)
+        words: list[RenderableType] = [_facts(tool, row), "", _gates_table(gates)]
+        if given is not None and found is not None:
+            words.append(Text(f"\nthis call: {_judgement_text(found)}"))
+        out.show(_explained(tool, row, None if given is None else found) | {"gates": gates}, *words)
         return 0
 
     run(body, as_json=as_json)
@@ -141,16 +120,30 @@ def pinned(place: Workplace, actor: str, person_id: str) -> Pinned:
     return Pinned(actor=actor, session="explained", turn="explained", tenant=place.tenant, channel="cli", user=user)
 
 
-async def _judged(
-    place: Workplace, tool: Tool, row: InventoryRow, args: dict[str, Any], actor: str, person: str
-) -> Judgement:
+async def _judgement(
+    place: Workplace, tool: Tool, row: InventoryRow, args: dict[str, Any] | None, actor: str, person: str
+) -> Judgement | None:
+    """What becomes of a call, or without arguments of one that has none; None where no actor could make it."""
     if actor and actor not in place.catalog.actors:
         raise NotFound(f"there is no actor {shown(actor)}{did_you_mean(actor, place.catalog.actors)}")
     if not actor and not row.actors:
+        if args is None:
+            return None
         raise ConfigError(f"no actor has the tool `{tool.name}`: add it to the `tools` of one")
-    call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
+    call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args or {}))
     ctx = pinned(place, actor or row.actors[0], person)
+    if args is None:
+        return judge(place.catalog, ctx, call, {}, Tally())
     return await judged(place.catalog, ctx, call, args, frozenset(KINDS))
+
+
+def _gates_table(gates: tuple[GateSays, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("Gate", "Says", "Why"):
+        table.add_column(column, no_wrap=column != "Why", overflow="fold")
+    for each in gates:
+        table.add_row(each.gate, Text(each.answer, style=_ANSWER_STYLE[each.answer]), Text(each.words))
+    return table
 
 
 def _judgement_text(found: Judgement) -> str:

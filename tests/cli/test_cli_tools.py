@@ -1,9 +1,12 @@
 """Looking at tools and policies: nothing here needs a server."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence
+
+from signoff.registry.gates import GateName
 
 PAY = '{"amount": %d, "to": "Ana", "pin": "4711-very-secret"}'
 
@@ -53,11 +56,25 @@ async def test_tools_explain_names_wrong_arguments(tools: Cli) -> None:
     assert "`amount`" in ran.out
 
 
-async def test_tools_validate_counts_what_it_checked(tools: Cli) -> None:
-    """A manifest that is right says so."""
-    ran = await tools("tools", "validate")
-    assert (ran.code, "is right: 1 actor, 3 tools, 0 global rules" in ran.out) == (0, True)
-    assert (await tools("tools", "validate", "--json")).data["tools"] == ["hurry", "look", "pay"]
+async def test_tools_explain_names_every_gate_in_its_order(tools: Cli) -> None:
+    """Without arguments each gate passes or is open; with them one decides, and those behind it are not asked."""
+    order = list(get_args(GateName))
+    asked = (await tools("tools", "explain", "pay", "--json")).data["gates"]
+    assert [each["gate"] for each in asked] == order
+    schema = order.index("schema")
+    assert {each["answer"] for each in asked[:schema]} == {"passes"}
+    assert {each["answer"] for each in asked[schema:]} == {"open"}
+    assert asked[-1]["words"] == "maybe asks, may be denied"
+    wrong = (await tools("tools", "explain", "pay", "--args", '{"amount": "much"}', "--json")).data["gates"]
+    assert [each["answer"] for each in wrong] == [
+        *["passes"] * schema,
+        "decides",
+        *["unasked"] * (len(order) - schema - 1),
+    ]
+    assert "`amount`" in wrong[schema]["words"]
+    shown = (await tools("tools", "explain", "pay", "--args", PAY % 500)).out
+    gates = [line.split()[:2] for line in shown.partition("Says")[2].splitlines()[1 : len(order) + 1]]
+    assert gates == [*([gate, "passes"] for gate in order[:-1]), [order[-1], "decides"]]
 
 
 async def test_an_unknown_tool_offers_the_nearest(tools: Cli) -> None:

@@ -1,0 +1,167 @@
+"""`manifest validate`, `manifest tree`, `manifest diff`, `manifest schema` and `manifest show`."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from signoff.activities.drivers import build_drivers
+from signoff.approvals.arguments import plural
+from signoff.cli.options import AsJson, Manifest
+from signoff.cli.output import Output, run
+from signoff.cli.tools import counted, findings
+from signoff.cli.workplace import find_workplace
+from signoff.contracts.errors import ConfigError
+from signoff.registry.catalog import Catalog
+from signoff.registry.diff import CatalogDiff, catalog_diff
+from signoff.registry.inventory import InventoryRow, inventory
+from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest_schema import ManifestPart, manifest_schema
+from signoff.registry.normal_form import normal_text
+
+app = typer.Typer(
+    help="Check, show and compare manifests, and print their schema.", no_args_is_help=True, rich_markup_mode=None
+)
+
+_BAD_INVOCATION = 2
+
+
+@app.command()
+def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
+    """Check the whole manifest: actors, tools, handlers, policies, models and the secrets they need."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        build_drivers(place.catalog)
+        catalog = place.catalog
+        notes = [*findings(catalog), *health(catalog)]
+        data = {
+            "manifest": str(place.settings.manifest),
+            "actors": list(catalog.actors),
+            "tools": list(catalog.registry.list()),
+            "hash": catalog.hash,
+            "findings": notes,
+        }
+        out.show(data, f"{place.settings.manifest} is right: {counted(catalog)}", *(f"note: {note}" for note in notes))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def tree(manifest: Manifest = None, as_json: AsJson = False) -> None:
+    """Show the tools by scope, with who has them, and the actors with their tools."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        rows = inventory(place.catalog)
+        data = {"manifest": str(place.settings.manifest), "hash": place.catalog.hash, **_grouped(place.catalog, rows)}
+        out.show(data, _tree(str(place.settings.manifest), place.catalog, rows))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="A manifest, a file or a folder.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Another one.")],
+    as_json: AsJson = False,
+) -> None:
+    """Compare two manifests; exit code 0 when they are equal, 1 when they differ, 2 when one cannot be read."""
+
+    async def body(out: Output) -> int:
+        try:
+            found = catalog_diff(load_manifest(old), load_manifest(new))
+        except ConfigError as error:
+            # Not 1: whoever asks whether two manifests differ must not take this for an answer.
+            print(f"signoff: {error.message}", file=sys.stderr)
+            return _BAD_INVOCATION
+        out.show({**found.model_dump(mode="json"), "stale": found.stale}, *_diff_words(found))
+        return 1 if found.changes else 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def schema(
+    part: Annotated[
+        str, typer.Option(help="Of what: `manifest`, or of one file of a folder: tool, actor, policies, people.")
+    ] = "manifest",
+) -> None:
+    """Print the JSON Schema of the manifest, for editors."""
+    parts: dict[str, ManifestPart] = {
+        "manifest": "manifest",
+        "tool": "tool",
+        "actor": "actor",
+        "policies": "policies",
+        "people": "people",
+    }
+    if part not in parts:
+        raise typer.BadParameter(f"`{part}` is none of {', '.join(parts)}", param_hint="--part")
+
+    async def body(out: Output) -> int:
+        out.show(manifest_schema(parts[part]))
+        return 0
+
+    run(body, as_json=True)
+
+
+@app.command()
+def show(manifest: Manifest = None) -> None:
+    """Print the manifest's normal form: JSON, the same bytes for the same declarations, however they are written."""
+
+    async def body(out: Output) -> int:
+        out.write(normal_text(find_workplace(manifest).catalog))
+        return 0
+
+    run(body, as_json=True)
+
+
+def health(catalog: Catalog) -> list[str]:
+    """What is right but looks odd: one sentence each."""
+    rows = inventory(catalog)
+    unused = [f"tool `{row.tool}`: no actor has it" for row in rows if not row.actors and catalog.actors]
+    shared = [
+        f"tool `{row.tool}`: a specialist, but {' and '.join(f'`{name}`' for name in row.actors)} have it"
+        for row in rows
+        if row.scope == "specialist" and len(row.actors) > 1
+    ]
+    return [*unused, *shared]
+
+
+def _diff_words(found: CatalogDiff) -> Iterable[str]:
+    if not found.changes:
+        return ["nothing differs"]
+    counts = f"{plural(len(found.changes), 'difference')}; {plural(len(found.stale), 'tool')} to be approved anew"
+    return [*(change.words for change in found.changes), counts]
+
+
+def _grouped(catalog: Catalog, rows: Iterable[InventoryRow]) -> dict[str, Any]:
+    scopes: dict[str, list[dict[str, Any]]] = {"generalist": [], "specialist": []}
+    for row in rows:
+        scopes[row.scope].append({"tool": row.tool, "routing": row.routing, "needs": row.needs, "actors": row.actors})
+    return {"scopes": scopes, "actors": {name: _tools_of(name, rows) for name in catalog.actors}}
+
+
+def _tools_of(actor: str, rows: Iterable[InventoryRow]) -> list[str]:
+    return [row.tool for row in rows if actor in row.actors]
+
+
+def _tree(name: str, catalog: Catalog, rows: tuple[InventoryRow, ...]) -> Tree:
+    top = Tree(Text(name), guide_style="dim")
+    for scope in ("generalist", "specialist"):
+        branch = top.add(Text(f"{scope} tools"))
+        for row in rows:
+            if row.scope == scope:
+                who = ", ".join(row.actors) or "no actor"
+                branch.add(Text(f"{row.tool}  {row.routing}, {row.needs}  ({who})"))
+    for actor in catalog.actors:
+        branch = top.add(Text(f"actor {actor}"))
+        for tool in _tools_of(actor, rows):
+            branch.add(Text(tool))
+    return top

@@ -1,0 +1,121 @@
+"""Manifests as a whole: checked, drawn, compared, described and written down. Nothing here needs a server."""
+
+from pathlib import Path
+
+import pytest
+from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence
+from jsonschema import Draft202012Validator
+
+from signoff.registry.manifest import load_manifest
+from signoff.registry.normal_form import normal_text
+
+ODD = f"""\
+version: 1
+path: ['{DESK}']
+defaults: {{model: 'scripted:cli_desk_tools:model'}}
+actors:
+  desk: {{tools: [mine]}}
+  back: {{tools: [mine]}}
+tools:
+  mine: {{handler: 'cli_desk_tools:look', scope: specialist, justification: the desk's own}}
+  idle: {{handler: 'cli_desk_tools:look', scope: generalist}}
+"""
+
+
+@pytest.fixture
+def manifest(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
+    """The command line with the desk's manifest."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    return cli
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Path:
+    """The desk's manifest with another rule and another tool's effect."""
+    path = tmp_path / "changed.yaml"
+    text = MANIFEST.read_text().replace("args.amount < 10", "args.amount < 11")
+    path.write_text(f"path: ['{DESK}']\n{text}")
+    return path
+
+
+async def test_validate_counts_what_it_checked(manifest: Cli) -> None:
+    """A manifest that is right says so."""
+    ran = await manifest("manifest", "validate")
+    assert (ran.code, "is right: 1 actor, 3 tools, 0 global rules" in ran.out) == (0, True)
+    assert (await manifest("manifest", "validate", "--json")).data["tools"] == ["hurry", "look", "pay"]
+
+
+@pytest.mark.row("F55")
+async def test_validate_notes_what_is_right_but_odd(cli: Cli, tmp_path: Path) -> None:
+    """A tool that nobody has, and a specialist that two have; a reference that leads nowhere is an error instead."""
+    path = tmp_path / "odd.yaml"
+    path.write_text(ODD)
+    ran = await cli("manifest", "validate", "--manifest", str(path), "--json")
+    assert (ran.code, ran.data["findings"]) == (
+        0,
+        ["tool `idle`: no actor has it", "tool `mine`: a specialist, but `desk` and `back` have it"],
+    )
+    path.write_text(ODD.replace("back: {tools: [mine]}", "back: {tools: [mien]}"))
+    said = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
+    assert "odd.yaml:6: actor `back` lists the unknown tool `mien`; did you mean `mine`?" in said
+
+
+async def test_tree_shows_tools_by_scope_and_by_actor(manifest: Cli) -> None:
+    """Each tool stands under its scope with its gate and who has it, and under each actor that has it."""
+    data = (await manifest("manifest", "tree", "--json")).data
+    assert [row["tool"] for row in data["scopes"]["generalist"]] == ["hurry", "look", "pay"]
+    assert data["scopes"]["specialist"] == []
+    (actor,) = data["actors"]
+    assert data["actors"][actor] == ["hurry", "look", "pay"]
+    drawn = (await manifest("manifest", "tree")).out
+    assert "generalist tools" in drawn
+    assert f"pay  routed, maybe asks, may be denied  ({actor})" in drawn
+    assert drawn.index(f"actor {actor}") > drawn.index("specialist tools")
+
+
+async def test_diff_of_equal_manifests_is_nothing(manifest: Cli) -> None:
+    """Exit code 0; a comment is no difference."""
+    ran = await manifest("manifest", "diff", str(MANIFEST), str(MANIFEST))
+    assert (ran.code, ran.out.strip()) == (0, "nothing differs")
+
+
+async def test_diff_says_what_changed_and_what_it_means(manifest: Cli, changed: Path) -> None:
+    """Exit code 1; a rule's change leaves approvals as they are."""
+    ran = await manifest("manifest", "diff", str(MANIFEST), str(changed))
+    assert ran.code == 1
+    assert "~ tool `pay`: requires_approval.auto_approve_if; its definition is the same" in ran.out
+    data = (await manifest("manifest", "diff", str(MANIFEST), str(changed), "--json")).data
+    assert data["old"] != data["new"]
+    assert (data["changes"][0]["fields"], data["stale"]) == (["requires_approval.auto_approve_if"], [])
+
+
+@pytest.mark.row("B81")
+async def test_diff_with_what_cannot_be_read_is_a_bad_invocation(manifest: Cli, tmp_path: Path) -> None:
+    """Exit code 2, so that nobody takes it for a difference: a file that is not there, and one that is wrong."""
+    said = assert_one_sentence(await manifest("manifest", "diff", str(MANIFEST), str(tmp_path / "none.yaml")), 2)
+    assert "there is no such file" in said
+    (tmp_path / "wrong.yaml").write_text("version: 2\n")
+    assert_one_sentence(await manifest("manifest", "diff", str(tmp_path / "wrong.yaml"), str(MANIFEST)), 2)
+    assert (await manifest("manifest", "diff", str(MANIFEST))).code == 2
+
+
+@pytest.mark.parametrize("part", ["manifest", "tool", "actor", "policies", "people"])
+async def test_schema_is_json_schema_for_each_kind_of_file(manifest: Cli, part: str) -> None:
+    """What is printed is JSON Schema 2020-12 that can be checked with."""
+    schema = (await manifest("manifest", "schema", "--part", part)).data
+    Draft202012Validator.check_schema(schema)
+    assert not Draft202012Validator(schema).is_valid(3)
+    assert (await manifest("manifest", "schema", "--part", "tols")).code == 2
+
+
+async def test_show_prints_the_normal_form(manifest: Cli) -> None:
+    """Byte for byte what `normal_text` makes."""
+    assert (await manifest("manifest", "show")).out == normal_text(load_manifest(MANIFEST))
+
+
+async def test_a_wrong_manifest_is_one_sentence_and_exit_code_1(cli: Cli, tmp_path: Path) -> None:
+    """For each command that reads one."""
+    (tmp_path / "wrong.yaml").write_text("version: 1\ntols: {}\n")
+    for command in ("validate", "tree", "show"):
+        said = assert_one_sentence(await cli("manifest", command, "--manifest", str(tmp_path / "wrong.yaml")))
+        assert "wrong.yaml:2: unknown key `tols`" in said
