@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from signoff.approvals.arguments import plural
 from signoff.approvals.entries import act
 from signoff.audit.log import AuditLog
 from signoff.cli.options import AsJson
@@ -98,7 +99,9 @@ def export(
             return 0
         write_public(keys, to)
         found = {"public_keys": str(to), "keys": [key.id for key in keys.keys]}
-        out.show(found, f"{to} holds {len(keys.keys)} public keys; name it in SIGNOFF_PUBLIC_KEYS of each worker")
+        out.show(
+            found, f"{to} holds {plural(len(keys.keys), 'public key')}; name it in SIGNOFF_PUBLIC_KEYS of each worker"
+        )
         return 0
 
     run(body, as_json=as_json)

@@ -67,9 +67,9 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
             args=args,
         )
     except (StoreUnavailable, NotCanonical, TypeError, ValueError):
-        return Tried(past, "unknown", "its arguments cannot be read")
+        return Tried(past, "unknown", "the arguments cannot be read")
     if digest != past.digest:
-        return Tried(past, "unknown", "its arguments are not those that were recorded: people had changed them")
+        return Tried(past, "unknown", "the arguments are not those that were recorded: people had changed them")
     found = judge(catalog, turn.ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS)))
     if found.kind == "question":
         return Tried(past, "unknown", "its tool checks permissions, and is asked about what is proposed now only")

@@ -59,8 +59,8 @@ class LoginPages:
         if caller_of(request) is not None:
             return RedirectResponse(then, status_code=303)
         browser = await self._visitors.browser(request)
-        note = text("login.out", browser.reader.language) if "out" in request.query_params else ""
-        return self._form(browser, then, note=note)
+        told = next((key for key in ("out", "lost") if key in request.query_params), "")
+        return self._form(browser, then, note=text(f"login.{told}", browser.reader.language) if told else "")
 
     async def by_token(self, request: Request) -> Response:
         """Sign in with a pasted token."""
@@ -149,8 +149,13 @@ class LoginPages:
 
 
 def to_login(request: Request) -> Response:
-    """To the sign-in, and from there to the page that was wanted."""
+    """To the sign-in, and from there to the page that was wanted, or whose form was sent and is lost."""
     url = request.url
-    wanted = f"{url.path}?{url.query}" if url.query else url.path
-    back = f"?next={quote(wanted, safe='')}" if request.method in READING and wanted != "/" else ""
-    return RedirectResponse(f"/login{back}", status_code=303)
+    if request.method in READING:
+        wanted = f"{url.path}?{url.query}" if url.query else url.path
+        back = f"?next={quote(wanted, safe='')}" if wanted != "/" else ""
+        return RedirectResponse(f"/login{back}", status_code=303)
+    # A form's address is its page's and a verb.
+    page, _, verb = url.path.rpartition("/")
+    back = f"&next={quote(page, safe='')}" if verb and page.count("/") == 2 else ""
+    return RedirectResponse(f"/login?lost=1{back}", status_code=303)

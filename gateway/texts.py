@@ -30,6 +30,7 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "login.command": "signoff token create YOUR-ID --scope read --scope decide",
     "login.without": "Go on without, in the development profile",
     "login.out": "You are signed out.",
+    "login.lost": "You were not signed in any more, so what you sent changed nothing. Sign in and send it again.",
     "login.out_of_date": "You are not signed in: this page was out of date. Try once more.",
     "login.refused": "You are not signed in: {why}.",
     # Approval links.

@@ -87,6 +87,7 @@ async def test_export_gives_workers_what_they_need(keys: Cli) -> None:
     assert json.loads(printed.out) == written(PUBLIC) == (await keys("keys", "export", "--json")).data
     ran = await keys("keys", "export", "--out", "for-workers.json")
     assert ran.code == 0
+    assert ran.out.startswith("for-workers.json holds 1 public key;")
     assert read_public(Path("for-workers.json")) == read_public(PUBLIC)
 
 

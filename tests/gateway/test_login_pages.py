@@ -201,6 +201,21 @@ async def test_the_development_profile_says_so_everywhere(gateway: GatewayDesk) 
         assert "Signed in as Bo" in home
 
 
+async def test_an_answer_sent_after_the_sign_in_ended_is_told_to_be_lost(
+    gateway: GatewayDesk, locked: GatewayDesk
+) -> None:
+    """The sign-in says that nothing was changed, and leads back to the request."""
+    approval = await gateway.asked("pay")
+    async with browser(locked) as page:
+        sent = await page.post(f"/approvals/{approval}/decide", data={"verdict": "approved"})
+        assert sent.headers["location"] == f"/login?lost=1&next=%2Fapprovals%2F{approval}"
+        shown = (await page.get(sent.headers["location"])).text
+        assert "what you sent changed nothing" in words(shown)
+        back = hidden(shown, "/login")["next"]
+        assert back == f"/approvals/{approval}"
+    assert (await gateway.desk.signoff.request(approval)).state == "pending"
+
+
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -260,7 +275,7 @@ async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayDesk) -
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=locked.app), base_url=BASE) as page:
         assert (await page.get("/turns?state=error")).headers["location"] == "/login?next=%2Fturns%3Fstate%3Derror"
         assert (await page.get("/")).headers["location"] == "/login"
-        assert (await page.post("/sessions", data={"text": "x"})).headers["location"] == "/login"
+        assert (await page.post("/sessions", data={"text": "x"})).headers["location"] == "/login?lost=1"
 
 
 async def test_whoever_leaves_is_out_at_once(gateway: GatewayDesk, locked: GatewayDesk) -> None:
