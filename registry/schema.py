@@ -13,6 +13,7 @@ from referencing.jsonschema import DRAFT202012
 
 from signoff.contracts.errors import RegistrationError
 from signoff.registry.nearest import did_you_mean, shown
+from signoff.registry.plain_schema import plainly_valid
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DATA_KEYWORDS: Final = frozenset({"const", "enum", "default", "examples"})
@@ -71,7 +72,8 @@ def compile_schema(
     if str(own.get("$schema", DIALECT)).rstrip("#") != DIALECT:
         raise refuse(f"declares the dialect `{own['$schema']}`; write it in JSON Schema 2020-12", own["$schema"])
     try:
-        Draft202012Validator.check_schema(own)
+        if not plainly_valid(own):
+            Draft202012Validator.check_schema(own)
     except SchemaError as error:
         place = dotted(error.absolute_path)
         raise refuse(f"is not valid JSON Schema 2020-12 at `{place or '(top)'}`: {error.message}", place) from None

@@ -1,0 +1,84 @@
+"""The quick look at a schema never takes what the metaschema would refuse."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from signoff.contracts.errors import RegistrationError
+from signoff.registry.plain_schema import _FITS, plainly_valid
+from signoff.registry.schema import compile_schema
+
+WORDS = st.sampled_from(["string", "object", "strin", "", "#/$defs/a", "#/nowhere", "http://x y", "(", "a"])
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 3),
+    st.sampled_from([-0.5, 0.0, 1.5, float("inf"), float("nan")]),
+    WORDS,
+)
+KEYWORDS = st.sampled_from([*sorted(_FITS), "pattern", "not", "minProperty", "multipleOf", "$id", "if"])
+
+
+def values(schemas: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """What may stand behind a keyword, right or wrong."""
+    return st.one_of(
+        SCALARS,
+        st.lists(SCALARS, max_size=3),
+        schemas,
+        st.lists(schemas, max_size=2),
+        st.dictionaries(WORDS, schemas, max_size=2),
+    )
+
+
+SCHEMAS = st.recursive(
+    st.booleans() | st.dictionaries(KEYWORDS, SCALARS, max_size=2),
+    lambda inner: st.dictionaries(KEYWORDS, values(inner), max_size=3),
+    max_leaves=12,
+)
+
+
+@given(SCHEMAS)
+def test_what_is_plainly_valid_is_valid(schema: Any) -> None:
+    """For right and wrong schemas of any shape; those it does not know are left to the metaschema."""
+    if plainly_valid(schema):
+        Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize("keyword", sorted(_FITS))
+@given(value=values(SCHEMAS))
+def test_each_keyword_takes_no_value_that_the_metaschema_refuses(keyword: str, value: Any) -> None:
+    """The same, for every keyword that is looked at."""
+    try:
+        Draft202012Validator.check_schema({keyword: value})
+    except SchemaError:
+        assert not plainly_valid({keyword: value})
+
+
+def test_the_usual_schemas_are_plainly_valid() -> None:
+    """What `@tool` makes of a typed function, nested types included, needs no second look."""
+    usual = {
+        "type": "object",
+        "properties": {
+            "to": {"type": "string", "description": "Who.", "minLength": 1},
+            "sum": {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}], "default": None},
+            "items": {"type": "array", "items": {"$ref": "#/$defs/Item"}},
+        },
+        "required": ["to"],
+        "additionalProperties": False,
+        "$defs": {"Item": {"type": "object", "properties": {"id": {"type": ["integer", "string"]}}}},
+    }
+    assert plainly_valid(usual)
+    assert not plainly_valid({**usual, "pattern": "("})
+
+
+@pytest.mark.parametrize(
+    "schema", [{"pattern": "("}, {"properties": {"a": {"type": "strin"}}}, {"required": ["a", "a"]}]
+)
+def test_what_is_not_plain_is_still_checked(schema: dict[str, Any]) -> None:
+    """A schema that the quick look leaves alone is refused by the metaschema as ever."""
+    with pytest.raises(RegistrationError, match="not valid JSON Schema"):
+        compile_schema({"type": "object", **schema}, tool_name="t")
