@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from signoff.activities.gate import GateActivity
 from signoff.activities.results import Results
 from signoff.activities.room import Room
+from signoff.approvals.entries import fingerprint
+from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import CALLS_PER_COMPLETION, RESULT_BYTES, RESULT_CHARS_PER_BATCH
@@ -165,6 +167,9 @@ async def test_a_result_that_does_not_fit_is_told_and_recorded_whole(store: Stor
     assert (right.code, right.gate, right.structured) == ("ok", "execute", None)
     failed = await _outcome(store, ToolFailure("no"), output_schema=schema)
     assert (failed.gate, failed.value.inline) == ("execute", "no")
+    records = [record for record in await AuditLog(store).stream(TURN.workflow_id) if record.kind == "outcome"]
+    told = [(each.facts["gate"], each.facts.get("structured")) for each in records]
+    assert told == [("output", fingerprint({"rows": "many"})), ("execute", None)], "one record a call and code"
 
 
 async def test_a_misfit_is_not_tried_again(store: Store) -> None:

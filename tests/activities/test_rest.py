@@ -1,0 +1,94 @@
+"""Reading on, one piece a call, each within the call's budget."""
+
+from typing import Any
+
+import pytest
+from activity_kit import TURN, room_of
+from desk_fixtures import GUEST, Ledger, pay_tool
+
+from signoff.activities.rest import bound, how_to_read_on, read_rest
+from signoff.registry.actor import Actor
+from signoff.registry.context import ToolContext
+from signoff.registry.read_rest import READ_REST_TOOL
+from signoff.registry.result import ToolFailure
+from signoff.store.rests import Rests
+from signoff.store.store import Store
+
+
+def _context(budget: int = 400, **fields: Any) -> ToolContext:
+    given: dict[str, Any] = {
+        "actor_name": "desk",
+        "session_id": TURN.session,
+        "turn_id": TURN.turn,
+        "call_id": "c1.1",
+        "tenant_id": TURN.tenant,
+        "user_id": GUEST.user,
+        "user": GUEST,
+        "idempotency_key": "",
+        "result_budget_chars": budget,
+        **fields,
+    }
+    return ToolContext(**given)
+
+
+@pytest.mark.parametrize("budget", [400, 401, 80_000])
+@pytest.mark.parametrize("total", [1, 399, 1_000, 200_000])
+async def test_each_piece_fits_its_budget_and_names_the_next(store: Store, budget: int, total: int) -> None:
+    """A line about the piece and the piece: never so long that it would be cut again."""
+    text = "".join(chr(97 + number % 26) for number in range(total))
+    handle = await Rests(store).keep(TURN, "book", text)
+    pieces, start = "", 0
+    while start < total:
+        told = await read_rest(store, {"handle": handle, "start": start}, _context(budget))
+        assert isinstance(told, str)
+        assert len(told) <= budget
+        line, _, piece = told.partition("\n")
+        end = start + len(piece)
+        more = f"go on with start={end}" if end < total else "this is its end"
+        assert line == f"Characters {start} to {end} of {total}; {more}"
+        pieces, start = pieces + piece, end
+    assert pieces == text
+
+
+@pytest.mark.parametrize(
+    ("start", "fields", "words"),
+    [
+        (0, {"turn_id": "other"}, "no such handle in this turn"),
+        (0, {"tenant_id": "other"}, "no such handle in this turn"),
+        (5, {}, "the text has 5 characters; start below that"),
+        (10**18, {}, "the text has 5 characters; start below that"),
+    ],
+)
+async def test_what_cannot_be_read_is_the_models_mistake(
+    store: Store, start: int, fields: dict[str, str], words: str
+) -> None:
+    """Another turn's handle and a start behind the end: told in words, `input_invalid`."""
+    handle = await Rests(store).keep(TURN, "book", "abcde")
+    told = await read_rest(store, {"handle": handle, "start": start}, _context(**fields))
+    assert isinstance(told, ToolFailure)
+    assert (told.code, words in told.message) == ("input_invalid", True)
+
+
+async def test_a_whole_number_may_be_written_with_a_point(store: Store) -> None:
+    """JSON Schema takes 2.0 for an integer, and so does this."""
+    handle = await Rests(store).keep(TURN, "book", "abcde")
+    assert await read_rest(store, {"handle": handle, "start": 2.0}, _context()) == (
+        "Characters 2 to 5 of 5; this is its end\ncde"
+    )
+
+
+async def test_only_the_frameworks_tool_is_bound_to_a_store(store: Store) -> None:
+    """Every other tool stays the object it was; this one keeps its definition."""
+    tool = pay_tool(Ledger())
+    assert bound(tool, store) is tool
+    mine = bound(READ_REST_TOOL, store)
+    assert mine.definition == READ_REST_TOOL.definition
+    told = await mine.handler({"handle": "x" * 64, "start": 0}, _context())
+    assert isinstance(told, ToolFailure)
+    room = room_of(store, actors=[Actor(name="desk", model="scripted", read_rest=True)])
+    assert room.catalog.registry.resolve("read_rest") is READ_REST_TOOL
+
+
+def test_words_about_the_rest_can_be_followed_to_the_letter() -> None:
+    """They are the call that reads on."""
+    assert how_to_read_on("abc", 7) == 'The rest is read by read_rest(handle="abc", start=7).'

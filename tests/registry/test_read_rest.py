@@ -1,0 +1,102 @@
+"""The framework's own tool is there for who declares it, and for nobody else."""
+
+from pathlib import Path
+
+import pytest
+from registry_kit import a_call, a_context, a_tool, an_actor, pinned
+
+from signoff.contracts.errors import ConfigError, RegistrationError
+from signoff.contracts.names import READ_REST
+from signoff.contracts.steps import Tally
+from signoff.registry.catalog import build_catalog
+from signoff.registry.gates import judge
+from signoff.registry.manifest import load_manifest
+from signoff.registry.read_rest import HANDLE_CHARS, READ_REST_TOOL
+from signoff.registry.registry import ToolRegistry
+
+ARGS = {"handle": "x" * HANDLE_CHARS, "start": 0}
+CODE = '''
+async def look() -> str:
+    """Look."""
+    return "seen"
+'''
+
+
+def test_without_a_reader_the_catalog_is_what_it_was() -> None:
+    """No tool, no other hash; with one there is a tool more, and the hash tells which actor has it."""
+    plain = build_catalog(tools=[a_tool()], actors=[an_actor()])
+    reader = build_catalog(tools=[a_tool()], actors=[an_actor(read_rest=True)])
+    assert plain.registry.list() == ("book_flight",)
+    assert reader.registry.list() == ("book_flight", READ_REST)
+    both = [
+        build_catalog(actors=[an_actor("a", read_rest=one), an_actor("b", read_rest=not one)]).hash
+        for one in (True, False)
+    ]
+    assert len({plain.hash, reader.hash, *both}) == 4
+
+
+@pytest.mark.parametrize("tools", [None, (), ("book_flight",)])
+def test_only_its_reader_sees_it_and_runs_it(tools: tuple[str, ...] | None) -> None:
+    """Whatever its list says; another actor of the same catalog is neither offered it nor let through."""
+    actors = [an_actor("reader", tools=tools, read_rest=True), an_actor("other", tools=tools)]
+    catalog = build_catalog(tools=[a_tool()], actors=actors)
+    for actor, sees in (("reader", True), ("other", False)):
+        offered = [each.name for each in catalog.offered(actor, pinned(actor))]
+        assert (READ_REST in offered) is sees
+        found = judge(catalog, pinned(actor), a_call(READ_REST), ARGS, Tally())
+        assert (found.kind, found.code) == (("run", "ok") if sees else ("settled", "not_available"))
+
+
+@pytest.mark.parametrize(
+    "args", [{}, {"handle": "x", "start": 0}, {**ARGS, "start": -1}, {**ARGS, "start": "0"}, {**ARGS, "path": "/etc"}]
+)
+def test_its_arguments_are_checked_as_any_others(args: dict[str, object]) -> None:
+    """A handle of the right length and a start from 0, and nothing else."""
+    catalog = build_catalog(actors=[an_actor(read_rest=True)])
+    assert judge(catalog, pinned(), a_call(READ_REST), ARGS, Tally()).kind == "run"
+    assert judge(catalog, pinned(), a_call(READ_REST), args, Tally()).code == "input_invalid"
+
+
+def test_its_name_is_reserved() -> None:
+    """Nobody registers another one, and no actor lists it: there is one way to have it."""
+    for actors in ([], [an_actor(read_rest=True)]):
+        with pytest.raises(RegistrationError, match="has a reserved name") as raised:
+            build_catalog(tools=[a_tool(READ_REST)], actors=actors)
+        assert raised.value.context["tool_name"] == READ_REST
+    with pytest.raises(ConfigError, match="write `read_rest: true` instead"):
+        build_catalog(actors=[an_actor(tools=(READ_REST,), read_rest=True)])
+
+
+async def test_it_is_declared_as_any_tool_and_reads_nothing_by_itself() -> None:
+    """The declaration stands the checks of all tools; only a worker has a store to read from."""
+    assert ToolRegistry([READ_REST_TOOL]).size == 1
+    with pytest.raises(ConfigError, match="only a worker can run it"):
+        await READ_REST_TOOL.handler(ARGS, a_context())
+
+
+@pytest.mark.parametrize("spelling", ["snake", "camel"])
+def test_the_manifest_says_what_becomes_of_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
+    """Readers, direct returns and text from outside, in both spellings and in those of other designs."""
+    (tmp_path / "result_handlers.py").write_text(CODE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    keys = {
+        "snake": ("read_rest", "return_direct", "untrusted_output"),
+        "camel": ("readRest", "returnDirect", "outputIsUntrusted"),
+    }[spelling]
+    (tmp_path / "signoff.yaml").write_text(
+        f"""\
+version: 1
+actors:
+  reader: {{model: "scripted:x:y", {keys[0]}: true}}
+  other: {{model: "scripted:x:y"}}
+tools:
+  look: {{handler: "result_handlers:look", scope: generalist, {keys[1]}: true}}
+  listen: {{handler: "result_handlers:look", scope: generalist, {keys[2]}: true}}
+"""
+    )
+    catalog = load_manifest(tmp_path / "signoff.yaml")
+    assert [catalog.actor(name).read_rest for name in ("reader", "other")] == [True, False]
+    tools = {tool.name: (tool.return_direct, tool.untrusted_output) for tool in catalog.tools()}
+    assert tools == {"listen": (False, True), "look": (True, False), READ_REST: (False, True)}
