@@ -1,9 +1,10 @@
 """The closed set of tools of one process: exact names, no change after it is made (P01-P14)."""
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable
 
-from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.canonical import canonical_json
 from signoff.contracts.errors import RegistrationError
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES
@@ -37,7 +38,7 @@ class ToolRegistry:
         check_fallbacks(known)
         self._tools = known
         self._names = tuple(sorted(known))
-        self._hash = sha256_hex([tool_content(known[name]) for name in self._names])
+        self._hash = _hash(known[name] for name in self._names)
 
     def resolve(self, name: str) -> Tool | None:
         """The tool of exactly this name, or None."""
@@ -56,6 +57,11 @@ class ToolRegistry:
     def hash(self) -> str:
         """sha-256 over every declaration except handlers; the same in every process."""
         return self._hash
+
+
+def _hash(tools: Iterable[Tool]) -> str:
+    """As `sha256_hex` of the list of all contents, one after the other: one float makes only its own tool slow."""
+    return hashlib.sha256(b"[" + b",".join(canonical_json(tool_content(tool)) for tool in tools) + b"]").hexdigest()
 
 
 def create_tool_registry(tools: Iterable[Tool]) -> ToolRegistry:
@@ -84,13 +90,13 @@ def tool_content(tool: Tool) -> dict[str, object]:
         "requires_approval": policy.model_dump(mode="json") if isinstance(policy, ApprovalPolicy) else policy,
         "tags": tool.tags,
         "peer_exposed": tool.peer_exposed,
-        "timeout": tool.timeout,
+        "timeout": int(tool.timeout) if tool.timeout == int(tool.timeout) else tool.timeout,
         "max_result_chars": tool.max_result_chars,
         "task_queue": tool.task_queue,
         "toolset": tool.toolset,
         "plugin": tool.plugin,
         **_if_declared("validation", tool.validation, "strict"),
-        **_if_declared("capabilities", dataclasses.asdict(tool.capabilities), dataclasses.asdict(NO_CAPABILITIES)),
+        **({} if tool.capabilities == NO_CAPABILITIES else {"capabilities": dataclasses.asdict(tool.capabilities)}),
         **_if_declared("untrusted_output", tool.untrusted_output, False),
         **_if_declared("return_direct", tool.return_direct, False),
         **_if_declared("concurrency", tool.concurrency, "safe"),
