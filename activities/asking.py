@@ -31,11 +31,12 @@ async def unavailable(catalog: Catalog, ctx: Pinned, names: Iterable[str], secon
 
     Only tools that the actor of `ctx` could see are asked: of the others nobody learns anything.
     """
-    found = (catalog.registry.resolve(name) for name in dict.fromkeys(names))
+    sight = catalog.sight(ctx)
+    found = (sight.tool(name) for name in dict.fromkeys(names))
     asked = [tool for tool in found if tool is not None and tool.available is not None]
     if not asked:
         return frozenset()
-    sight, occasion = catalog.sight(ctx), occasion_of(ctx)
+    occasion = occasion_of(ctx)
     asked = [tool for tool in asked if sight.offers(tool)]
     answers = await asyncio.gather(*(_is_available(tool, occasion, seconds) for tool in asked))
     return frozenset(tool.name for tool, there in zip(asked, answers, strict=True) if not there)

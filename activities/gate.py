@@ -146,8 +146,8 @@ class GateActivity:
 
     def _doubt(self, task: GateTask, call: CallPart, args: Any, found: Judgement) -> Ruling:
         """The question to people what became of a call. Asked whatever the policy says now: it is about the past."""
-        tool, verdict = self._room.catalog.registry.resolve(call.tool), found.verdict
-        if tool is None or not self._room.catalog.approvers(tool.name, verdict):
+        tool, verdict = self._room.catalog.sight(task.ctx).tool(call.tool), found.verdict
+        if tool is None or not self._room.catalog.approvers(tool.activity, verdict):
             return Ruling(call=call.call, verdict="settled", outcome=in_doubt(call))
         digest = doubt_digest(task.doubt_of, task.doubt)
         asked = self._request(task, call, args, tool, verdict, digest, _DOUBT_NOTE)
@@ -172,7 +172,7 @@ class GateActivity:
         digest: str,
         note: str,
     ) -> ApprovalRequest:
-        policy = self._room.catalog.policy(tool.name).policy or ApprovalPolicy()
+        policy = self._room.catalog.policy(tool.activity).policy or ApprovalPolicy()
         turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
         approval_id = ApprovalKey(turn, call.call).id
         secrets = tool.masked_arguments
@@ -206,7 +206,7 @@ class GateActivity:
             rule=verdict.rule if verdict else "",
             rule_text=(verdict.rule_text or verdict.why) if verdict else "",
             policy_hash=verdict.policy_hash if verdict else "",
-            approvers=self._room.catalog.approvers(tool.name, verdict),
+            approvers=self._room.catalog.approvers(tool.activity, verdict),
             quorum=policy.quorum,
             veto=policy.veto,
             allow_self=policy.allow_self_approval,
@@ -231,8 +231,8 @@ class GateActivity:
         sequential = actor is not None and actor.mode == "sequential"
         # What is stopped, or followed by other tools, ends where the history says, and local activities do not.
         inline = not (ask or aborts or tool.fallbacks)
-        policy = self._room.catalog.policy(tool.name).policy or ApprovalPolicy()
-        needs_nobody = self._room.catalog.policy(tool.name).needs_person == "never"
+        policy = self._room.catalog.policy(tool.activity).policy or ApprovalPolicy()
+        needs_nobody = self._room.catalog.policy(tool.activity).needs_person == "never"
         return RunOptions(
             start_to_close=tool.timeout + _START_SLACK,
             grant_ttl=policy.grant_ttl,
@@ -241,6 +241,7 @@ class GateActivity:
             local=tool.routing == "bypass" and tool.read_only and needs_nobody and inline,
             task_queue=tool.task_queue,
             summary=tool.title or tool.name,
+            activity=tool.activity if tool.place else "",
             budget_chars=min(budget, tool.max_result_chars or budget),
             return_direct=tool.return_direct,
             at_once=1 if sequential else MAX_TOOLS_AT_ONCE,

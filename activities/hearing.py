@@ -43,7 +43,7 @@ async def verdict_of(
     seconds: float = SECONDS,
 ) -> PolicyVerdict:
     """The rules' `verdict` on a call in the context `ctx`, once the policy's handler, if any, has answered."""
-    policy, handler = catalog.policy(tool.name), catalog.handlers.get(tool.name)
+    policy, handler = catalog.policy(tool.activity), catalog.handlers.get(tool.activity)
     if handler is None or verdict.verdict == "deny":
         return verdict
     # Copies: what the handler is shown is not what runs.

@@ -61,7 +61,7 @@ class Journal:
         self._room = room
         self._log = AuditLog(room.store)
         self._tool = tool
-        self._required = is_required(room.catalog.policies.get(tool.name))
+        self._required = is_required(room.catalog.policies.get(tool.activity))
         self._owed: list[AuditEntry] = []
 
     async def receive(self, seen: Sequence[AuditEntry]) -> None:

@@ -63,15 +63,15 @@ class OutcomeActivity:
 
     async def _told(self, task: OutcomeTask, word: Decision) -> ToolReply:
         """What stands in the ticket once `word` is written there, if it is the word of somebody who may give it."""
-        permit, tool = task.permit, self._room.catalog.registry.resolve(task.tool)
+        permit, tool = task.permit, self._room.catalog.sight(task.permit.ctx).tool(task.tool)
         if tool is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
             return ToolReply()
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         args = await load(self._room.store, task.args)
         found = await judged(self._room.catalog, permit.ctx, call, args, self._room.kinds)
         asked = permit.model_copy(update={"doubts": (*permit.doubts, word)})
-        seating = await seated(self._room, asked, tool.name, found)
-        policy = self._room.catalog.policy(tool.name)
+        seating = await seated(self._room, asked, tool.activity, found)
+        policy = self._room.catalog.policy(tool.activity)
         if not happened(permit, word, task.ticket, policy, self._room.witness, seating):
             activity.logger.warning("nobody who may say so says that %s happened", tool.name)
             return ToolReply()
@@ -84,7 +84,7 @@ class OutcomeActivity:
 
     async def _found(self, task: OutcomeTask, workflow: str) -> ToolReply:
         permit = task.permit
-        tool = self._room.catalog.registry.resolve(task.tool)
+        tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
         if tool is not None and tool.read_only:
             return ToolReply(outcome=_settled(task, "execution_failed", "The tool did not answer in time."))
         key = ticket_key(permit.digest, task.ticket)

@@ -62,7 +62,7 @@ class Remembered:
         Raises `StoreUnavailable`.
         """
         verdict = found.verdict
-        policy = self._room.catalog.policy(tool.name).policy
+        policy = self._room.catalog.policy(tool.activity).policy
         if found.kind != "ask" or verdict is None or verdict.rule in UNREMEMBERED_RULES:
             return
         if policy is None or not policy.allow_remember or any(map(self._unproved, permit.decisions)):
@@ -90,7 +90,7 @@ class Remembered:
 
         Raises `StoreUnavailable`.
         """
-        policy = None if found.tool is None else self._room.catalog.policy(found.tool.name).policy
+        policy = None if found.tool is None else self._room.catalog.policy(found.tool.activity).policy
         if found.kind != "ask" or found.tool is None or policy is None or not policy.allow_remember:
             return found
         for grant in await self._rows.usable(ctx.tenant, ctx.session, found.tool.name):

@@ -39,10 +39,11 @@ TRANSIENT = (ConnectionError, TimeoutError)
 WORKERS_TRIED = 60
 """Tries, a second apart, before a tool is taken for removed: a rolling deploy must get past its old workers."""
 _ELSEWHERE = timedelta(seconds=1)
+_CHANGED = "the tool changed while you were asked"
 
 
 class ToolActivity:
-    """One tool as an activity; `run` is registered under the tool's own name.
+    """One tool as an activity; `run` is registered under its `activity`.
 
     `pause` is how many seconds it waits before it asks a store again that did not answer.
     """
@@ -61,9 +62,10 @@ class ToolActivity:
         async with pulse():
             info = activity.info()
             caller = Caller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
-            problem = caller_problem(caller, task.permit, task.tool)
-            if problem or task.tool != self._tool.name:
-                return await self._refused(task, problem or "the permit names another tool")
+            another = "" if task.tool == self._tool.name else "the permit names another tool"
+            problem = another or caller_problem(caller, task.permit, self._tool.activity)
+            if problem:
+                return await self._refused(task, problem)
             await self._journal.receive(task.audit)
             reply = await self._permitted(task)
             await self._journal.settle()
@@ -85,6 +87,10 @@ class ToolActivity:
         problem = witness.requester_problem(permit.ctx)
         if problem:
             return await self._refused(task, problem)
+        meant = self._room.catalog.sight(permit.ctx).tool(task.tool)
+        if meant is not None and meant.activity != self._tool.activity:
+            # Where this turn stands its name means another tool, of which nobody has approved anything.
+            return ToolReply(again="stale", note=_CHANGED)
         call = _call(task)
         found = await judged(self._room.catalog, permit.ctx, call, args, self._room.kinds)
         if found.kind not in ("run", "ask"):
@@ -102,9 +108,9 @@ class ToolActivity:
             permit,
             digest,
             found,
-            self._room.catalog.policy(task.tool),
+            self._room.catalog.policy(self._tool.activity),
             witness=witness,
-            seating=await seated(self._room, permit, task.tool, found),
+            seating=await seated(self._room, permit, self._tool.activity, found),
             digest_of_args=lambda given: digest_of(permit.ctx, permit.call, self._tool, given),
         )
         if worth.kind == "run" and permit.kind == "approved" and found.override and permit.rule != PERMISSION_RULE:
@@ -185,13 +191,13 @@ class ToolActivity:
 
     async def _earlier(self, task: ToolTask, found: Judgement) -> ToolReply | None:
         """What earlier tickets of the call leave to say; None when each is void, or people said it did not happen."""
-        permit, policy, witness = task.permit, self._room.catalog.policy(task.tool), self._room.witness
+        permit, policy, witness = task.permit, self._room.catalog.policy(self._tool.activity), self._room.witness
         not_given_up = "an earlier ticket of this call was not given up"
         if task.ticket < 1:
             return await self._refused(task, not_given_up)
         if task.ticket == 1:
             return None
-        seating = await seated(self._room, permit, task.tool, found)
+        seating = await seated(self._room, permit, self._tool.activity, found)
         for number in range(1, task.ticket):
             earlier = await self._room.store.look(ticket_key(permit.digest, number))
             if earlier is not None and earlier.state == "void":
@@ -248,8 +254,8 @@ class ToolActivity:
 
 
 def tool_activities(room: Room) -> list[Any]:
-    """One activity a tool of the catalog, each registered under the tool's name, and one for tools it lacks."""
-    return [*(_named(room, bound(tool, room.store)) for tool in room.catalog.tools()), absent_tool]
+    """One activity a tool of the catalog, each registered under its `activity`, and one for tools it lacks."""
+    return [*(_named(room, bound(tool, room.store)) for tool in room.catalog.every_tool), absent_tool]
 
 
 @activity.defn(dynamic=True)
@@ -259,14 +265,14 @@ async def absent_tool(args: Sequence[RawValue]) -> ToolReply:
     if info.attempt < WORKERS_TRIED:
         text = f"this worker has no tool `{info.activity_type}`"
         raise ApplicationError(text, type="NotDeployed", next_retry_delay=_ELSEWHERE)
-    return ToolReply(again="stale", note="the tool changed while you were asked")
+    return ToolReply(again="stale", note=_CHANGED)
 
 
 def _named(room: Room, tool: Tool) -> Any:
     async def run(task: ToolTask) -> ToolReply:
         return await ToolActivity(room, tool).run(task)
 
-    return activity.defn(name=tool.name)(run)
+    return activity.defn(name=tool.activity)(run)
 
 
 def _call(task: ToolTask) -> CallPart:

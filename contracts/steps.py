@@ -103,7 +103,8 @@ class RunOptions(Shape):
     `at_once` is how many tools of a batch may run at once; 0, in turns of old: all of them, and none of what follows.
     `exclusive`: it runs alone. `aborts`: when it fails, its siblings are stopped. `attempts`: how often a local one is
     tried. `fallbacks` are the tools that are tried in its place, in order, when it fails. `return_direct`: when it
-    succeeds, its value is the turn's answer.
+    succeeds, its value is the turn's answer. `activity` is the activity type of a tool that is an actor's own; of all
+    others it is their name.
     """
 
     start_to_close: float = 300.0
@@ -120,6 +121,7 @@ class RunOptions(Shape):
     attempts: int = 3
     fallbacks: tuple[str, ...] = ()
     return_direct: bool = False
+    activity: str = ""
 
 
 class Ruling(Shape):

@@ -55,7 +55,7 @@ class Remembering:
         Not whether it has a use left: that is known only where it is spent.
         """
         tool, like = found.tool, grant.like
-        policy = None if tool is None else self._catalog.policy(tool.name).policy
+        policy = None if tool is None else self._catalog.policy(tool.activity).policy
         if tool is None or found.kind != "ask" or policy is None or not policy.allow_remember:
             return False
         here = (like.tenant, like.tool, like.definition) == (ctx.tenant, tool.name, definition_hash(tool))
@@ -75,7 +75,7 @@ class Remembering:
             return False
 
     def _unfit(self, request: ApprovalRequest, where: str, args: Mapping[str, Any]) -> str:
-        tool = self._catalog.registry.resolve(request.tool)
+        tool = self._catalog.defined(request.tool, request.definition)
         if tool is None or definition_hash(tool) != request.definition:
             return "`remember`: the tool has changed since this was asked"
         if not where.strip():
@@ -95,7 +95,7 @@ class Remembering:
         if found is None:
             if len(self._predicates) >= _PREDICATES_KEPT:
                 self._predicates.clear()
-            found = self._predicates[key] = compile_where(where.strip(), self._catalog.policy(tool.name))
+            found = self._predicates[key] = compile_where(where.strip(), self._catalog.policy(tool.activity))
         return found
 
 

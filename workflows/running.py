@@ -1,5 +1,6 @@
 """How one call of a turn is carried out: its activity, and what became of it when that was lost."""
 
+import asyncio
 from collections.abc import Collection
 from datetime import datetime
 from functools import partial
@@ -26,8 +27,11 @@ _LATE = "the approval ran out while the call waited for its turn to run"
 
 
 class _Run(NamedTuple):
+    """`harmless`: nothing is lost when it is stopped. `of_old`: turns of old stop it at once."""
+
     handle: workflow.ActivityHandle[ToolReply]
     harmless: bool
+    of_old: bool
 
 
 class Running:
@@ -41,12 +45,15 @@ class Running:
         self._runs: dict[str, _Run] = {}
         self._aborted: set[str] = set()
         self._stopped = False
+        self._stopping: set[asyncio.Task[None]] = set()
 
     def cancel(self) -> None:
         """The turn is cancelled: ask everything that runs to stop; what has begun an effect is awaited all the same."""
         self._stopped = True
         for run in self._runs.values():
-            run.handle.cancel()
+            if run.of_old:
+                run.handle.cancel()
+        self._stop([call for call, run in self._runs.items() if not run.of_old])
 
     def abort(self, calls: Collection[str]) -> None:
         """A sibling of `calls` failed: those that have not begun never will, and those that only read are stopped.
@@ -54,10 +61,7 @@ class Running:
         What a person approved, and what has begun an effect, goes on.
         """
         self._aborted.update(calls)
-        for call in calls:
-            run = self._runs.get(call)
-            if run is not None and run.harmless:
-                run.handle.cancel()
+        self._stop([call for call in calls if call in self._runs and self._runs[call].harmless])
 
     def aborted(self, call: str) -> bool:
         """Whether a sibling of `call` failed and took it along."""
@@ -101,6 +105,19 @@ class Running:
         # A worker that was only slow has told more than anybody who looked later.
         return reply.outcome or told
 
+    def _stop(self, calls: Collection[str]) -> None:
+        if calls:
+            stopping = asyncio.create_task(self._stop_soon(calls))
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
+
+    async def _stop_soon(self, calls: Collection[str]) -> None:
+        # What ended in this very workflow task is heard first: cancelled after its end, a handle forgets its result.
+        await workflow.wait_condition(lambda: True)
+        for call in calls:
+            if call in self._runs:
+                self._runs[call].handle.cancel()
+
     def _wanted(self, call: str, permit: Permit) -> bool:
         return not self._stopped and (permit.kind == "approved" or not self.aborted(call))
 
@@ -126,10 +143,15 @@ class Running:
 
     async def _scheduled(self, call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
         handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
-            call.tool, task, activity_id=call.call, result_type=ToolReply, **options.tool(ruling.options)
+            ruling.options.activity or call.tool,
+            task,
+            activity_id=call.call,
+            result_type=ToolReply,
+            **options.tool(ruling.options),
         )
         by_rule = task.permit.kind == "auto" and not task.permit.grant
-        self._runs[call.call] = _Run(handle, harmless=by_rule and ruling.options.read_only)
+        harmless = by_rule and ruling.options.read_only
+        self._runs[call.call] = _Run(handle, harmless, of_old=not ruling.options.at_once)
         try:
             return await handle
         finally:
@@ -180,6 +202,10 @@ async def _became(task: OutcomeTask, summary: str) -> ToolReply:
 
 async def _local(call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
     reply: ToolReply = await workflow.execute_local_activity(
-        call.tool, task, activity_id=call.call, result_type=ToolReply, **options.local_tool(ruling.options)
+        ruling.options.activity or call.tool,
+        task,
+        activity_id=call.call,
+        result_type=ToolReply,
+        **options.local_tool(ruling.options),
     )
     return reply
