@@ -14,7 +14,7 @@ CapabilityCode = Literal[
     "SECRET_NOT_DECLARED",
     "SECRET_NOT_SET",
     "PATH_NOT_REACHABLE",
-    "STORAGE_FULL",
+    "BINARY_NOT_ALLOWED",
     "REPLY_TOO_LARGE",
     "NOT_DECLARED",
 ]

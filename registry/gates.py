@@ -205,6 +205,9 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
     ruling = proposal.sight.ruling(tool)
     if ruling.effect != "deny":
         return None
+    if not proposal.sight.offers(tool):
+        # Why it is denied is for those who would have it: to all others it must not even exist.
+        return _not_there(proposal, "tag_policy")
     reason = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
     return dataclasses.replace(_denied(proposal.call, tool, reason), gate="tag_policy")
 

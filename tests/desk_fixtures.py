@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -28,6 +28,7 @@ from signoff.contracts.turn import TurnInput, TurnView
 from signoff.converter import DATA_CONVERTER
 from signoff.policy.model import ApprovalPolicy, RequiresApproval
 from signoff.registry.actor import Actor
+from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.context import ToolContext
 from signoff.registry.people import Directory
@@ -221,6 +222,7 @@ async def bench(
     people: Directory | None = None,
     profile: Profile = "development",
     verifier: Verifier | None = None,
+    backends: Mapping[str, Backend] | None = None,
     max_cached_workflows: int = 5_000,
 ) -> AsyncIterator[Bench]:
     """A running worker for `catalog` whose actors all use `model`."""
@@ -233,6 +235,7 @@ async def bench(
         mark_key=await store.secret_key("card-mark"),
         profile=profile,
         verifier=verifier or Verifier(),
+        backends=backends or {},
     )
     async with build_worker(client, room, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
         signoff = Signoff(client, task_queue=task_queue, patience=PATIENCE)

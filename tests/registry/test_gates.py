@@ -120,6 +120,7 @@ def test_tally_does_not_grow_by_unspeakable_names() -> None:
 @pytest.mark.row("X05")
 @pytest.mark.row("N01")
 @pytest.mark.row("P07")
+@pytest.mark.row("E11")
 @pytest.mark.row("X04")
 @pytest.mark.parametrize("name", ["Book_Flight", "book_fligth", "", "respond", "x" * 1000, "`\n"])
 def test_unknown_name_is_soft_and_never_executed(name: str) -> None:

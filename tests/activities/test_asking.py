@@ -1,0 +1,251 @@
+"""A tool's own functions as activities ask them: at once, within two seconds, and whatever is no yes is a no."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, environment, permit_for, pinned, request_of, room_of, run, task_for, told
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities.asking import permission_of, unavailable, withheld
+from signoff.activities.gate import GateActivity
+from signoff.activities.model import ModelActivity
+from signoff.activities.room import Room
+from signoff.contracts.completion import CompletionRequest
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart, user_message
+from signoff.contracts.names import GATE
+from signoff.contracts.steps import GateReply, GateTask, ModelReply, ModelTask
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Actor
+from signoff.registry.availability import Occasion
+from signoff.registry.permission import PERMISSION_RULE, Permission
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls
+
+LEDGER = Ledger()
+SOON = 0.05
+
+
+class Switch:
+    """An `available` that says what it is set to, and who asked."""
+
+    def __init__(self, says: Any = True) -> None:
+        self.says = says
+        self.asked: list[Occasion] = []
+
+    async def __call__(self, occasion: Occasion) -> Any:
+        """What it is set to; an exception is raised."""
+        self.asked.append(occasion)
+        if isinstance(self.says, BaseException):
+            raise self.says
+        return await self.says() if callable(self.says) else self.says
+
+
+class Guard(Switch):
+    """The same as a `check_permissions`."""
+
+    async def __call__(self, args: dict[str, Any], occasion: Occasion) -> Any:  # type: ignore[override]
+        """What it is set to; it also tries to change what it is shown."""
+        args["amount"] = 1_000_000
+        return await super().__call__(occasion)
+
+
+async def forever() -> Any:
+    """No answer."""
+    await asyncio.Event().wait()
+
+
+def tool(name: str = "pay", **fields: Any) -> Tool:
+    """A tool that needs nobody."""
+    return pay_tool(LEDGER, fields.pop("requires_approval", False), name=name, **fields)
+
+
+async def gated(room: Room, *names: str, **fields: Any) -> GateReply:
+    """What the gate says of one call of each of these tools."""
+    asked = [CallPart(call=f"c1.{at}", tool=name, args=Content(inline=ARGS)) for at, name in enumerate(names, 1)]
+    task = GateTask(ctx=pinned(), calls=tuple(asked), **fields)
+    return await environment(GATE, is_local=True).run(GateActivity(room).gate, task)
+
+
+@pytest.mark.row("E04")
+@pytest.mark.parametrize("says", [False, None, 1, "yes", [True], ValueError("down"), SystemExit(1), forever])
+async def test_only_true_is_available(store: Store, says: Any) -> None:
+    """Anything else, an exception and silence leave the tool out; it does not keep the others from being asked."""
+    room = room_of(store, tool(available=Switch(says)), tool("wire", available=Switch()), tool("look"))
+    asked = ("pay", "wire", "look", "nothing", "pay")
+    assert await unavailable(room.catalog, pinned(), asked, SOON) == {"pay"}
+
+
+async def test_all_are_asked_at_once(store: Store) -> None:
+    """Fifty silent tools take as long as one."""
+    names = [f"t{number}" for number in range(50)]
+    room = room_of(store, *(tool(name, available=Switch(forever)) for name in names))
+    began = time.monotonic()
+    assert await unavailable(room.catalog, pinned(), names, 0.2) == set(names)
+    assert time.monotonic() - began < 5
+
+
+async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
+    """Nobody's function learns of a call of what is hidden, excluded or not the actor's; each is told the occasion."""
+    switches = {name: Switch() for name in ("pay", "hidden", "other")}
+    hide = GlobalRule(name="h", rule="tool.name == 'hidden'", effect="hide")
+    actors = [Actor(name="desk", model="scripted", tools=("pay", "hidden"))]
+    tools = [tool(name, available=switch) for name, switch in switches.items()]
+    room = room_of(store, *tools, actors=actors, policies=[hide])
+    ctx = pinned(channel="slack")
+    assert await unavailable(room.catalog, ctx, switches) == frozenset()
+    assert await withheld(room.catalog, ctx) == frozenset()
+    assert {name: len(switch.asked) for name, switch in switches.items()} == {"pay": 2, "hidden": 0, "other": 0}
+    occasion = switches["pay"].asked[0]
+    assert (occasion.tenant, occasion.user, occasion.actor, occasion.channel) == ("main", ctx.user, "desk", "slack")
+
+
+async def test_what_is_withheld_from_the_model_is_recorded(store: Store) -> None:
+    """The request to the model lacks the tool, and the reply names it; without any, nothing is named."""
+    seen: list[CompletionRequest] = []
+
+    def react(request: CompletionRequest) -> Any:
+        seen.append(request)
+        return calls(("pay", ARGS))
+
+    switch = Switch(False)
+    room = room_of(store, tool(available=switch), tool("look"), drivers={"scripted": ScriptedModel(react)})
+    task = ModelTask(ctx=pinned(), completion=1, messages=(user_message("go"),))
+    replies: list[ModelReply] = []
+    for switch.says in (False, True):
+        replies.append(await environment("signoff.model").run(ModelActivity(room).model, task))
+    assert [reply.withheld for reply in replies] == [("pay",), ()]
+    assert [[offer.name for offer in request.tools] for request in seen] == [
+        ["look", "respond"],
+        ["look", "pay", "respond"],
+    ]
+
+
+async def test_what_was_withheld_does_not_run_though_it_is_there_by_now(store: Store) -> None:
+    """The model proposed what it was not told of; the tool is not even asked."""
+    switch = Switch(True)
+    room = room_of(store, tool(available=switch), tool("look"))
+    reply = await gated(room, "pay", "look", withheld=("pay",))
+    assert [ruling.verdict for ruling in reply.rulings] == ["settled", "run"]
+    outcome = reply.rulings[0].outcome
+    assert outcome is not None
+    assert (outcome.code, outcome.gate) == ("not_available", "available")
+    assert outcome.value.inline == "Tool pay is not currently available"
+    assert switch.asked == []
+
+
+async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store: Store) -> None:
+    """One answer each time; a call that people approved does not run where the tool is away."""
+    switch = Switch(False)
+    declared = tool(available=switch, requires_approval=True)
+    room = room_of(store, declared)
+    settled = (await gated(room, "pay")).rulings[0].outcome
+    assert settled is not None
+    assert (settled.code, settled.gate) == ("not_available", "available")
+    reply = await run(room, declared, task_for(declared, permit_for(declared, kind="approved")))
+    assert reply.outcome is not None
+    assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "available")
+    switch.says = True
+    assert told(await run(room, declared, task_for(declared, permit_for(declared, kind="approved"))))[0] == "ok"
+    assert len(switch.asked) == 3
+
+
+async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) -> None:
+    """A forged name reaches no function of a developer."""
+    switch, guard = Switch(), Guard(Permission.allow())
+    room = room_of(store, tool(available=switch, check_permissions=guard), profile="production")
+    reply = await gated(room, "pay")
+    assert [ruling.outcome.code for ruling in reply.rulings if ruling.outcome] == ["refused"]
+    assert (switch.asked, guard.asked) == ([], [])
+
+
+@pytest.mark.row("F22")
+@pytest.mark.row("F13")
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        (True, "returned a bool"),
+        (None, "returned a NoneType"),
+        (Permission(1, "", False), "returned a Permission"),  # type: ignore[arg-type]
+        (Permission(False, 5), "returned a Permission"),  # type: ignore[arg-type]
+        (Permission(False, "no", "yes"), "returned a Permission"),  # type: ignore[arg-type]
+        (PermissionError("not the owner"), "failed (PermissionError)"),
+        (forever, "gave no answer within 0.05 s"),
+    ],
+)
+async def test_what_is_no_permission_denies(store: Store, says: Any, words: str) -> None:
+    """A check may signal its no by raising; nothing that is broken lets a call pass, or lets people override it."""
+    answer = await permission_of(tool(check_permissions=Guard(says)), dict(ARGS), pinned(), SOON)
+    assert (answer.allowed, answer.can_override) == (False, False)
+    assert words in answer.reason
+
+
+async def test_a_permission_is_asked_with_a_copy_and_gives_no_secret_away(store: Store) -> None:
+    """What the check does to its arguments is not what runs, and its words are hidden where they quote a secret."""
+    guard = Guard(Permission.deny("Ana is not to be paid", can_override=True))
+    given = dict(ARGS)
+    answer = await permission_of(tool(check_permissions=guard, secrets=("to",), effect=""), given, pinned())
+    assert (answer.reason, given) == ("[hidden] is not to be paid", ARGS)
+    assert await permission_of(tool(), given, pinned()) == Permission.allow()
+
+
+async def test_a_denied_permission_ends_the_call_at_its_gate(store: Store) -> None:
+    """Soft, by policy, under the name of the gate; the others of the batch go on."""
+    room = room_of(store, tool(check_permissions=Guard(Permission.deny("not yours"))), tool("look"))
+    first, second = (await gated(room, "pay", "look")).rulings
+    assert (first.verdict, second.verdict) == ("settled", "run")
+    assert first.outcome is not None
+    assert first.outcome.denied is not None
+    assert (first.outcome.code, first.outcome.gate) == ("denied", "permission")
+    assert (first.outcome.denied.source, first.outcome.denied.reason) == ("policy", "Permission denied: not yours")
+
+
+async def test_an_override_asks_whom_the_policy_names_for_this_once(store: Store) -> None:
+    """Its rule is `permission`, nothing of it can be remembered, and who gets no answer is denied as ever."""
+    override = Guard(Permission.deny("not yours", can_override=True))
+    policy = ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"], allow_remember=True)
+    room = room_of(
+        store, tool(check_permissions=override, requires_approval=policy), tool("wire", check_permissions=override)
+    )
+    named, default = (await gated(room, "pay", "wire")).rulings
+    request = request_of(named.request)
+    assert (request.rule, request.rule_text, request.allow_remember) == (PERMISSION_RULE, "not yours", False)
+    assert (request.approvers, request_of(default.request).approvers) == (("user:ana",), ("role:approvers",))
+
+
+async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store: Store) -> None:
+    """An approval for another reason is no override, a plain denial since then stops what people let pass."""
+    guard = Guard(Permission.deny("not yours", can_override=True))
+    declared = tool(check_permissions=guard)
+    room = room_of(store, declared)
+    approved = permit_for(declared, kind="approved", rule=PERMISSION_RULE)
+    by_rule = await run(room, declared, task_for(declared, permit_for(declared)))
+    other = await run(room, declared, task_for(declared, permit_for(declared, kind="approved")))
+    assert (by_rule.again, other.again) == ("policy", "policy")
+    assert "overrides" in other.note
+    guard.says = Permission.deny("not yours at all")
+    stopped = await run(room, declared, task_for(declared, approved))
+    assert stopped.outcome is not None
+    assert (stopped.outcome.code, stopped.outcome.gate) == ("denied", "permission")
+    guard.says = Permission.deny("not yours", can_override=True)
+    before = len(LEDGER.rows)
+    assert told(await run(room, declared, task_for(declared, approved)))[0] == "ok"
+    assert len(LEDGER.rows) == before + 1
+
+
+async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_card(store: Store) -> None:
+    """`validation: warn`: the model reads it before the value, people beside the arguments."""
+    odd = {"amount": "much"}
+    declared = tool(validation="warn")
+    asks = tool("wire", validation="warn", requires_approval=True)
+    room = room_of(store, declared, asks)
+    reply = await run(room, declared, task_for(declared, args=odd))
+    assert reply.outcome is not None
+    assert reply.outcome.note == "The arguments do not fit the schema: `amount` must be of type number."
+    call = CallPart(call="c1.1", tool="wire", args=Content(inline=odd))
+    task = GateTask(ctx=pinned(), calls=(call,), note="it was asked before")
+    ruling = (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
+    assert request_of(ruling.request).card.note == f"it was asked before; {reply.outcome.note}"

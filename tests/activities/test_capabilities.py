@@ -1,0 +1,276 @@
+"""What handlers are given: declared secrets, files of their tenant, declared hosts, and nothing beyond."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from activity_kit import TURN, room_of, run, task_for, told
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities import capabilities
+from signoff.activities.capabilities import EnvironmentSecrets, HttpNetwork, TenantStorage, built_in_backends, granted
+from signoff.activities.room import Room
+from signoff.contracts.steps import ToolReply
+from signoff.registry.capabilities import KINDS, Backend, Capabilities, CapabilityError, Granted, Network, Storage
+from signoff.registry.context import ToolContext
+from signoff.registry.probe import Happened
+from signoff.registry.tool import Handler, Tool
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+
+LEDGER = Ledger()
+
+
+def tool(handler: Handler | None = None, requires_approval: bool = False, **declared: Any) -> Tool:
+    """A tool that declares these capabilities."""
+    fields: dict[str, Any] = {"capabilities": Capabilities(**declared)}
+    return pay_tool(LEDGER, requires_approval, **fields | ({"handler": handler} if handler else {}))
+
+
+def room(store: Store, declared: Tool, **backends: Backend) -> Room:
+    """A room with these backends."""
+    made = room_of(store, declared)
+    return Room(**{**vars(made), "backends": backends})
+
+
+async def called(store: Store, declared: Tool, **backends: Backend) -> tuple[str, Any]:
+    """Code and text of one call."""
+    return told(await run(room(store, declared, **backends), declared, task_for(declared)))
+
+
+@pytest.mark.row("E19")
+@pytest.mark.row("Q7")
+async def test_a_handler_is_given_what_its_tool_declares(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All three at once, and nothing of a kind that it does not declare, though the worker has it."""
+    monkeypatch.setenv("TOKEN", "s3cret")
+
+    async def handler(args: dict[str, Any], context: ToolContext) -> Any:
+        given = context.capabilities
+        await given.storage.write("paid/last.txt", given.secrets.get("TOKEN").encode())
+        return [(await given.storage.read("paid/last.txt")).decode(), sorted(given.by_kind)]
+
+    declared = tool(handler, secrets=("TOKEN",), storage=True)
+    backends = built_in_backends(tmp_path)
+    assert set(backends) == {"secrets", "network", "storage"} < set(KINDS)
+    assert await called(store, declared, **backends) == ("ok", '["s3cret",["secrets","storage"]]')
+    assert (tmp_path / "main" / "paid" / "last.txt").read_text() == "s3cret"
+
+
+@pytest.mark.row("E16")
+@pytest.mark.parametrize("kind", ["process", "fs_reach", "attachments", "storage"])
+async def test_what_the_worker_does_not_have_is_not_available(store: Store, kind: str) -> None:
+    """Where the tool runs as at the gate; the handler is not called."""
+    declared = tool(**{kind: ("/srv",) if kind == "fs_reach" else True})
+    before = len(LEDGER.rows)
+    reply = await run(room(store, declared, **built_in_backends()), declared, task_for(declared))
+    assert reply.outcome is not None
+    assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "capabilities")
+    assert len(LEDGER.rows) == before
+
+
+async def test_a_backend_of_ones_own_is_used(store: Store) -> None:
+    """For a kind that comes without one."""
+
+    class Attachments:
+        def resolve(self, declared: Capabilities, tenant: str) -> object:
+            return f"attachments of {tenant}"
+
+    async def handler(args: dict[str, Any], context: ToolContext) -> Any:
+        return context.capabilities.other("attachments")
+
+    declared = tool(handler, attachments=True)
+    assert await called(store, declared, attachments=Attachments()) == ("ok", "attachments of main")
+
+
+@pytest.mark.row("E47")
+@pytest.mark.parametrize(
+    ("reach", "words"),
+    [
+        (lambda given: given.secrets.get("OTHER"), "SECRET_NOT_DECLARED: OTHER"),
+        (lambda given: given.secrets.get("UNSET_TOKEN"), "SECRET_NOT_SET: UNSET_TOKEN"),
+        (lambda given: given.network, "HOST_NOT_ALLOWED: the tool does not declare `network`"),
+        (lambda given: given.storage, "PATH_NOT_REACHABLE: the tool does not declare `storage`"),
+        (lambda given: given.other("process"), "NOT_DECLARED: the tool does not declare `process`"),
+    ],
+)
+async def test_reaching_further_fails_the_call_by_its_code(store: Store, reach: Any, words: str) -> None:
+    """As `execution_failed`, with the code before the detail."""
+
+    async def handler(args: dict[str, Any], context: ToolContext) -> Any:
+        reach(context.capabilities)
+
+    code, text = await called(store, tool(handler, secrets=("UNSET_TOKEN",)), **built_in_backends())
+    assert code == "execution_failed"
+    assert words in text
+
+
+async def test_a_tool_without_capabilities_is_given_none(store: Store) -> None:
+    """Not even those of the worker, and it costs nothing to find out."""
+
+    async def handler(args: dict[str, Any], context: ToolContext) -> Any:
+        with pytest.raises(CapabilityError):
+            _ = context.capabilities.secrets
+        return dict(context.capabilities.by_kind)
+
+    assert await called(store, tool(handler), **built_in_backends()) == ("ok", "{}")
+
+
+def folder(root: Path, tenant: str = "main") -> Storage:
+    """The files of a tenant as a handler has them."""
+    return granted({"storage": TenantStorage(root)}, tool(storage=True), tenant).storage
+
+
+@pytest.mark.row("F16")
+async def test_each_tenant_has_files_of_its_own(tmp_path: Path) -> None:
+    """One tool serves many tenants: whose turn it is decides whose files they are."""
+    mine, theirs = folder(tmp_path), folder(tmp_path, "other")
+    await mine.write("a/b.txt", b"mine")
+    await theirs.write("a/b.txt", b"theirs")
+    await mine.write("a/b.txt", b"mine again")
+    assert (await mine.read("a/b.txt"), await theirs.read("a/b.txt")) == (b"mine again", b"theirs")
+    assert await mine.list() == ("a/b.txt",)
+    await mine.delete("a/b.txt")
+    await mine.delete("a/b.txt")
+    assert (await mine.list(), await theirs.list()) == ((), ("a/b.txt",))
+    with pytest.raises(FileNotFoundError):
+        await mine.read("a/b.txt")
+
+
+@pytest.mark.parametrize(
+    "path", ["", ".", "/etc/passwd", "../other/a", "a/../../other/a", "a/..", "out/secret", "a\0b", "a\\..\\b", "out"]
+)
+async def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
+    """Neither up, nor from the root, nor along a link that somebody laid."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("s")
+    (tmp_path / "files" / "main").mkdir(parents=True)
+    (tmp_path / "files" / "main" / "out").symlink_to(outside)
+    files = folder(tmp_path / "files")
+    for act in (files.read(path), files.write(path, b"x"), files.delete(path)):
+        with pytest.raises(CapabilityError, match="PATH_NOT_REACHABLE"):
+            await act
+    assert (outside / "secret").read_text() == "s"
+    assert await files.list() == ()
+
+
+async def test_a_name_that_is_no_tenant_has_no_files(tmp_path: Path) -> None:
+    """It could be a path."""
+    for tenant in ("", "..", "a/b"):
+        with pytest.raises(CapabilityError, match="no tenant"):
+            await folder(tmp_path, tenant).write("a", b"x")
+
+
+async def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is replaced as a whole; what is left of the attempt is not listed."""
+    files = folder(tmp_path)
+    await files.write("a", b"before")
+
+    def full(self: Path, target: Path) -> Path:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        await files.write("a", b"after")
+    assert (await files.read("a"), await files.list()) == (b"before", ("a",))
+
+
+def answering(request: httpx.Request) -> httpx.Response:
+    """A host that tells how it was asked."""
+    if request.url.path == "/away":
+        return httpx.Response(302, headers={"Location": "https://evil.example/"})
+    if request.url.path == "/large":
+        return httpx.Response(200, content=b"x" * 100)
+    return httpx.Response(
+        200, json={"asked": str(request.url), "method": request.method, "body": request.content.decode()}
+    )
+
+
+def network(*hosts: str) -> Network:
+    """Declared hosts as a handler has them."""
+    backend = HttpNetwork(httpx.MockTransport(answering))
+    return granted({"network": backend}, tool(network=hosts), "main").network
+
+
+@pytest.mark.row("Q7")
+async def test_declared_hosts_are_reached(tmp_path: Path) -> None:
+    """By HTTPS, at their own port, or at this machine by HTTP; the reply is plain data."""
+    hosts = network("api.example.com", "db.example.com:8443", "localhost:8080")
+    reply = await hosts.request("POST", "https://API.example.com/v1", headers={"X-A": "1"}, content=b"hi")
+    assert (reply.status, reply.json()["method"], reply.json()["body"]) == (200, "POST", "hi")
+    assert reply.headers["content-type"] == "application/json"
+    assert '"asked"' in reply.text
+    for url in ("https://api.example.com:443/", "https://db.example.com:8443/", "http://localhost:8080/"):
+        assert (await hosts.request("GET", url)).status == 200
+
+
+@pytest.mark.row("E47")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example/",
+        "https://api.example.com.evil.example/",
+        "https://evil.example/api.example.com",
+        "https://api.example.com@evil.example/",
+        "https://user:word@api.example.com/",
+        "https://api.example.com:8443/",
+        "http://api.example.com/",
+        "http://localhost/",
+        "ftp://api.example.com/",
+        "//api.example.com/",
+        "api.example.com",
+        "https://[::1",
+        "",
+    ],
+)
+async def test_no_other_host_is_reached(url: str) -> None:
+    """However its address is dressed up."""
+    with pytest.raises(CapabilityError, match="HOST_NOT_ALLOWED"):
+        await network("api.example.com", "localhost:8080").request("GET", url)
+
+
+async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A declared host cannot send a handler elsewhere, nor fill a worker's memory."""
+    hosts = network("api.example.com")
+    reply = await hosts.request("GET", "https://api.example.com/away")
+    assert (reply.status, reply.headers["location"]) == (302, "https://evil.example/")
+    monkeypatch.setattr(capabilities, "REPLY_BYTES", 99)
+    with pytest.raises(CapabilityError, match="REPLY_TOO_LARGE"):
+        await hosts.request("GET", "https://api.example.com/large")
+
+
+def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new value needs no new worker."""
+    given: Granted = granted({"secrets": EnvironmentSecrets()}, tool(secrets=("TOKEN",)), "main")
+    with contextlib.suppress(KeyError):
+        monkeypatch.delenv("TOKEN")
+    with pytest.raises(CapabilityError, match="SECRET_NOT_SET: TOKEN"):
+        given.secrets.get("TOKEN")
+    for value in ("one", "two"):
+        monkeypatch.setenv("TOKEN", value)
+        assert given.secrets.get("TOKEN") == value
+
+
+async def test_a_probe_has_the_capabilities_of_its_tool(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks up what became of a call with the same secrets."""
+    monkeypatch.setenv("TOKEN", "s3cret")
+
+    async def probe(args: dict[str, Any], context: ToolContext) -> Any:
+        return Happened(context.capabilities.secrets.get("TOKEN"))
+
+    declared = pay_tool(LEDGER, False, probe=probe, capabilities=Capabilities(secrets=("TOKEN",)))
+    task = task_for(declared)
+    key = ticket_key(task.permit.digest, 1)
+    await store.claim(key, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    reply = await run(room(store, declared, **built_in_backends()), declared, task)
+    assert told_of(reply) == ("ok", "s3cret")
+
+
+def told_of(reply: ToolReply) -> tuple[str, Any]:
+    """Code and text, whatever is noted beside it."""
+    assert reply.outcome is not None
+    return reply.outcome.code, reply.outcome.value.inline

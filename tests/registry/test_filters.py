@@ -1,0 +1,216 @@
+"""What an actor's list, filters and surfaces let through: the same for what is told to the model and for its calls."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from registry_kit import a_call, a_tool, an_actor, pinned
+
+from signoff.contracts.errors import ConfigError, RegistrationError
+from signoff.contracts.steps import Tally
+from signoff.policy.model import GlobalRule
+from signoff.registry.actor import Surface
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.context import ToolContext
+from signoff.registry.filters import mcp_parts
+from signoff.registry.function import tool
+from signoff.registry.gates import Judgement, judge
+from signoff.registry.tool import Tool
+
+GOOD = {"flight": "TP 531", "totalCost": 420}
+TOOLS = (
+    a_tool("book", toolset="travel"),
+    a_tool("look"),
+    a_tool("wipe", tags=("destructive",)),
+    a_tool("chart", plugin="maps"),
+    a_tool("mcp__github__search"),
+    a_tool("mcp__github__open__issue"),
+    a_tool("mcp__files__read"),
+    a_tool("mcp__maps__route", plugin="maps"),
+)
+OWN = {"book", "look", "wipe"}
+GITHUB = {"mcp__github__search", "mcp__github__open__issue"}
+EVERY = {tool.name for tool in TOOLS}
+
+
+async def framework(args: dict[str, Any], context: ToolContext) -> str:
+    """A handler as the framework's own tools have it."""
+    return "framework"
+
+
+framework.__module__ = "signoff.registry.own"
+INTERNAL = a_tool("own", handler=framework, always_include=True)
+
+
+def catalog(*policies: GlobalRule, more: tuple[Tool, ...] = (), **fields: Any) -> Catalog:
+    """A catalog of all tools with one actor of these fields."""
+    return build_catalog(tools=(*TOOLS, *more), actors=(an_actor(**fields),), policies=policies)
+
+
+def seen(found: Catalog, **ctx: Any) -> list[str]:
+    """What the model is told of, `respond` aside, after seeing that exactly that is what may be called."""
+    advertised = [offer.name for offer in found.offered("desk", pinned(**ctx))][:-1]
+    callable_ = [name for name in found.registry.list() if ruled(found, name, **ctx).kind == "run"]
+    assert sorted(advertised) == callable_
+    return advertised
+
+
+def ruled(found: Catalog, name: str, **ctx: Any) -> Judgement:
+    """The judgement of one call."""
+    return judge(found, pinned(**ctx), a_call(name), GOOD, Tally())
+
+
+@pytest.mark.row("X08")
+@pytest.mark.row("E33")
+def test_none_is_no_filter_and_an_empty_one_lets_nothing_through() -> None:
+    """Of each of them; an empty list of tools leaves nothing, an empty filter all that it is not about."""
+    assert set(seen(catalog())) == EVERY
+    assert seen(catalog(tools=())) == []
+    assert set(seen(catalog(allowed_plugins=()))) == EVERY - {"chart", "mcp__maps__route"}
+    assert set(seen(catalog(allowed_mcp_servers=()))) == OWN | {"chart"}
+    assert set(seen(catalog(allowed_mcp_tools={}))) == EVERY
+
+
+@pytest.mark.row("E05")
+def test_a_toolset_is_exactly_that_of_the_actor() -> None:
+    """Tools without one, or with another, are not there."""
+    own = ("look", "book", "wipe")
+    assert seen(catalog(tools=own, toolset="travel")) == ["book"]
+
+
+@pytest.mark.row("E31")
+def test_a_toolset_is_for_built_in_tools_alone() -> None:
+    """What comes from a server or a plugin has filters of its own."""
+    assert set(seen(catalog(toolset="travel"))) == (EVERY - OWN) | {"book"}
+
+
+@pytest.mark.row("E13")
+def test_the_list_is_the_boundary_unless_a_filter_speaks_for_a_server_or_plugin() -> None:
+    """Without a filter nothing unlisted comes in; with one, its tools do, after those that are listed."""
+    assert seen(catalog(tools=("look", "book"))) == ["look", "book"]
+    found = catalog(tools=("look", "book"), allowed_mcp_servers=("github",))
+    assert seen(found) == ["look", "book", "mcp__github__open__issue", "mcp__github__search"]
+    only = catalog(tools=("mcp__files__read",), allowed_mcp_servers=("github",))
+    assert set(seen(only)) == GITHUB, "a list does not bring back what a filter leaves out"
+    refused = ruled(found, "mcp__files__read")
+    assert (refused.gate, refused.code) == ("allowlist", "not_available")
+
+
+@pytest.mark.row("E35")
+@pytest.mark.row("E02")
+def test_servers_and_plugins_are_let_through_by_name() -> None:
+    """The server is the second part of the name, the plugin a field of the tool."""
+    assert set(seen(catalog(allowed_mcp_servers=("github",)))) == OWN | GITHUB | {"chart"}
+    assert set(seen(catalog(allowed_plugins=("maps",)))) == EVERY
+
+
+@pytest.mark.row("E36")
+def test_a_servers_tools_are_let_through_by_their_bare_names() -> None:
+    """A bare name may hold two underscores; a server that is not named keeps all of its tools."""
+    found = catalog(allowed_mcp_tools={"github": ("open__issue",)})
+    assert set(seen(found)) == EVERY - {"mcp__github__search"}
+    assert set(seen(catalog(allowed_mcp_tools={"github": ()}))) == EVERY - GITHUB
+    assert mcp_parts("mcp__github__open__issue") == ("github", "open__issue")
+
+
+@pytest.mark.row("E37")
+def test_what_is_both_passes_both_filters() -> None:
+    """One of the two is not enough, also where neither the tool nor anything else is listed."""
+    both: dict[str, Any] = {"allowed_mcp_servers": ("maps",), "allowed_plugins": ("maps",)}
+    for tools in (None, ()):
+        assert "mcp__maps__route" in seen(catalog(tools=tools, **both))
+        for name in both:
+            assert "mcp__maps__route" not in seen(catalog(tools=tools, **(both | {name: ()})))
+    assert seen(catalog(tools=(), allowed_plugins=("maps",))) == ["chart"]
+
+
+@pytest.mark.row("E12")
+def test_what_a_surface_excludes_does_not_exist_there() -> None:
+    """Whatever kind of tool it is, by that channel and no other."""
+    out = Surface(exclude=("book", "chart", "mcp__github__search"))
+    found = catalog(surfaces={"whatsapp": out})
+    assert set(seen(found, channel="whatsapp")) == EVERY - set(out.exclude)
+    assert set(seen(found, channel="slack")) == set(seen(found)) == EVERY
+    for name in out.exclude:
+        refused = ruled(found, name, channel="whatsapp")
+        assert (refused.kind, refused.gate, refused.code) == ("settled", "surface", "not_available")
+        assert refused.message == f"Tool {name} is not available on this surface"
+
+
+def test_a_surface_tells_nothing_of_what_is_hidden_or_not_the_actors() -> None:
+    """A hidden tool reads like one that does not exist, there too."""
+    hide = GlobalRule(name="h", rule="'destructive' in tool.tags", effect="hide")
+    out = {"whatsapp": Surface(exclude=("wipe", "look"))}
+    found = catalog(hide, tools=("book",), surfaces=out)
+    for name in ("wipe", "look"):
+        refused = ruled(found, name, channel="whatsapp")
+        assert refused.gate == "surface"
+        assert refused.message.startswith(f"there is no tool `{name}` for you")
+
+
+@pytest.mark.row("X25")
+@pytest.mark.row("E34")
+def test_the_order_of_strength() -> None:
+    """The framework's own tools need no list and no toolset; rules and surfaces stand above that, as above the list."""
+    own: list[dict[str, Any]] = [{}, {"tools": ()}, {"toolset": "travel"}, {"tools": ("look",)}]
+    for fields in own:
+        assert INTERNAL.name in seen(catalog(more=(INTERNAL,), **fields))
+    excluded = catalog(more=(INTERNAL,), tools=("look",), surfaces={"whatsapp": Surface(exclude=("own", "look"))})
+    assert seen(excluded, channel="whatsapp") == []
+    rule = GlobalRule(name="h", rule="tool.name in ['own', 'look']", effect="hide")
+    hidden = catalog(rule, more=(INTERNAL,), tools=("look",))
+    assert seen(hidden) == []
+    assert [ruled(hidden, name).gate for name in ("own", "look")] == ["tag_policy"] * 2
+
+
+def test_only_the_frameworks_own_tools_are_always_included() -> None:
+    """A tool of somebody's own is told to stand in a list, however it was made."""
+    with pytest.raises(RegistrationError, match="framework's own tools; name it in the `tools` of each actor"):
+        build_catalog(tools=(a_tool("mine", always_include=True),))
+    with pytest.raises(RegistrationError, match="framework's own tools"):
+        build_catalog(tools=(dataclasses.replace(made, always_include=True),))
+
+
+@tool(scope="generalist")
+async def made(flight: str) -> str:
+    """Made of a function."""
+    return flight
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        ({"toolset": ""}, "toolset", "which no tool has"),
+        ({"toolset": "travle"}, "toolset", "did you mean `travel`?"),
+        ({"allowed_plugins": "maps"}, "allowed_plugins", "must be a list of names"),
+        ({"allowed_plugins": ("map",)}, "allowed_plugins", "did you mean `maps`?"),
+        ({"allowed_mcp_servers": ("githb",)}, "allowed_mcp_servers", "did you mean `github`?"),
+        ({"allowed_mcp_tools": ("github",)}, "allowed_mcp_tools", "must be a mapping"),
+        ({"allowed_mcp_tools": {"githb": ()}}, "allowed_mcp_tools", "did you mean `github`?"),
+        ({"allowed_mcp_tools": {"github": "search"}}, "allowed_mcp_tools.github", "must be a list of names"),
+        ({"allowed_mcp_tools": {"github": ("serch",)}}, "allowed_mcp_tools.github", "did you mean `search`?"),
+        ({"surfaces": {"whatsapp": ("book",)}}, "surfaces.whatsapp", "must be a `Surface`"),
+        ({"surfaces": {"w": Surface(exclude=("bok",))}}, "surfaces.w.exclude", "did you mean `book`"),
+    ],
+)
+def test_a_filter_that_means_nothing_is_refused(fields: dict[str, Any], field: str, words: str) -> None:
+    """A slip of the pen must not let through what it was to leave out, nor a text be read as its letters."""
+    with pytest.raises(ConfigError) as refused:
+        catalog(**fields)
+    assert refused.value.context["field"] == field
+    assert words in refused.value.message
+    assert "actor `desk`" in refused.value.message
+
+
+def test_every_filter_is_in_the_hash_and_no_filter_is_not_an_empty_one() -> None:
+    """Two catalogs whose actors see different tools are two catalogs."""
+    given: list[dict[str, Any]] = [
+        {},
+        {"toolset": "travel"},
+        {"allowed_plugins": ()},
+        {"allowed_mcp_servers": ()},
+        {"allowed_mcp_tools": {}},
+        {"surfaces": {"w": Surface(exclude=("book",))}},
+        {"surfaces": {"x": Surface(exclude=("book",))}},
+    ]
+    assert len({catalog(**fields).hash for fields in given}) == len(given)

@@ -1,0 +1,328 @@
+"""The gates over what somebody else has to find out: availability, permissions, capabilities, and loose arguments."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from registry_kit import a_call, a_tool, an_actor, pinned
+
+from signoff.contracts.errors import RegistrationError
+from signoff.contracts.steps import Tally
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Surface
+from signoff.registry.availability import Occasion, occasion_of
+from signoff.registry.capabilities import KINDS, Capabilities
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.correction import Corrected
+from signoff.registry.gates import Judgement, Known, judge
+from signoff.registry.permission import PERMISSION_RULE, Permission
+from signoff.registry.schema import Problem
+from signoff.registry.tool import Tool
+
+GOOD: dict[str, Any] = {"flight": "TP 531", "totalCost": 420}
+ALL = frozenset(KINDS)
+
+
+async def asked(*told: Any) -> Any:
+    """A function of a tool that no pure gate asks."""
+    raise AssertionError("nothing pure asks")
+
+
+def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) -> Judgement:
+    """The judgement of one call of `tool` in the hands of an actor that has it."""
+    approvers = fields.pop("approvers", ("role:approvers",))
+    catalog = build_catalog(tools=(tool,), actors=(an_actor(),), policies=policies, default_approvers=approvers)
+    dry_run = fields.pop("dry_run", False)
+    return judge(catalog, pinned(), a_call(tool.name), args, Tally(), dry_run=dry_run, known=Known(**fields))
+
+
+def facts(found: Judgement) -> tuple[str, str, str]:
+    """What decided."""
+    return found.kind, found.gate, found.code
+
+
+@pytest.mark.row("E32")
+def test_a_tool_is_told_by_name_description_and_schema() -> None:
+    """And by nothing else; the schema is a copy of what was declared."""
+    tool = a_tool(available=asked, check_permissions=asked, capabilities=Capabilities(storage=True))
+    offer = build_catalog(tools=(tool,), actors=(an_actor(),)).offered("desk", pinned())[0]
+    assert offer.model_dump() == {
+        "name": "book_flight",
+        "description": "Books a flight.",
+        "parameters": tool.schema.schema,
+    }
+
+
+@pytest.mark.row("E14")
+def test_what_is_not_available_is_neither_told_nor_run() -> None:
+    """By the text of the row, under the name of the gate; arguments and permission are not looked at any more."""
+    tool = a_tool(available=asked, check_permissions=asked)
+    found = ruled(tool, {}, unavailable=frozenset({"book_flight"}))
+    assert facts(found) == ("settled", "available", "not_available")
+    assert found.message == "Tool book_flight is not currently available"
+    catalog = build_catalog(tools=(tool, a_tool("look")), actors=(an_actor(),))
+    assert [offer.name for offer in catalog.offered("desk", pinned(), frozenset({"book_flight"}))] == [
+        "look",
+        "respond",
+    ]
+
+
+@pytest.mark.row("X23")
+def test_availability_only_removes() -> None:
+    """What is said to be available, or not, brings nothing in that the actor does not have."""
+    catalog = build_catalog(tools=(a_tool("look"), a_tool("book")), actors=(an_actor(tools=("look",)),))
+    away = Known(unavailable=frozenset({"book", "nothing"}))
+    assert judge(catalog, pinned(), a_call("book"), GOOD, Tally(), known=away).gate == "allowlist"
+    assert judge(catalog, pinned(), a_call("nothing"), GOOD, Tally(), known=away).gate == "resolve"
+    assert judge(catalog, pinned(), a_call("look"), GOOD, Tally(), known=away).kind == "run"
+
+
+@pytest.mark.row("F35")
+@pytest.mark.parametrize("policy", [False, True, ApprovalPolicy(auto_approve_if="true")])
+def test_a_permission_that_nobody_asked_for_lets_nothing_run(policy: Any) -> None:
+    """The pure gates stop with a question; a denial without override is final, an allowance approves nothing."""
+    tool = a_tool(check_permissions=asked, requires_approval=policy)
+    question = ruled(tool)
+    assert facts(question) == ("question", "permission", "refused")
+    assert question.verdict is None
+    denied = ruled(tool, permission=Permission.deny("not yours"))
+    assert facts(denied) == ("settled", "permission", "denied")
+    assert denied.denied_reason == "Permission denied: not yours"
+    allowed = ruled(tool, permission=Permission.allow())
+    assert allowed.kind == ("ask" if policy is True else "run")
+
+
+def test_invalid_arguments_are_never_shown_to_a_permission_check() -> None:
+    """Gate 9 stands before gate 10."""
+    assert facts(ruled(a_tool(check_permissions=asked), {"flight": 1})) == ("settled", "schema", "input_invalid")
+
+
+@pytest.mark.row("X10")
+@pytest.mark.parametrize("policy", [False, True, ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"])])
+def test_a_denial_that_may_be_overridden_asks_a_person(policy: Any) -> None:
+    """Whatever the policy says short of deny: no rule waives what the tool itself objects to."""
+    tool = a_tool(check_permissions=asked, requires_approval=policy)
+    found = ruled(tool, permission=Permission.deny("not yours", can_override=True))
+    assert (found.kind, found.gate, found.override) == ("ask", "approval", "not yours")
+    assert found.verdict is not None
+    assert (found.verdict.verdict, found.verdict.rule) == ("ask", PERMISSION_RULE)
+    assert found.verdict.why.startswith("not yours")
+
+
+def test_what_a_rule_denies_nobody_overrides() -> None:
+    """The policy's own deny, and a global one, stand above people."""
+    override = Permission.deny("not yours", can_override=True)
+    tool = a_tool(check_permissions=asked, requires_approval=ApprovalPolicy(deny_if="args.totalCost > 1.0"))
+    assert facts(ruled(tool, permission=override)) == ("settled", "approval", "denied")
+    rule = GlobalRule(name="never", rule="true", effect="deny")
+    assert facts(ruled(a_tool(check_permissions=asked), GOOD, rule, permission=override))[1] == "tag_policy"
+
+
+def test_without_anybody_to_ask_a_denial_is_final() -> None:
+    """Nobody is named and there are no default approvers: people who do not exist override nothing."""
+    override = Permission.deny(can_override=True)
+    found = ruled(a_tool(check_permissions=asked), permission=override, approvers=())
+    assert facts(found) == ("settled", "permission", "denied")
+    assert found.denied_reason == "Permission denied: this call is not permitted"
+
+
+@pytest.mark.row("E16")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_capability_without_a_backend_is_not_available(kind: str) -> None:
+    """Each kind by itself, also beside backends for all others."""
+    given: dict[str, Any] = {"network": ("api.example.com",), "secrets": ("TOKEN",), "fs_reach": ("/srv",)}
+    tool = a_tool(capabilities=Capabilities(**{kind: given.get(kind, True)}))
+    for backends in (frozenset[str](), ALL - {kind}):
+        found = ruled(tool, backends=backends)
+        assert facts(found) == ("settled", "capabilities", "not_available")
+        assert f"needs {kind}, which is not set up here" in found.message
+    assert ruled(tool, backends=frozenset({kind})).kind == "run"
+
+
+def test_a_dry_run_comes_after_what_would_have_stopped_the_call() -> None:
+    """It tells what would have been called, so it is not told of what would not."""
+    tool = a_tool(check_permissions=asked, capabilities=Capabilities(storage=True))
+    assert ruled(tool, dry_run=True, permission=Permission.deny()).gate == "permission"
+    assert ruled(tool, dry_run=True, permission=Permission.allow()).gate == "capabilities"
+    assert ruled(tool, dry_run=True, permission=Permission.allow(), backends=ALL).gate == "dry_run"
+
+
+@pytest.mark.row("X09")
+@pytest.mark.row("V03")
+def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
+    """As the tool's `validation` has it; what the tool's own check finds is always refused."""
+    misfit: dict[str, Any] = {"flight": 1, "totalCost": "much"}
+    strict = ruled(a_tool(), misfit)
+    assert facts(strict) == ("settled", "schema", "input_invalid")
+    assert "`flight` must be of type string" in strict.message
+    warned = ruled(a_tool(validation="warn"), misfit)
+    assert (warned.kind, warned.corrected) == ("run", None)
+    assert warned.note.startswith("The arguments do not fit the schema: `flight` must be of type string")
+    off = ruled(a_tool(validation="off", read_only=True), misfit)
+    assert (off.kind, off.note) == ("run", "")
+    for mode in ("warn", "off"):
+        own = a_tool(validation=mode, read_only=True, validate_input=lambda args: [Problem("flight", "is unknown")])
+        assert facts(ruled(own, misfit)) == ("settled", "schema", "input_invalid")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        ({"validation": "loose"}, "validation", "allowed: `strict`, `warn`, `off`"),
+        ({"validation": "off"}, "validation", "nobody would have looked at"),
+        ({"validation": "off", "read_only": True, "requires_approval": True}, "validation", "use `strict`"),
+        ({"validation": "warn", "requires_approval": ApprovalPolicy()}, "validation", "use `strict`"),
+        ({"available": "always"}, "available", "async function `(occasion)`"),
+        ({"available": lambda occasion: True}, "available", "not `async def`"),
+        ({"check_permissions": "no"}, "check_permissions", "async function `(args, occasion)`"),
+        ({"capabilities": {"storage": True}}, "capabilities", "a `Capabilities`"),
+        ({"capabilities": Capabilities(storage="yes")}, "capabilities.storage", "true or false"),  # type: ignore[arg-type]
+        ({"capabilities": Capabilities(network="x.de")}, "capabilities.network", "list of names"),  # type: ignore[arg-type]
+        ({"capabilities": Capabilities(network=("https://x.de",))}, "capabilities.network", "no scheme"),
+        ({"capabilities": Capabilities(network=("*.x.de",))}, "capabilities.network", "no scheme, path or `*`"),
+        ({"capabilities": Capabilities(secrets=("a b",))}, "capabilities.secrets", "no variable's name"),
+        ({"always_include": "yes"}, "always_include", "true or false"),
+    ],
+)
+def test_a_wrong_field_of_a_gate_is_refused(fields: dict[str, Any], field: str, words: str) -> None:
+    """When the registry is made, naming tool, field and remedy."""
+    with pytest.raises(RegistrationError) as refused:
+        build_catalog(tools=(a_tool(**fields),))
+    assert (refused.value.context["tool_name"], refused.value.context["field"]) == ("book_flight", field)
+    assert words in refused.value.message
+
+
+def test_a_function_that_cannot_be_asked_is_refused() -> None:
+    """It would fail at each call, and each call would be refused for it."""
+
+    async def of_nothing() -> bool:
+        return True
+
+    for field, takes in (("available", "(occasion)"), ("check_permissions", "(args, occasion)")):
+        fields: dict[str, Any] = {field: of_nothing}
+        with pytest.raises(RegistrationError, match="does not take") as refused:
+            build_catalog(tools=(a_tool(**fields),))
+        assert takes in refused.value.message
+
+
+def upper(args: Any) -> list[Problem] | Corrected:
+    """Flights are written in capitals."""
+    flight = args["flight"]
+    return [] if flight == flight.upper() else Corrected({**args, "flight": flight.upper()}, "flights are in capitals")
+
+
+@pytest.mark.row("F37")
+@pytest.mark.row("V13")
+def test_corrected_arguments_are_judged_as_if_they_had_been_proposed() -> None:
+    """By the policy, the dry run and whoever runs them; what was done is told, without a value."""
+    policy = ApprovalPolicy(auto_approve_if="args.flight == 'TP 531'")
+    tool = a_tool(validate_input=upper, requires_approval=policy)
+    found = ruled(tool, {"flight": "tp 531", "totalCost": 1})
+    assert (found.kind, found.args({})) == ("run", {"flight": "TP 531", "totalCost": 1})
+    assert found.note == "The arguments were corrected (`flight`): flights are in capitals."
+    assert '"flight": "TP 531"' in ruled(tool, {"flight": "tp 531", "totalCost": 1}, dry_run=True).message
+    plain = ruled(tool)
+    assert (plain.kind, plain.corrected, plain.note, plain.args(GOOD)) == ("run", None, "", GOOD)
+
+
+@pytest.mark.parametrize(
+    ("corrected", "words"),
+    [
+        (lambda args: Corrected({"flight": 1, "totalCost": 1}), "`flight` must be of type string"),
+        (lambda args: Corrected({**args, "flight": args["flight"] + "!"}), "corrected again and again"),
+        (lambda args: Corrected({**args, "totalCost": 2**60}), "integer outside"),
+        (lambda args: Corrected(None), "cannot be checked"),
+        (lambda args: None, "cannot be checked"),
+    ],
+)
+def test_a_correction_is_checked_like_a_proposal(corrected: Any, words: str) -> None:
+    """By the schema, by the limits of arguments, and by the check itself, once."""
+    found = ruled(a_tool(validate_input=corrected))
+    assert facts(found) == ("settled", "schema", "input_invalid")
+    assert words in found.message
+
+
+def test_what_a_check_corrects_is_a_copy() -> None:
+    """Neither the proposal nor what the check keeps is changed by what is made of it later."""
+    kept: dict[str, Any] = {"flight": "TP 9", "totalCost": 1}
+    found = ruled(a_tool(validate_input=lambda args: [] if args == kept else Corrected(kept)))
+    found.args({})["flight"] = "other"
+    assert found.args({}) == {"flight": "TP 9", "totalCost": 1} == kept
+
+
+NAMES = ("book", "look", "wipe", "mcp__github__search", "mcp__files__read", "mcp__maps__route", "chart")
+CHANNELS = ("", "whatsapp", "slack")
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Catalog, str, frozenset[str]]:
+    """A catalog with one actor, the channel by which a turn comes, and the tools that are away."""
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1))
+    tools = [_drawn(draw, name) for name in names]
+    some = st.lists(st.sampled_from(names), unique=True).map(tuple)
+    servers = sorted({name.split("__")[1] for name in names if name.startswith("mcp__")})
+    plugins = sorted({tool.plugin for tool in tools} - {""})
+    toolsets = sorted({tool.toolset for tool in tools} - {""})
+    actor = an_actor(
+        tools=draw(st.none() | some),
+        toolset=draw(st.none() | st.sampled_from(toolsets)) if toolsets else None,
+        allowed_plugins=draw(st.none() | _some_of(plugins)),
+        allowed_mcp_servers=draw(st.none() | _some_of(servers)),
+        allowed_mcp_tools=draw(st.none() | st.just(dict.fromkeys(servers[:1], ()))),
+        surfaces={channel: Surface(exclude=draw(some)) for channel in draw(st.sets(st.sampled_from(CHANNELS)))},
+    )
+    rules = [
+        GlobalRule(name=f"r{number}", rule=f"'{tag}' in tool.tags", effect=effect)
+        for number, (tag, effect) in enumerate(
+            draw(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["hide", "deny", "require_approval"]))))
+        )
+    ]
+    catalog = build_catalog(tools=tools, actors=(actor,), policies=rules)
+    return catalog, draw(st.sampled_from(CHANNELS)), frozenset(draw(st.sets(st.sampled_from(NAMES))))
+
+
+def _some_of(names: list[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(names), unique=True).map(tuple) if names else st.just(())
+
+
+def _drawn(draw: st.DrawFn, name: str) -> Tool:
+    return a_tool(
+        name,
+        tags=tuple(draw(st.sets(st.sampled_from("ab")))),
+        plugin=draw(st.sampled_from(["", "", "maps"])),
+        toolset=draw(st.sampled_from(["", "travel"])),
+        requires_approval=draw(st.booleans()),
+        available=draw(st.sampled_from([None, asked])),
+    )
+
+
+@pytest.mark.row("N02")
+@settings(max_examples=120, deadline=None)
+@given(world=worlds())
+def test_what_is_advertised_is_what_may_run(world: tuple[Catalog, str, frozenset[str]]) -> None:
+    """For every catalog, actor, filter, surface, rule and availability, both ways.
+
+    Only what a rule denies is told and does not run: so that the model can be told why.
+    """
+    catalog, channel, away = world
+    ctx = pinned(channel=channel)
+    advertised = {offer.name for offer in catalog.offered("desk", ctx, away)} - {"respond"}
+    known = Known(unavailable=away)
+    found = {name: judge(catalog, ctx, a_call(name), GOOD, Tally(), known=known) for name in NAMES}
+    executable = {name for name, each in found.items() if each.kind in ("run", "ask")}
+    denied = {name for name, each in found.items() if facts(each) == ("settled", "tag_policy", "denied")}
+    assert executable == advertised - denied
+    assert {name for name, each in found.items() if each.code == "not_available"} == set(NAMES) - executable - denied
+    assert denied <= advertised | away
+
+
+def test_an_occasion_is_what_is_pinned() -> None:
+    """Nothing of it can be changed by whoever is told."""
+    ctx = pinned(channel="slack", route="r", step="s1")
+    told = occasion_of(ctx)
+    assert told == Occasion(
+        tenant="main", user=ctx.user, actor="desk", session="s", turn="t", channel="slack", route="r", step="s1"
+    )
+    with pytest.raises(AttributeError):
+        told.tenant = "other"  # type: ignore[misc]

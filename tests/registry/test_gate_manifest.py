@@ -1,0 +1,119 @@
+"""What gates read, as a manifest writes it."""
+
+from pathlib import Path
+
+import pytest
+
+from signoff.contracts.errors import ConfigError
+from signoff.registry.actor import Surface
+from signoff.registry.capabilities import Capabilities
+from signoff.registry.manifest import load_manifest
+
+CODE = '''
+from signoff.registry.permission import Permission
+
+async def find(args, context):
+    """Find something."""
+
+async def open_now(occasion):
+    return True
+
+async def own(args, occasion):
+    return Permission.allow()
+'''
+WHOLE = """
+version: 1
+tools:
+  find:
+    handler: gate_code:find
+    parameters: {type: object}
+    scope: generalist
+    readOnly: true
+    toolset: desk
+    maxResultSizeChars: 100
+    untrusted_output: true
+    validation: off
+    available: gate_code:open_now
+    checkPermissions: gate_code:own
+    capabilities:
+      network: [api.example.com, "localhost:8080"]
+      secrets: [TOKEN]
+      storage: true
+      fsReach: [/srv]
+  mcp__github__search:
+    handler: gate_code:find
+    input_schema: {type: object}
+    scope: generalist
+    plugin: maps
+    capabilities: {}
+actors:
+  desk:
+    model: scripted:nowhere:model
+    toolset: desk
+    allowed_plugins: []
+    allowedMcpServers: [github]
+    allowed_mcp_tools: {github: [search]}
+    surfaces:
+      whatsapp: {exclude: [find]}
+      slack: {}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the functions that the manifest names."""
+    (tmp_path / "gate_code.py").write_text(CODE)
+    return tmp_path
+
+
+def written(folder: Path, text: str) -> Path:
+    """The manifest with this text."""
+    path = folder / "signoff.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.row("E07")
+def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
+    """Every field of a tool and of an actor, in either spelling."""
+    catalog = load_manifest(written(folder, WHOLE))
+    tool, other = catalog.registry.resolve("find"), catalog.registry.resolve("mcp__github__search")
+    assert tool is not None
+    assert other is not None
+    assert (tool.validation, tool.toolset, tool.max_result_chars, tool.untrusted_output) == ("off", "desk", 100, True)
+    assert tool.available is not None
+    assert tool.check_permissions is not None
+    assert (tool.available.__name__, tool.check_permissions.__name__) == ("open_now", "own")
+    hosts = ("api.example.com", "localhost:8080")
+    assert tool.capabilities == Capabilities(network=hosts, secrets=("TOKEN",), storage=True, fs_reach=("/srv",))
+    assert other.capabilities == Capabilities()
+    actor = catalog.actor("desk")
+    assert (actor.toolset, actor.allowed_plugins, actor.allowed_mcp_servers) == ("desk", (), ("github",))
+    assert actor.allowed_mcp_tools == {"github": ("search",)}
+    assert actor.surfaces == {"whatsapp": Surface(exclude=("find",)), "slack": Surface()}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("[TOKEN]", "[$TOKEN]", "which is no variable's name"),
+        ("storage: true", "storage: 1", "must be `true` or `false`"),
+        ("storage: true", "store: true", "unknown key `store`"),
+        ("gate_code:open_now", "gate_code:opened", "opened"),
+        ("gate_code:own", "gate_code:open_now", "does not take `(args, occasion)`"),
+        ("validation: off", "validation: loose", "`validation` of tool `find` must be"),
+        ("[github]", "github", "must be a list"),
+        ("[find]", "[fnd]", "did you mean `find`?"),
+        ("slack: {}", "slack: {without: [find]}", "unknown key `without`"),
+        ("toolset: desk\n    allowed", "toolset: dusk\n    allowed", "did you mean `desk`?"),
+    ],
+)
+def test_each_mistake_is_named_with_its_place(folder: Path, before: str, after: str, words: str) -> None:
+    """File, line and what is wrong, and never a filter that lets through what it was to leave out."""
+    assert before in WHOLE
+    path = written(folder, WHOLE.replace(before, after, 1))
+    with pytest.raises(ConfigError) as refused:
+        load_manifest(path)
+    assert words in refused.value.message
+    assert refused.value.message.startswith(f"{path}:")
+    assert int(refused.value.message.removeprefix(f"{path}:").partition(":")[0]) > 3

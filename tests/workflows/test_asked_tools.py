@@ -1,0 +1,239 @@
+"""Whole turns with tools that say whether they are there, whether they are permitted, and what they need."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+
+from signoff.activities.capabilities import built_in_backends
+from signoff.audit.log import AuditLog
+from signoff.contracts.completion import CompletionRequest
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.steps import ModelReply
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.actor import Actor, Surface
+from signoff.registry.availability import Occasion
+from signoff.registry.capabilities import Capabilities
+from signoff.registry.catalog import Catalog
+from signoff.registry.context import ToolContext
+from signoff.registry.correction import Corrected
+from signoff.registry.permission import PERMISSION_RULE, Permission
+from signoff.registry.schema import Problem
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, respond
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+
+
+async def replies(desk: Bench, key: TurnKey) -> list[ModelReply]:
+    """What the history of a turn says of its completions."""
+    found = []
+    history = await desk.client.get_workflow_handle(key.workflow_id).fetch_history()
+    models = set()
+    for event in history.events:
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            if event.activity_task_scheduled_event_attributes.activity_type.name == "signoff.model":
+                models.add(event.event_id)
+        elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+            ended = event.activity_task_completed_event_attributes
+            if ended.scheduled_event_id in models:
+                found += await desk.client.data_converter.decode(ended.result.payloads, [ModelReply])
+    return found
+
+
+@pytest.mark.row("N24")
+@pytest.mark.row("F11")
+async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_there_by_now(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The model proposes what it was not told of; in its next completion it is told, and the tool runs."""
+    ledger, there, told = Ledger(), [False], []
+
+    async def available(occasion: Occasion) -> bool:
+        return there[-1] and occasion.user.user == "guest"
+
+    def react(request: CompletionRequest) -> Any:
+        told.append([offer.name for offer in request.tools])
+        there.append(True)
+        return calls(PAY) if len(told) < 3 else respond("done")
+
+    catalog = catalog_of([pay_tool(ledger, False, available=available)])
+    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        recorded = await replies(desk, key)
+        await desk.replays(key)
+        records = await AuditLog(store).stream(key.workflow_id)
+    assert told == [["respond"], ["pay", "respond"], ["pay", "respond"]]
+    assert [reply.withheld for reply in recorded] == [("pay",), (), ()]
+    assert [(each.code, each.gate) for each in result.calls] == [("not_available", "available"), ("ok", "execute")]
+    assert result.calls[0].value.inline == "Tool pay is not currently available"
+    assert len(ledger.rows) == 1
+    assert any('"gate":"available"' in record.data for record in records)
+
+
+def guarded(ledger: Ledger, says: list[Permission], **fields: Any) -> Catalog:
+    """A tool whose permission check says the next of `says`, the last one again and again."""
+
+    async def check(args: dict[str, Any], occasion: Occasion) -> Permission:
+        return says.pop(0) if len(says) > 1 else says[0]
+
+    return catalog_of([pay_tool(ledger, fields.pop("policy", False), check_permissions=check, **fields)])
+
+
+@pytest.mark.row("X10")
+async def test_an_override_is_asked_and_good_for_one_call(client: Client, store: Store, task_queue: str) -> None:
+    """No rule would have asked; the next call like it is asked about again."""
+    ledger = Ledger()
+    catalog = guarded(ledger, [Permission.deny("over the limit", can_override=True)])
+    async with bench(client, store, task_queue, catalog, [calls(PAY), calls(PAY), respond("done")]) as desk:
+        key = await desk.start()
+        for call in ("c1.1", "c2.1"):
+            view = await desk.until(key, lambda view, call=call: any(_asks(each, call) for each in view.calls))
+            request = view.calls[-1].approval
+            assert request is not None
+            assert (request.rule, request.rule_text, request.allow_remember) == (
+                PERMISSION_RULE,
+                "over the limit",
+                False,
+            )
+            assert len(ledger.rows) == int(call[1]) - 1
+            await desk.signoff.decide(yes(key, call))
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+        records = await AuditLog(store).stream(key.workflow_id)
+    assert [(each.code, each.rule, each.decided_by) for each in result.calls] == [("ok", "permission", "approver")] * 2
+    assert len(ledger.rows) == 2
+    assert sum('"rule":"permission"' in record.data for record in records if record.kind == "request") == 2
+
+
+def _asks(call: Any, name: str) -> bool:
+    return call.call == name and call.approval is not None and call.approval.state == "pending"
+
+
+async def test_a_permission_that_is_gone_stops_what_was_approved(client: Client, store: Store, task_queue: str) -> None:
+    """The person said yes while the tool still would have; where it would run, it does not any more."""
+    ledger = Ledger()
+    catalog = guarded(ledger, [Permission.allow(), Permission.deny("closed by now")], policy=True)
+    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+    assert [(each.code, each.gate) for each in result.calls] == [("denied", "permission")]
+    assert result.calls[0].denied is not None
+    assert result.calls[0].denied.reason == "Permission denied: closed by now"
+    assert ledger.rows == []
+
+
+async def test_an_approval_for_another_reason_is_no_override(client: Client, store: Store, task_queue: str) -> None:
+    """What the tool objects to by now is asked about as such, in a second revision."""
+    ledger = Ledger()
+    catalog = guarded(ledger, [Permission.allow(), Permission.deny("a new limit", can_override=True)], policy=True)
+    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        view = await desk.until(key, lambda view: _revision(view.calls[0]) == 2)
+        request = view.calls[0].approval
+        assert request is not None
+        assert (request.rule, ledger.rows) == (PERMISSION_RULE, [])
+        await desk.signoff.decide(yes(key, revision=2))
+        result = await desk.signoff.result(key)
+    assert [(each.code, each.rule) for each in result.calls] == [("ok", "permission")]
+    assert len(ledger.rows) == 1
+
+
+def _revision(call: Any) -> int:
+    return call.approval.revision if call.approval is not None and call.approval.state == "pending" else 0
+
+
+@pytest.mark.row("E19")
+async def test_a_tool_runs_with_the_capabilities_that_it_declares(
+    client: Client, store: Store, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A secret and the tenant's files; the sibling that needs a process is not available, and fails nobody."""
+    monkeypatch.setenv("PAY_TOKEN", "s3cret")
+
+    async def pay(args: dict[str, Any], context: ToolContext) -> str:
+        given = context.capabilities
+        await given.storage.write(f"{context.call_id}.txt", given.secrets.get("PAY_TOKEN").encode())
+        return ", ".join(await given.storage.list())
+
+    ledger = Ledger()
+    catalog = catalog_of(
+        [
+            pay_tool(ledger, False, handler=pay, capabilities=Capabilities(secrets=("PAY_TOKEN",), storage=True)),
+            pay_tool(ledger, False, name="shell", capabilities=Capabilities(process=True)),
+        ]
+    )
+    script = [calls(PAY, ("shell", PAY[1])), respond("done")]
+    backends = built_in_backends(tmp_path / "files")
+    async with bench(client, store, task_queue, catalog, script, backends=backends) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert [(each.code, each.gate) for each in result.calls] == [("ok", "execute"), ("not_available", "capabilities")]
+    assert result.calls[0].value.inline == "c1.1.txt"
+    assert (tmp_path / "files" / "main" / "c1.1.txt").read_text() == "s3cret"
+    assert ledger.rows == []
+
+
+def capitals(args: Any) -> list[Problem] | Corrected:
+    """Names are written with a capital."""
+    name = args["to"]
+    return [] if name == name.title() else Corrected({**args, "to": name.title()}, "names have a capital")
+
+
+@pytest.mark.row("V13")
+@pytest.mark.parametrize("asks", [True, False])
+async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(
+    client: Client, store: Store, task_queue: str, asks: bool
+) -> None:
+    """People see them, the model is told, the record has it, and an edit of them starts from there."""
+    ledger = Ledger()
+    catalog = catalog_of([pay_tool(ledger, asks, validate_input=capitals)])
+    script = [calls(("pay", {"amount": 20, "to": "ana"})), respond("done")]
+    note = "The arguments were corrected (`to`): names have a capital."
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        key = await desk.start()
+        if asks:
+            request = (await desk.waiting(key)).calls[0].approval
+            assert request is not None
+            assert (request.card.effect, request.card.note) == ("Pay 20 to Ana", note)
+            assert request.args.inline == {"amount": 20, "to": "Ana"}
+            refused = await desk.signoff.decide(yes(key, edited_args={"amount": 5, "to": "bo"}))
+            assert (refused.status, refused.code) == ("refused", "malformed")
+            assert "would not take these arguments as they are" in refused.message
+            await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+        records = await AuditLog(store).stream(key.workflow_id)
+    assert [(each.code, each.note) for each in result.calls] == [("ok", note)]
+    assert [args for _, args, _ in ledger.rows] == [{"amount": 20, "to": "Ana"}]
+    assert any(note in record.data for record in records if record.kind == "execution")
+
+
+async def test_a_surface_leaves_out_what_the_policy_would_let_pass(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """One actor, two channels, two lists of tools."""
+    ledger, told = Ledger(), []
+
+    def react(request: CompletionRequest) -> Any:
+        told.append([offer.name for offer in request.tools])
+        return calls(PAY) if len(request.messages) == 1 else respond("done")
+
+    out = {"whatsapp": Surface(exclude=("pay",))}
+    catalog = catalog_of(
+        [pay_tool(ledger, ApprovalPolicy(auto_approve_if="true"))],
+        actors=[Actor(name="desk", model="scripted", surfaces=out)],
+    )
+    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
+        there = await desk.signoff.result(await desk.start(channel="whatsapp"))
+        here = await desk.signoff.result(await desk.start(channel="slack"))
+    assert [(each.code, each.gate) for each in there.calls] == [("not_available", "surface")]
+    assert [each.code for each in here.calls] == ["ok"]
+    assert told == [["respond"]] * 2 + [["pay", "respond"]] * 2
+    assert len(ledger.rows) == 1
