@@ -68,7 +68,11 @@ class Settling:
         if withheld != self._gates.withheld:
             self._gates = self._gates.model_copy(update={"withheld": withheld})
         asked = {"calls": calls, "tally": self._record.tally, "agent_says": says}
-        gated = await judged(self._gates.model_copy(update=asked))
+        try:
+            gated = await judged(self._gates.model_copy(update=asked))
+        except asyncio.CancelledError:
+            self._stop()
+            return [outcomes.unwanted(call.call, call.tool) for call in calls]
         self._record.tally = gated.tally
         rulings = [self._asking.enter(ruling) for ruling in gated.rulings]
         del gated
@@ -78,11 +82,14 @@ class Settling:
         try:
             await workflow.wait(running)
         except asyncio.CancelledError:
-            # What has not started never will, what runs is awaited.
-            self._running.cancel()
-            self._asking.stop()
+            self._stop()
             await workflow.wait(running)
         return [task.result() for task in running]
+
+    def _stop(self) -> None:
+        """The turn is cancelled: what has not started never will, what runs is awaited."""
+        self._running.cancel()
+        self._asking.stop()
 
     async def _conclude(self, call: CallPart, ruling: Ruling, says: str) -> CallOutcome:
         outcome = await self._settle(call, ruling)
