@@ -68,8 +68,8 @@ def call_id(completion: int, index: int) -> str:
 
 
 def completion_of(call: str) -> int:
-    """The completion that call `c<completion>.<index>` was proposed in, from 1."""
-    return int(call[1:].partition(".")[0])
+    """The completion that call `c<completion>.<index>` was proposed in, from 1; 0 for anything else."""
+    return int(call[1:].partition(".")[0]) if _CALL.match(call) else 0
 
 
 def stand_in_id(call: str, number: int) -> str:

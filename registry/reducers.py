@@ -77,7 +77,7 @@ def reduced(reducer: Reducer | None, result: Result, given: ReducerInput) -> Res
         return result
     try:
         answer: object = reducer(result, given)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         logger.warning("the reducer of a result failed: %s", type(error).__name__)
         return result
     if isinstance(result, ToolResult) and isinstance(answer, ToolResult) and isinstance(answer.value, str):

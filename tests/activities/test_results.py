@@ -19,6 +19,7 @@ from signoff.approvals.entries import fingerprint
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
+from signoff.contracts.ids import completion_of
 from signoff.contracts.limits import CALLS_PER_COMPLETION, RESULT_BYTES, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import GateTask
@@ -281,3 +282,9 @@ async def test_what_a_budget_leaves_and_its_rest_are_the_whole(
         start = rest.next_start  # type: ignore[assignment]
     assert "".join(pieces) == text
     assert unicodedata.normalize("NFC", "".join(pieces)) == unicodedata.normalize("NFC", text)
+
+
+def test_the_completion_of_a_call_is_in_its_id() -> None:
+    """Stand-ins included; anything that is no call's id has none, and makes no finished call fail."""
+    assert [completion_of(call) for call in ("c1.1", "c12.3", "c2.1001")] == [1, 12, 2]
+    assert [completion_of(call) for call in ("", "c", "c0.1", "x1.1", "c1", "1.1", "c1.1x")] == [0] * 7

@@ -111,7 +111,7 @@ def test_a_reducer_changes_the_text_and_nothing_else() -> None:
 @pytest.mark.parametrize("result", [ToolResult("abc", 1, 0.5), ToolFailure("abc")])
 @pytest.mark.parametrize(
     "answer",
-    [None, "abc", ToolResult(3), ToolFailure(3), KeyError("x"), {"value": "x"}],  # type: ignore[arg-type]
+    [None, "abc", ToolResult(3), ToolFailure(3), KeyError("x"), SystemExit(1), {"value": "x"}],  # type: ignore[arg-type]
 )
 def test_a_reducer_that_fails_leaves_the_result_as_it_was(
     result: Result, answer: Any, caplog: pytest.LogCaptureFixture
@@ -119,7 +119,7 @@ def test_a_reducer_that_fails_leaves_the_result_as_it_was(
     """An exception, no result, one of the other class, one without text: the original, and a word in the log."""
 
     def wrong(result: Result, given: ReducerInput) -> Any:
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
