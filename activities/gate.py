@@ -27,6 +27,7 @@ from signoff.contracts.signed import unsigned_principal
 from signoff.contracts.steps import GateReply, GateTask, Ruling, RunOptions, Tally
 from signoff.policy.compiled import PolicyVerdict
 from signoff.policy.model import ApprovalPolicy
+from signoff.registry.checking import as_run
 from signoff.registry.gates import UNREMEMBERED_RULES, Judgement, Known, judge, next_tally
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -73,7 +74,7 @@ class GateActivity:
             found = found if sure else doubted(found)
             args = found.args(proposed)
             if task.doubt:
-                rulings.append(self._doubt(task, call, args, found))
+                rulings.append(await self._doubt(task, call, proposed, found))
                 continue
             found = await self._settled_before(task, call, args, found, freeze)
             ruling = self._ruling(task, call, args, found, budget)
@@ -144,16 +145,19 @@ class GateActivity:
             options=self._options(task.ctx, found.tool, budget, ask=ask),
         )
 
-    def _doubt(self, task: GateTask, call: CallPart, args: Any, found: Judgement) -> Ruling:
+    async def _doubt(self, task: GateTask, call: CallPart, proposed: Any, found: Judgement) -> Ruling:
         """The question to people what became of a call. Asked whatever the policy says now: it is about the past."""
         tool, verdict = self._room.catalog.sight(task.ctx).tool(call.tool), found.verdict
         if tool is None or not self._room.catalog.approvers(tool.activity, verdict):
             return Ruling(call=call.call, verdict="settled", outcome=in_doubt(call))
+        # What may have happened was done with the arguments as the tool's own check corrects them.
+        args = as_run(tool, proposed)
         digest = doubt_digest(task.doubt_of, task.doubt)
         asked = self._request(task, call, args, tool, verdict, digest, _DOUBT_NOTE)
         doubt = {"kind": "in_doubt", "rule": "in_doubt", "rule_text": "", "confirm": "", "allow_edit": False}
         request = asked.model_copy(update=doubt | {"allow_remember": False})
-        return Ruling(call=call.call, verdict="ask", digest=digest, rule=request.rule, request=request)
+        ruling = Ruling(call=call.call, verdict="ask", digest=digest, rule=request.rule, request=request)
+        return ruling if args is proposed else await self._kept(ruling, args)
 
     async def _kept(self, ruling: Ruling, args: Any) -> Ruling:
         """`ruling` with the arguments of its request where a history may hold them."""

@@ -17,6 +17,7 @@ from signoff.contracts.steps import ModelReply, Tally
 from signoff.contracts.turn import TurnInput
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
+from signoff.registry.checking import as_run
 from signoff.registry.gates import Known, judge
 from signoff.store.content import load
 from signoff.store.store import Store
@@ -56,6 +57,7 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
     call = None if turn is None else turn.calls.get(past.call)
     if turn is None or call is None:
         return Tried(past, "unknown", "its history is gone")
+    tool = catalog.sight(turn.ctx).tool(past.tool)
     try:
         args = await load(store, call.args)
         digest = call_digest(
@@ -64,7 +66,7 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
             call=past.call,
             tool=past.tool,
             definition=past.definition,
-            args=args,
+            args=args if tool is None else as_run(tool, args),
         )
     except (StoreUnavailable, NotCanonical, TypeError, ValueError):
         return Tried(past, "unknown", "the arguments cannot be read")

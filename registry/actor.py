@@ -54,6 +54,11 @@ class Actor:
     @property
     def own_names(self) -> frozenset[str]:
         """The names of the tools that are its own, at whatever place."""
+        return frozenset(tool.name for tool in self.own)
+
+    @property
+    def own(self) -> tuple[Tool, ...]:
+        """The tools that are its own, at whatever place; two of them may have one name."""
         steps = (step for route in self.routes for step in route.steps)
         listed = (self.own_tools, *(route.tools for route in self.routes), *(step.tools for step in steps))
-        return frozenset(use.name for each in listed for use in uses(each) if not isinstance(use.tool, str))
+        return tuple(use.tool for each in listed for use in uses(each) if not isinstance(use.tool, str))

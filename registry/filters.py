@@ -64,7 +64,7 @@ def check_filters(actor: Actor, registry: ToolRegistry) -> None:
     if (actor.toolset, actor.allowed_plugins, actor.allowed_mcp_servers, actor.allowed_mcp_tools) == (None,) * 4:
         tools = []
     else:
-        tools = [tool for tool in map(registry.resolve, registry.list()) if tool is not None]
+        tools = [tool for tool in map(registry.resolve, registry.list()) if tool is not None] + list(actor.own)
     servers = {mcp_parts(tool.name)[0] for tool in tools if is_mcp(tool.name)}
     if actor.toolset is not None:
         _check_names(actor, "toolset", (actor.toolset,), {tool.toolset for tool in tools} - {""})
@@ -77,7 +77,7 @@ def check_filters(actor: Actor, registry: ToolRegistry) -> None:
     for channel, surface in _mapping(actor, "surfaces", actor.surfaces).items():
         if not isinstance(surface, Surface):
             raise _wrong(actor, f"surfaces.{channel}", surface, "must be a `Surface`")
-        _check_list(actor, f"surfaces.{channel}.exclude", surface.exclude, registry.list())
+        _check_list(actor, f"surfaces.{channel}.exclude", surface.exclude, {*registry.list(), *actor.own_names})
 
 
 def _listed(actor: Actor, tool: Tool) -> bool:

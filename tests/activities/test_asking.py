@@ -20,6 +20,7 @@ from signoff.contracts.steps import GateReply, GateTask, ModelReply, ModelTask
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
+from signoff.registry.correction import Corrected
 from signoff.registry.permission import PERMISSION_RULE, Permission
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
@@ -249,3 +250,17 @@ async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_c
     task = GateTask(ctx=pinned(), calls=(call,), note="it was asked before")
     ruling = (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
     assert request_of(ruling.request).card.note == f"it was asked before; {reply.outcome.note}"
+
+
+async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> None:
+    """The tool's own check had corrected them: the question shows what may have happened, and the record has it."""
+
+    def round_down(args: Any) -> Any:
+        return [] if args["amount"] == 20 else Corrected({**args, "amount": 20})
+
+    room = room_of(store, tool(validate_input=round_down))
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20.5, "to": "Ana"}))
+    task = GateTask(ctx=pinned(), calls=(call,), doubt=1, doubt_of="d" * 64)
+    ruling = (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
+    request = request_of(ruling.request)
+    assert (request.kind, request.card.effect, request.args.inline) == ("in_doubt", "Pay 20 to Ana", ARGS)

@@ -214,3 +214,13 @@ def test_every_filter_is_in_the_hash_and_no_filter_is_not_an_empty_one() -> None
         {"surfaces": {"x": Surface(exclude=("book",))}},
     ]
     assert len({catalog(**fields).hash for fields in given}) == len(given)
+
+
+def test_filters_know_the_actors_own_tools() -> None:
+    """They may be excluded by name, and their plugins let through."""
+    mine = a_tool("mine", plugin="own")
+    found = catalog(own_tools=(mine,), allowed_plugins=("own",), surfaces={"w": Surface(exclude=("mine",))})
+    assert "mine" in [offer.name for offer in found.offered("desk", pinned())]
+    assert "mine" not in [offer.name for offer in found.offered("desk", pinned(channel="w"))]
+    assert ruled(found, "mine", channel="w").gate == "surface"
+    assert ruled(found, "mine").kind == "run"
