@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from bench.gates import measure_gates
 from bench.memory import measure_memory
+from bench.registry import measure_registry
 from bench.report import Report, Settings, Where, render
 from bench.sides import Baseline, Gated
 from bench.turns import measure_size, play_rounds
@@ -48,6 +49,7 @@ async def _measure(settings: Settings, server: ServerHandle, store: Store, url: 
         rounds = await play_rounds((hand, ours), settings, server.pid)
         sizes = await measure_size(client, hand), await measure_size(client, ours)
     gates = await measure_gates(store, settings.turns)
+    registry = measure_registry()
     print(f"memory of {settings.memory_turns} and {2 * settings.memory_turns} suspended turns", flush=True)
     waiting = Baseline(client, "bench-memory-1"), await Gated.open(client, "bench-memory-2", store)
     memory = (
@@ -63,6 +65,7 @@ async def _measure(settings: Settings, server: ServerHandle, store: Store, url: 
         sizes=sizes,
         memory=memory,
         gates=gates,
+        registry=registry,
         decisions_sent_as_signals=ours.as_signals,
     )
 

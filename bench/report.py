@@ -11,6 +11,10 @@ MAX_LATENCY_RATIO = 1.3
 """Signoff's p50 from decision to done, one turn at a time, over the hand-written workflow's."""
 MAX_KB = 140.0
 """kB of resident memory a suspended turn of Signoff."""
+MAX_BUILD_S = 2.0
+"""Seconds in which a catalog of 10,000 tools is built."""
+MAX_BATCH_MS = 5.0
+"""Milliseconds of the gates for 20 calls against 1,000 tools."""
 EVENTS_AUTOMATIC = 25
 EVENTS_HUMAN = 36
 
@@ -83,6 +87,13 @@ class GateTime(_Figures):
     ticket_p50_ms: float
 
 
+class RegistryTime(_Figures):
+    """Processor seconds to build a catalog of 10,000 tools; p50 in ms of judging 20 calls against 1,000, no CEL."""
+
+    build_s: float
+    batch_p50_ms: float
+
+
 class Where(_Figures):
     """What it ran on, without saying whose machine it is."""
 
@@ -141,6 +152,7 @@ class Report(_Figures):
     sizes: tuple[Size, Size]
     memory: tuple[Memory, Memory]
     gates: GateTime
+    registry: RegistryTime
     decisions_sent_as_signals: int
 
     @computed_field  # type: ignore[prop-decorator]
@@ -178,6 +190,15 @@ class Report(_Figures):
                 name="events, automatic turn", measured=size.events_automatic, bound="exactly", target=EVENTS_AUTOMATIC
             ),
             Check(name="events, human turn", measured=size.events_human, bound="exactly", target=EVENTS_HUMAN),
+            Check(
+                name="catalog of 10,000 tools, s", measured=self.registry.build_s, bound="at most", target=MAX_BUILD_S
+            ),
+            Check(
+                name="20 calls against 1,000 tools, ms",
+                measured=self.registry.batch_p50_ms,
+                bound="at most",
+                target=MAX_BATCH_MS,
+            ),
         )
 
 
@@ -240,6 +261,8 @@ def _figures(report: Report, hand: Medians, ours: Medians) -> str:
     rows += [
         ("judging one call, p50 ms", "", f"{report.gates.judge_p50_ms:.2f}", ""),
         ("one ticket claimed and recorded, p50 ms", "", f"{report.gates.ticket_p50_ms:.2f}", ""),
+        ("catalog of 10,000 tools, s", "", f"{report.registry.build_s:.2f}", ""),
+        ("gates of 20 calls against 1,000 tools, p50 ms", "", f"{report.registry.batch_p50_ms:.2f}", ""),
         ("decisions that went as signals", "", str(report.decisions_sent_as_signals), ""),
     ]
     return _table(("figure", hand.side, ours.side, "ratio"), rows)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from signoff.policy.model import ApprovalPolicy
-from signoff.registry.capabilities import Capabilities
+from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
 from signoff.registry.tool import Tool
 
 _MODES: Final = ("strict", "warn", "off")
@@ -68,6 +68,8 @@ def _async(
 
 def _capabilities(tool: Tool) -> Iterator[Wrong]:
     declared = tool.capabilities
+    if declared is NO_CAPABILITIES:
+        return
     if not isinstance(declared, Capabilities):
         yield Wrong("capabilities", declared, "needs its `capabilities` to be a `Capabilities`")
         return
