@@ -6,21 +6,23 @@ import unicodedata
 from typing import Final
 
 _MARK_CHARS: Final = 16
+_UNSEEN: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+# Each repetition is bounded: whoever writes the text could else make the search take minutes.
 _ASKS: Final = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instruction|prompt|rule|message|above|previous|prior)"
     r"|\b(?:new|updated|real) instructions?\b|\bsystem (?:prompt|message)\b|\byou are now\b|\bact as\b"
     r"|\byou (?:must|should|have to|need to)\b.{0,40}"
     r"\b(?:call|use|run|send|pay|transfer|delete|approve|reply|execute)\b"
     r"|\b(?:call|use|invoke|run|execute) the\b.{0,40}\b(?:tool|function|command)\b"
-    r"|\bdo not (?:tell|inform|mention|show)\b|<\s*/?\s*(?:system|assistant|user|tool|instructions?)\s*>"
-    r"|(?m:^)\s*(?:system|assistant|user)\s*:",
+    r"|\bdo not (?:tell|inform|mention|show)\b|<[ /]{0,3}(?:system|assistant|user|tool|instructions?)[ ]{0,3}>"
+    r"|(?m:^)[ ]{0,8}(?:system|assistant|user)[ ]{0,3}:",
     re.DOTALL,
 )
 
 
 def asks_for_actions(text: str) -> bool:
     """Whether `text` reads as if it told the model what to do. A mark for the model, never a filter: it can err."""
-    shown = "".join(each for each in unicodedata.normalize("NFKC", text) if unicodedata.category(each) != "Cf")
+    shown = text if text.isascii() else _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
     return _ASKS.search(shown.casefold()) is not None
 
 
