@@ -41,8 +41,11 @@ class Room:
 ROOMS = {
     "approvals": Room(("approvals/*.py",), ("approvals",)),
     "gates": Room(
-        ("registry/gates.py", "registry/visibility.py"),
-        ("registry/test_gates.py", "registry/test_gate_words.py", "registry/test_sight.py"),
+        ("registry/gates.py", "registry/visibility.py", "registry/filters.py", "registry/checking.py"),
+        (
+            *("registry/test_gates.py", "registry/test_gate_words.py", "registry/test_sight.py"),
+            *("registry/test_filters.py", "registry/test_gate_conditions.py"),
+        ),
     ),
     "activities": Room(
         tuple(

@@ -1,0 +1,88 @@
+"""Each gate is named where it ends a call: in the call's outcome and in the record."""
+
+from typing import Any, get_args
+
+import pytest
+from activity_kit import ARGS, environment, pinned, room_of
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities.gate import GateActivity
+from signoff.audit.log import AuditLog
+from signoff.contracts.content import Content
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.limits import MAX_CALLS
+from signoff.contracts.message import CallPart
+from signoff.contracts.names import GATE
+from signoff.contracts.steps import GateTask, Tally
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Actor, Surface
+from signoff.registry.capabilities import Capabilities
+from signoff.registry.gates import GateName
+from signoff.registry.permission import Permission
+from signoff.registry.route import Route
+from signoff.store.store import Store
+
+LEDGER = Ledger()
+
+
+async def nowhere(occasion: Any) -> bool:
+    """Never there."""
+    return False
+
+
+async def closed(args: Any, occasion: Any) -> Permission:
+    """Never permitted."""
+    return Permission.deny("closed")
+
+
+def desk(**fields: Any) -> dict[str, Any]:
+    """Fields of a catalog whose one actor has these."""
+    return {"actors": [Actor(name="desk", model="scripted", **fields)]}
+
+
+DENY = GlobalRule(name="never", rule="true", effect="deny")
+STOPS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    # gate: code, fields of the tool, of the catalog, of the task
+    "shape": ("input_invalid", {}, {}, {"malformed": "the arguments are not valid JSON"}),
+    "caps": ("too_many_calls", {}, {}, {"tally": Tally(calls=MAX_CALLS)}),
+    "resolve": ("not_available", {}, {}, {"tool": "pya"}),
+    "surface": ("not_available", {}, desk(surfaces={"slack": Surface(exclude=("pay",))}), {}),
+    "tag_policy": ("denied", {}, {"policies": [DENY]}, {}),
+    "allowlist": ("not_available", {}, desk(tools=()), {}),
+    "layer": ("not_available", {}, desk(routes=(Route(name="till", mode="only"),)), {}),
+    "available": ("not_available", {"available": nowhere}, {}, {}),
+    "schema": ("input_invalid", {}, {}, {"args": {"amount": "much"}}),
+    "permission": ("denied", {"check_permissions": closed}, {}, {}),
+    "capabilities": ("not_available", {"capabilities": Capabilities(process=True)}, {}, {}),
+    "dry_run": ("ok", {}, {}, {"dry_run": True}),
+    "approval": ("denied", {"requires_approval": ApprovalPolicy(deny_if="true")}, {}, {}),
+}
+
+
+def test_every_gate_is_tried() -> None:
+    """None was added without a call that ends there."""
+    assert tuple(STOPS) == get_args(GateName)
+
+
+@pytest.mark.parametrize("gate", STOPS)
+async def test_a_gate_is_named_in_outcome_and_record(store: Store, gate: str) -> None:
+    """Whoever asks later why a call did not run finds who decided."""
+    code, tool, catalog, task = STOPS[gate]
+    room = room_of(store, pay_tool(LEDGER, tool.get("requires_approval", False), **_rest(tool)), **catalog)
+    call = CallPart(
+        call="c1.1",
+        tool=task.get("tool", "pay"),
+        args=Content(inline=task.get("args", ARGS)),
+        malformed=task.get("malformed", ""),
+    )
+    ctx = pinned(channel="slack", route="till" if gate == "layer" else "")
+    asked = GateTask(ctx=ctx, calls=(call,), tally=task.get("tally", Tally()), dry_run=task.get("dry_run", False))
+    outcome = (await environment(GATE, is_local=True).run(GateActivity(room).gate, asked)).rulings[0].outcome
+    records = await AuditLog(store).stream(TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id)
+    assert outcome is not None
+    assert (outcome.gate, outcome.code) == (gate, code)
+    assert [f'"gate":"{gate}"' in record.data for record in records] == [True]
+
+
+def _rest(tool: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tool.items() if name != "requires_approval"}
