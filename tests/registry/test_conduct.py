@@ -1,0 +1,118 @@
+"""What tools and actors may say of how calls are run beside and after others."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from registry_kit import SCHEMA, a_tool, an_actor
+
+from signoff.contracts.errors import ConfigError, RegistrationError
+from signoff.registry.catalog import build_catalog
+from signoff.registry.manifest import load_manifest
+from signoff.registry.registry import ToolRegistry
+
+
+@pytest.mark.row("X18")
+@pytest.mark.row("N19")
+@pytest.mark.parametrize(
+    ("fields", "tries"),
+    [
+        ({}, 1),
+        ({"read_only": True}, 3),
+        ({"idempotent": True}, 3),
+        ({"read_only": True, "attempts": 1}, 1),
+        ({"idempotent": True, "attempts": 10}, 10),
+        ({"attempts": 1}, 1),
+    ],
+)
+def test_what_may_be_repeated_is_tried_three_times_by_nature(fields: dict[str, Any], tries: int) -> None:
+    """A tool with effects is tried once; the others as often as they say."""
+    assert a_tool(**fields).tries == tries
+
+
+@pytest.mark.row("X18")
+@pytest.mark.row("F40")
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"attempts": 2}, "has `attempts` 2, but is neither `read_only` nor `idempotent`"),
+        ({"attempts": 0}, "needs `attempts` from 1 to 10, or none"),
+        ({"attempts": 11, "read_only": True}, "needs `attempts` from 1 to 10, or none"),
+        ({"attempts": True, "read_only": True}, "needs `attempts` from 1 to 10, or none"),
+        ({"concurrency": "unsafe"}, "has `concurrency` `unsafe`; allowed: `safe`, `exclusive`"),
+        ({"fallbacks": ("other",)}, "has `fallbacks`, but is neither `read_only` nor `idempotent`"),
+        ({"fallbacks": ("book_flight",), "read_only": True}, "is its own fallback"),
+        ({"fallbacks": ("other", "other"), "read_only": True}, "lists a fallback twice; keep one"),
+        ({"fallbacks": tuple(f"t{n}" for n in range(10)), "read_only": True}, "has more than 9 `fallbacks`"),
+        ({"fallbacks": ("othr",), "idempotent": True}, "has the unknown fallback `othr`; did you mean `other`?"),
+    ],
+)
+def test_what_could_act_twice_or_leads_nowhere_is_refused(fields: dict[str, Any], words: str) -> None:
+    """At build, with the field and what to do instead."""
+    with pytest.raises(RegistrationError) as refused:
+        ToolRegistry([a_tool(**fields), a_tool("other")])
+    assert words in refused.value.message
+    assert refused.value.context["tool_name"] == "book_flight"
+    assert refused.value.context["field"] == next(iter(fields))
+
+
+@pytest.mark.parametrize(("field", "allowed"), [("mode", "`sequential`"), ("on_failure", "`abort_siblings`")])
+def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str) -> None:
+    """Anything else is an error that names what is allowed."""
+    with pytest.raises(ConfigError) as refused:
+        build_catalog(actors=[an_actor(**{field: "sometimes"})])
+    assert f"`{field}` `sometimes`" in refused.value.message
+    assert allowed in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("tool", "actor"),
+    [
+        ({"concurrency": "exclusive"}, {}),
+        ({"attempts": 2}, {}),
+        ({"fallbacks": ("other",)}, {}),
+        ({}, {"mode": "sequential"}),
+        ({}, {"on_failure": "abort_siblings"}),
+    ],
+)
+def test_how_calls_run_is_in_the_catalogs_hash_and_in_no_definition(
+    tool: dict[str, Any], actor: dict[str, Any]
+) -> None:
+    """Another way to run is another catalog; what people approved stays what they approved."""
+    plain = build_catalog(tools=[a_tool(read_only=True), a_tool("other")], actors=[an_actor()])
+    other = build_catalog(tools=[a_tool(read_only=True, **tool), a_tool("other")], actors=[an_actor(**actor)])
+    assert plain.hash != other.hash
+    assert [each.definition for each in plain.tools()] == [each.definition for each in other.tools()]
+
+
+def test_a_manifest_says_the_same(tmp_path: Path) -> None:
+    """Every field of it, in either spelling of its key."""
+    (tmp_path / "market.py").write_text("async def rates(args: dict, context: object) -> int:\n    return 1\n")
+    (tmp_path / "signoff.yaml").write_text(
+        f"""
+version: 1
+actors:
+  desk: {{model: "scripted:m:m", mode: sequential, onFailure: abort_siblings}}
+tools:
+  rates:
+    handler: market:rates
+    description: Rates of today.
+    scope: generalist
+    input_schema: {SCHEMA}
+    read_only: true
+    concurrency: exclusive
+    attempts: 2
+    fallbacks: [older]
+  older:
+    handler: market:rates
+    description: Older rates.
+    scope: generalist
+    input_schema: {SCHEMA}
+""".replace("True", "true").replace("False", "false")
+    )
+    catalog = load_manifest(tmp_path / "signoff.yaml")
+    rates = catalog.registry.resolve("rates")
+    assert rates is not None
+    assert (rates.concurrency, rates.attempts, rates.fallbacks) == ("exclusive", 2, ("older",))
+    desk = catalog.actor("desk")
+    assert (desk.mode, desk.on_failure) == ("sequential", "abort_siblings")

@@ -1,0 +1,144 @@
+"""Which tools are tried again when the world fails them: those to which it does no harm (X18)."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
+from temporalio.client import Client
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.errors import ModelUnavailable
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolFailure
+from signoff.registry.tool import BypassRouting, Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, respond
+from signoff.workflows import options
+
+INLINE: dict[str, Any] = {
+    "scope": "specialist",
+    "routing": "bypass",
+    "bypass_routing": BypassRouting(reason="only ever reads the price list"),
+    "justification": "the price desk alone looks prices up",
+}
+
+
+def unlucky(ledger: Ledger, name: str, error: Exception | None = None, times: int = 2, **fields: Any) -> Tool:
+    """A tool that meets a broken connection, or `error`, this many times before it answers."""
+
+    def answer(args: dict[str, Any], ctx: ToolContext) -> str:
+        if sum(row[0] == name for row in ledger.rows) <= times:
+            raise error or ConnectionResetError("reset by peer")
+        return f"at attempt {ctx.attempt}"
+
+    return pay_tool(ledger, False, name=name, effect="", handler=ledger.handler(name, answer), **fields)
+
+
+@pytest.mark.row("X18")
+@pytest.mark.row("F39")
+@pytest.mark.row("F41")
+@pytest.mark.row("N19")
+async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Reading three times, idempotent ones under the same key, effects once; a tool may say less, or more."""
+    ledger = Ledger()
+    tools = [
+        unlucky(ledger, "read", read_only=True),
+        unlucky(ledger, "same", idempotent=True),
+        unlucky(ledger, "act"),
+        unlucky(ledger, "once", read_only=True, attempts=1),
+        unlucky(ledger, "never", read_only=True, times=9),
+        unlucky(ledger, "inline", read_only=True, times=1, attempts=2, **INLINE),
+    ]
+    batch = calls(*((tool.name, {"amount": number}) for number, tool in enumerate(tools)))
+    async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert [(outcome.tool, outcome.code, outcome.value.inline) for outcome in result.calls] == [
+        ("read", "ok", "at attempt 3"),
+        ("same", "ok", "at attempt 3"),
+        ("act", "execution_failed", "reset by peer"),
+        ("once", "execution_failed", "reset by peer"),
+        ("never", "execution_failed", "reset by peer"),
+        ("inline", "ok", "at attempt 2"),
+    ]
+    assert Counter(name for name, _, _ in ledger.rows) == {
+        "read": 3, "same": 3, "act": 1, "once": 1, "never": 3, "inline": 2,
+    }  # fmt: skip
+    keys = {name: {key for row, _, key in ledger.rows if row == name} for name in ("same", "act")}
+    assert len(keys["same"]) == 1
+    assert keys["same"].isdisjoint({""} | keys["act"])
+
+
+@pytest.mark.row("B83")
+@pytest.mark.row("F39")
+@pytest.mark.row("N19")
+async def test_what_is_no_accident_is_never_tried_again(client: Client, store: Store, task_queue: str) -> None:
+    """A handler's own error, a returned failure, wrong arguments and a denial: told once, as they are."""
+    ledger = Ledger()
+    tools = [
+        unlucky(ledger, "wrong", ValueError("no such account"), read_only=True),
+        pay_tool(
+            ledger, False, name="fails", effect="", read_only=True,
+            handler=ledger.handler("fails", lambda args, ctx: ToolFailure("shut")),
+        ),
+        pay_tool(ledger, True, name="asks", effect="", read_only=True),
+    ]  # fmt: skip
+    batch = calls(("wrong", {"amount": 1}), ("fails", {"amount": 1}), ("asks", {"amount": 1}), ("wrong", {}))
+    async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key, "c1.3"))
+        result = await desk.signoff.result(key)
+        events = await desk.events(key)
+    codes = ["execution_failed", "execution_failed", "denied", "input_invalid"]
+    assert [outcome.code for outcome in result.calls] == codes
+    assert sorted(name for name, _, _ in ledger.rows) == ["fails", "wrong"]
+    # Two completions and two tools.
+    assert events.count("ACTIVITY_TASK_SCHEDULED") == 4
+
+
+@pytest.mark.row("F42")
+async def test_each_tool_has_its_own_time(client: Client, store: Store, task_queue: str) -> None:
+    """One that takes longer has failed if it only reads, and is in doubt if it may have had an effect."""
+
+    async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    tools = [
+        pay_tool(Ledger(), False, name="read", effect="", handler=slow, read_only=True, timeout=0.1, attempts=1),
+        pay_tool(Ledger(), False, name="act", effect="", handler=slow, timeout=0.1),
+    ]
+    batch = calls(("read", {"amount": 1}), ("act", {"amount": 1}))
+    async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key, "c1.2", revision=2))
+        result = await desk.signoff.result(key)
+    assert [outcome.code for outcome in result.calls] == ["execution_failed", "in_doubt"]
+    assert result.calls[0].value.inline == "no answer within 0.1 s"
+
+
+@pytest.mark.row("B83")
+async def test_a_model_that_is_busy_is_asked_again(client: Client, store: Store, task_queue: str) -> None:
+    """After longer and longer pauses, within ten minutes; that counts as one completion."""
+    asked: list[float] = []
+
+    def react(request: CompletionRequest) -> Completion:
+        asked.append(asyncio.get_running_loop().time())
+        if len(asked) < 3:
+            raise ModelUnavailable("busy")
+        return respond("done")
+
+    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as desk:
+        result = await desk.signoff.result(await desk.start())
+    first, second, third = asked
+    assert (result.state, result.completions) == ("complete", 1)
+    assert third - second > (second - first) * 1.5
+    assert options.MODEL["schedule_to_close_timeout"] == timedelta(minutes=10)

@@ -1,0 +1,234 @@
+"""Tools that stand in for one that failed: each goes through every gate, and one result is told under the call's id."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import AMOUNT_SCHEMA, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.turn import TurnResult
+from signoff.registry.actor import Actor
+from signoff.registry.availability import Occasion
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+ARGS = {"amount": 20, "to": "Ana"}
+SCRIPT = [calls(("rates", ARGS)), respond("done")]
+
+
+def rates(ledger: Ledger, *fallbacks: str, **fields: Any) -> Tool:
+    """A tool that only reads and always fails."""
+
+    def fail(args: dict[str, Any], ctx: ToolContext) -> ToolFailure:
+        return ToolFailure("the market is shut")
+
+    given = {"read_only": True, "fallbacks": fallbacks, "handler": ledger.handler("rates", fail)} | fields
+    return pay_tool(ledger, given.pop("requires_approval", False), name="rates", effect="", **given)
+
+
+def other(ledger: Ledger, name: str, answer: Any = "1.08", asks: Any = False, **fields: Any) -> Tool:
+    """A tool that may stand in."""
+    return pay_tool(ledger, asks, name=name, effect="", handler=ledger.handler(name, answer), **fields)
+
+
+def failing(text: str) -> Any:
+    """An answer that is a failure."""
+    return lambda args, ctx: ToolFailure(text)
+
+
+async def ended(desk: Bench, key: TurnKey) -> TurnResult:
+    """The turn's result; its history reads the same on another worker."""
+    result = await desk.signoff.result(key)
+    await desk.replays(key)
+    return result
+
+
+def ran(ledger: Ledger) -> list[str]:
+    """Names of the tools that ran, in order."""
+    return [name for name, _, _ in ledger.rows]
+
+
+@pytest.mark.row("F40")
+async def test_a_fallback_answers_in_place_of_a_tool_that_failed(client: Client, store: Store, task_queue: str) -> None:
+    """Under the call's own id, with a note of what failed; with the same arguments, and as a call of its own."""
+    ledger = Ledger()
+    costly = other(ledger, "older", lambda args, ctx: ToolResult(f"{ctx.call_id}: 1.08", cost=0.25))
+    tools = [rates(ledger, "older", "oldest"), costly, other(ledger, "oldest")]
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        key = await desk.start()
+        result = await ended(desk, key)
+        told = await desk.told(key)
+        view = await desk.signoff.view(key)
+    [outcome] = result.calls
+    assert (outcome.call, outcome.tool, outcome.code) == ("c1.1", "rates", "ok")
+    assert (outcome.fallback, outcome.primary_error) == ("older", "the market is shut")
+    assert [(part.call, part.tool, part.value.inline) for part in told] == [("c1.1", "rates", "c1.1001: 1.08")]
+    assert told[0].note == "`rates` failed: the market is shut. `older` was tried in its place."
+    assert [(name, args) for name, args, _ in ledger.rows] == [("rates", ARGS), ("older", ARGS)]
+    assert [(call.call, call.tool, call.state, call.stands_for) for call in view.calls] == [
+        ("c1.1", "rates", "ok", ""),
+        ("c1.1001", "older", "ok", "c1.1"),
+    ]
+    assert (result.tool_calls, result.cost) == (2, 0.25)
+
+
+@pytest.mark.row("F40")
+@pytest.mark.row("F41")
+async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """When all have failed the call has failed, and the model is told of each; a fallback's own fallback never runs."""
+    ledger = Ledger()
+    tools = [
+        rates(ledger, "older", "hidden", "oldest"),
+        other(ledger, "older", failing("no file"), read_only=True, fallbacks=("spare",)),
+        other(ledger, "oldest", failing("no such day"), read_only=True),
+        other(ledger, "hidden"),
+        other(ledger, "spare"),
+    ]
+    actor = Actor(name="desk", model="scripted", tools=("rates", "older", "oldest"))
+    catalog = catalog_of(tools, actors=[actor])
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        key = await desk.start()
+        result = await ended(desk, key)
+        told = await desk.told(key)
+    # A fallback off the actor's list is as if it did not exist, and ends the search.
+    assert ran(ledger) == ["rates", "older"]
+    [outcome] = result.calls
+    assert (outcome.code, outcome.fallback, outcome.value.inline) == ("execution_failed", "older", "no file")
+    assert told[0].note.startswith("`rates` failed: the market is shut. `hidden` could not be used: ")
+    assert told[0].note.endswith("`older` was tried in its place.")
+
+
+@pytest.mark.row("F40")
+@pytest.mark.row("N06")
+async def test_a_fallback_is_asked_like_any_other_call(client: Client, store: Store, task_queue: str) -> None:
+    """Its own policy, request, digest and decision; approved, it runs under the right of that."""
+    ledger = Ledger()
+    tools = [rates(ledger, "pay"), other(ledger, "pay", "paid", asks=True)]
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        key = await desk.start()
+        view = await desk.waiting(key)
+        asked = view.calls[1].approval
+        assert asked is not None
+        assert ran(ledger) == ["rates"]
+        assert (asked.call, asked.tool) == ("c1.1001", "pay")
+        assert asked.card.note == "`rates` failed; this is its fallback"
+        await desk.signoff.decide(yes(key, "c1.1001"))
+        result = await ended(desk, key)
+    [outcome] = result.calls
+    assert (outcome.call, outcome.code, outcome.fallback, outcome.decided_by) == ("c1.1", "ok", "pay", "approver")
+    assert outcome.approval_id == asked.id
+    assert ran(ledger) == ["rates", "pay"]
+
+
+@pytest.mark.row("F40")
+async def test_a_denied_fallback_is_the_calls_denial(client: Client, store: Store, task_queue: str) -> None:
+    """No further one is tried: a person has said no."""
+    ledger = Ledger()
+    tools = [rates(ledger, "pay", "older"), other(ledger, "pay", asks=True), other(ledger, "older")]
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key, "c1.1001"))
+        result = await ended(desk, key)
+    [outcome] = result.calls
+    assert (outcome.code, outcome.fallback, ran(ledger)) == ("denied", "pay", ["rates"])
+
+
+@pytest.mark.row("F40")
+@pytest.mark.row("N19")
+async def test_no_fallback_after_a_denial_or_wrong_arguments(client: Client, store: Store, task_queue: str) -> None:
+    """Only what failed, and surely did nothing, is tried otherwise."""
+    ledger = Ledger()
+    tools = [rates(ledger, "older", requires_approval=True), other(ledger, "older")]
+    script = [calls(("rates", ARGS), ("rates", {"amount": "?"})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key))
+        result = await ended(desk, key)
+    assert [outcome.code for outcome in result.calls] == ["denied", "input_invalid"]
+    assert ledger.rows == []
+
+
+@pytest.mark.row("F40")
+async def test_nothing_follows_a_fallback_that_may_have_had_an_effect(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """It failed, but nobody can say before which point."""
+    ledger = Ledger()
+    tools = [rates(ledger, "pay", "wire"), other(ledger, "pay", failing("line dropped")), other(ledger, "wire")]
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        result = await ended(desk, await desk.start())
+    assert ran(ledger) == ["rates", "pay"]
+    assert (result.calls[0].code, result.calls[0].fallback) == ("execution_failed", "pay")
+
+
+async def test_arguments_that_people_changed_are_for_the_tool_they_saw(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """An edited call that fails has failed; what a person wrote runs nowhere else by rule."""
+    ledger = Ledger()
+    tools = [rates(ledger, "older", requires_approval=True), other(ledger, "older")]
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, edited_args={"amount": 5, "to": "Ana"}))
+        result = await ended(desk, key)
+    assert [(each.code, each.edited_by) for each in result.calls] == [("execution_failed", "approver")]
+    assert ran(ledger) == ["rates"]
+
+
+async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Arguments that do not fit it are no reason to run it, and none to lose the first failure."""
+    ledger = Ledger()
+    narrow = AMOUNT_SCHEMA | {"properties": {"amount": {"type": "number"}}}
+    tools = [rates(ledger, "older"), other(ledger, "older", input_schema=narrow)]
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        key = await desk.start()
+        result = await ended(desk, key)
+        told = await desk.told(key)
+    [outcome] = result.calls
+    assert (outcome.code, outcome.value.inline, outcome.fallback) == ("execution_failed", "the market is shut", "")
+    assert told[0].note.startswith("`older` could not be used: the arguments of `older` are not valid")
+    assert ran(ledger) == ["rates"]
+
+
+@pytest.mark.row("F40")
+async def test_a_tool_that_is_not_there_now_is_stood_in_for(client: Client, store: Store, task_queue: str) -> None:
+    """It need not have run to have failed."""
+    ledger = Ledger()
+
+    async def never(occasion: Occasion) -> bool:
+        return False
+
+    tools = [rates(ledger, "older", available=never), other(ledger, "older")]
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        key = await desk.start()
+        result = await ended(desk, key)
+        told = await desk.told(key)
+    [outcome] = result.calls
+    assert (outcome.code, outcome.fallback, ran(ledger)) == ("ok", "older", ["older"])
+    assert told[0].note == (
+        "`rates` could not be used: Tool rates is not currently available. `older` was tried in its place."
+    )
+
+
+@pytest.mark.row("E48")
+async def test_fallbacks_do_not_hide_that_a_model_repeats_itself(client: Client, store: Store, task_queue: str) -> None:
+    """The sixth equal call is refused though a fallback ran after each of the five before it."""
+    ledger = Ledger()
+    tools = [rates(ledger, "older"), other(ledger, "older")]
+    script = [*[calls(("rates", ARGS))] * 6, respond("done")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        result = await ended(desk, await desk.start())
+    assert [outcome.code for outcome in result.calls] == ["ok"] * 5 + ["too_many_calls"]
+    assert ran(ledger) == ["rates", "older"] * 5
+    assert result.tool_calls == 11

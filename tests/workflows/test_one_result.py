@@ -1,0 +1,158 @@
+"""Whatever becomes of its calls, a completion has one result for each, by its own id and in its own order."""
+
+import asyncio
+import contextlib
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.message import CallPart, ResultPart
+from signoff.contracts.turn import TurnResult
+from signoff.registry.actor import Actor
+from signoff.registry.availability import Occasion
+from signoff.registry.context import ToolContext
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond
+
+ACTORS = [
+    Actor(name=f"{mode}_{on_failure}", model="scripted", mode=mode, on_failure=on_failure)
+    for mode in ("parallel", "sequential")
+    for on_failure in ("continue", "abort_siblings")
+]  # fmt: skip
+HASTY = ApprovalPolicy(timeout=0.5, grant_ttl=60)
+TOOLS = (
+    "read", "act", "alone", "fails", "fails_reading", "flaky", "slow", "asks", "asks_alone", "asks_hastily",
+    "stood_in", "asked_for", "stood_in_badly", "gone", "nowhere",
+)  # fmt: skip
+"""What models propose: the last is no tool."""
+
+
+def handled(ledger: Ledger, name: str, chance: random.Random) -> Any:
+    """A handler that does as its name says."""
+
+    async def run(args: dict[str, Any], ctx: ToolContext) -> str:
+        ledger.rows.append((ctx.turn_id, {"call": ctx.call_id}, name))
+        await asyncio.sleep(2.0 if name == "slow" else chance.random() * 0.05)
+        if "fail" in name or name.startswith(("stood", "asked")):
+            raise ValueError(f"{name} failed")
+        if name == "flaky" and ctx.attempt == 1 and args["amount"] < 0.5:
+            raise ConnectionError("reset")
+        return name
+
+    return run
+
+
+def toolbox(ledger: Ledger, chance: random.Random) -> list[Tool]:
+    """Every kind of tool that a batch may meet."""
+
+    async def never(occasion: Occasion) -> bool:
+        return False
+
+    def a_tool(name: str, asks: Any = False, **fields: Any) -> Tool:
+        return pay_tool(ledger, asks, name=name, effect="", handler=handled(ledger, name, chance), **fields)
+
+    return [
+        a_tool("read", read_only=True),
+        a_tool("act"),
+        a_tool("alone", concurrency="exclusive"),
+        a_tool("fails"),
+        a_tool("fails_reading", read_only=True),
+        a_tool("flaky", idempotent=True, attempts=2),
+        a_tool("slow", read_only=True, timeout=0.2, attempts=1),
+        a_tool("asks", True),
+        a_tool("asks_alone", True, concurrency="exclusive"),
+        a_tool("asks_hastily", HASTY),
+        a_tool("stood_in", read_only=True, fallbacks=("fails_reading", "read")),
+        a_tool("asked_for", idempotent=True, fallbacks=("asks",)),
+        a_tool("stood_in_badly", read_only=True, fallbacks=("fails", "read")),
+        a_tool("gone", read_only=True, available=never, fallbacks=("read",)),
+    ]
+
+
+@dataclass(frozen=True)
+class Deal:
+    """What one turn will meet: the calls of two completions, how people answer, and when it is cancelled, if ever."""
+
+    batches: tuple[tuple[tuple[str, Any], ...], ...]
+    actor: str
+    approve: float
+    cancel_after: float | None
+
+
+def dealt(chance: random.Random) -> Deal:
+    """A random turn."""
+
+    def batch() -> tuple[tuple[str, Any], ...]:
+        return tuple((chance.choice(TOOLS), {"amount": chance.choice([chance.random(), "?"])}) for _ in range(7))
+
+    cancel = chance.choice([None, None, chance.random()])
+    return Deal((batch(), batch()), chance.choice(ACTORS).name, chance.random(), cancel)
+
+
+async def lived(desk: Bench, deal: Deal, number: int, chance: random.Random) -> tuple[TurnKey, TurnResult]:
+    """The turn of a deal to its end, with people who answer what they see, at times twice."""
+    key = await desk.start(str(number), actor=deal.actor)
+    result = asyncio.create_task(desk.signoff.result(key))
+    began = asyncio.get_running_loop().time()
+    cancelled = False
+    while not result.done():
+        view = await desk.signoff.view(key)
+        for call in view.calls:
+            if call.approval is not None and call.approval.state == "pending":
+                answer = yes if chance.random() < deal.approve else no
+                await desk.signoff.decide(answer(key, call.call, revision=call.approval.revision))
+        late = asyncio.get_running_loop().time() - began
+        if deal.cancel_after is not None and not cancelled and late > deal.cancel_after:
+            cancelled = True
+            await desk.signoff.cancel_turn(key)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(result), 0.1)
+    return key, await result
+
+
+@pytest.mark.row("N03")
+@pytest.mark.row("E25")
+@pytest.mark.row("E28")
+@pytest.mark.row("F47")
+@pytest.mark.row("F51")
+@pytest.mark.row("F52")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_every_call_has_one_result_in_the_models_order(
+    seed: int, client: Client, store: Store, task_queue: str
+) -> None:
+    """Under failures, denials, time-outs, cancels, aborts and fallbacks at random; and each history reads the same."""
+    chance = random.Random(seed)
+    ledger = Ledger()
+    deals = [dealt(chance) for _ in range(4)]
+
+    def react(request: CompletionRequest) -> Completion:
+        done = sum(message.role == "assistant" for message in request.messages)
+        batches = deals[int(last_user_text(request))].batches
+        return calls(*batches[done]) if done < len(batches) else respond("done")
+
+    catalog = catalog_of(toolbox(ledger, chance), actors=[replace(actor) for actor in ACTORS])
+    async with bench(client, store, task_queue, catalog, ScriptedModel(react)) as desk:
+        lives = await asyncio.gather(
+            *(lived(desk, deal, number, random.Random(f"{seed}.{number}")) for number, deal in enumerate(deals))
+        )
+        for key, result in lives:
+            messages = await desk.signoff.transcript(key)
+            proposed = [part for each in messages for part in each.parts if isinstance(part, CallPart)]
+            told = [part for each in messages for part in each.parts if isinstance(part, ResultPart)]
+            named = [(part.call, part.provider_call, part.tool) for part in proposed if part.tool != "respond"]
+            assert [(part.call, part.provider_call, part.tool) for part in told] == named
+            assert [(each.call, each.tool) for each in result.calls] == [(call, tool) for call, _, tool in named]
+            assert [each.code for each in result.calls] == [part.code for part in told]
+            assert all(part.value.inline not in ("", None) for part in told)
+            await desk.replays(key)
+    began = [
+        (turn, each["call"], name) for turn, each, name in ledger.rows if name in ("act", "alone", "fails", "asks")
+    ]
+    assert len(began) == len(set(began)), "what has effects ran twice"

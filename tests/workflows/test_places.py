@@ -1,0 +1,183 @@
+"""Calls of one completion run beside each other where they may: ten safe ones, an exclusive one alone, or in order."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
+from signoff.contracts.turn import TurnView
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.actor import Actor
+from signoff.registry.context import ToolContext
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+
+@dataclass
+class Gauge:
+    """Who ran beside whom. While `open` is not set, handlers stay inside."""
+
+    inside: list[str] = field(default_factory=list)
+    beside: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tool(self, name: str, **fields: Any) -> Tool:
+        """A tool that is inside for a moment, and answers with its argument."""
+
+        async def run(args: dict[str, Any], ctx: ToolContext) -> Any:
+            self.beside[ctx.call_id] = tuple(self.inside)
+            self.inside.append(ctx.call_id)
+            await self.open.wait()
+            await asyncio.sleep(0.02)
+            self.inside.remove(ctx.call_id)
+            return args["amount"]
+
+        return pay_tool(Ledger(), fields.pop("requires_approval", False), name=name, effect="", handler=run, **fields)
+
+
+def proposed(*tools: str) -> list[Any]:
+    """A model that calls these tools at once, with 1, 2, 3 ..., and then answers."""
+    return [calls(*((tool, {"amount": number}) for number, tool in enumerate(tools, 1))), respond("done")]
+
+
+def states(*wanted: str) -> Callable[[TurnView], bool]:
+    """Whether the calls of a view are in these states."""
+    return lambda view: [call.state for call in view.calls] == list(wanted)
+
+
+async def answers(desk: Bench) -> list[Any]:
+    """What the model was told of each call, in its order, once a turn has ended."""
+    key = await desk.start()
+    await desk.signoff.result(key)
+    await desk.replays(key)
+    return [part.value.inline for part in await desk.told(key)]
+
+
+@pytest.mark.row("X16")
+@pytest.mark.row("F46")
+async def test_at_most_ten_tools_of_a_batch_run_at_once(client: Client, store: Store, task_queue: str) -> None:
+    """Of 12 the last two wait for a place, though all may run."""
+    gauge = Gauge()
+    script = proposed(*["look"] * 12)
+    async with bench(client, store, task_queue, catalog_of([gauge.tool("look")]), script) as desk:
+        key = await desk.start()
+        await desk.until(key, states(*["running"] * MAX_TOOLS_AT_ONCE, "proposed", "proposed"))
+        while len(gauge.inside) < MAX_TOOLS_AT_ONCE:
+            await asyncio.sleep(0.01)
+        gauge.open.set()
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+        told = [part.value.inline for part in await desk.told(key)]
+    assert [outcome.code for outcome in result.calls] == ["ok"] * 12
+    assert told == [str(number) for number in range(1, 13)]
+    assert max(len(others) for others in gauge.beside.values()) < MAX_TOOLS_AT_ONCE
+
+
+@pytest.mark.row("F46")
+@pytest.mark.row("F47")
+async def test_an_exclusive_tool_runs_alone(client: Client, store: Store, task_queue: str) -> None:
+    """Nothing runs beside it, nobody overtakes it, and results are in the model's order."""
+    gauge = Gauge()
+    gauge.open.set()
+    tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive")]
+    script = proposed("look", "look", "move", "look", "move", "look")
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        told = await answers(desk)
+    assert told == ["1", "2", "3", "4", "5", "6"]
+    assert gauge.beside["c1.3"] == gauge.beside["c1.5"] == ()
+    assert not {"c1.3", "c1.5"} & {other for others in gauge.beside.values() for other in others}
+    begun = list(gauge.beside)
+    assert set(begun[:2]) == {"c1.1", "c1.2"}
+    assert begun[2:] == ["c1.3", "c1.4", "c1.5", "c1.6"]
+
+
+@pytest.mark.row("X16")
+@pytest.mark.row("B53")
+async def test_calls_of_a_sequential_actor_run_one_after_the_other(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """In the order of the completion, each when the one before has ended."""
+    gauge = Gauge()
+    gauge.open.set()
+    actor = Actor(name="desk", model="scripted", mode="sequential")
+    catalog = catalog_of([gauge.tool("look")], actors=[actor])
+    async with bench(client, store, task_queue, catalog, proposed(*["look"] * 4)) as desk:
+        told = await answers(desk)
+    assert told == ["1", "2", "3", "4"]
+    assert gauge.beside == {"c1.1": (), "c1.2": (), "c1.3": (), "c1.4": ()}
+    assert list(gauge.beside) == ["c1.1", "c1.2", "c1.3", "c1.4"]
+
+
+@pytest.mark.row("F46")
+async def test_who_waits_for_a_person_holds_no_place(client: Client, store: Store, task_queue: str) -> None:
+    """An exclusive call that is asked keeps nobody out; approved, it runs alone."""
+    gauge = Gauge()
+    tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=True)]
+    async with bench(client, store, task_queue, catalog_of(tools), proposed("move", "look", "look")) as desk:
+        key = await desk.start()
+        await desk.until(key, states("waiting", "running", "running"))
+        while len(gauge.inside) < 2:
+            await asyncio.sleep(0.01)
+        await desk.signoff.decide(yes(key))
+        # Approved, and still in the line.
+        await desk.until(key, states("waiting", "running", "running"))
+        gauge.open.set()
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert [outcome.code for outcome in result.calls] == ["ok"] * 3
+    assert list(gauge.beside)[2] == "c1.1"
+    assert gauge.beside["c1.1"] == ()
+
+
+async def test_an_approval_that_ran_out_in_the_line_is_asked_again(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """What a person approved runs soon after or not at all, whoever it waited for."""
+    gauge = Gauge()
+    policy = ApprovalPolicy(grant_ttl=0.2)
+    tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=policy)]
+    async with bench(client, store, task_queue, catalog_of(tools), proposed("look", "move")) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, "c1.2"))
+        await asyncio.sleep(0.3)
+        gauge.open.set()
+        view = await desk.until(
+            key, lambda view: view.calls[1].approval is not None and view.calls[1].approval.revision == 2
+        )
+        assert view.calls[1].approval is not None
+        assert [row.label for row in view.calls[1].approval.card.rows]
+        await desk.signoff.cancel_turn(key)
+        await desk.signoff.result(key)
+        await desk.replays(key)
+    assert list(gauge.beside) == ["c1.1"]
+
+
+@pytest.mark.row("F49")
+async def test_what_waits_in_the_line_of_a_cancelled_turn_never_begins(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """It has its result like any other: skipped, because the turn was cancelled."""
+    gauge = Gauge()
+    tools = [gauge.tool("move", concurrency="exclusive")]
+    async with bench(client, store, task_queue, catalog_of(tools), proposed("move", "move")) as desk:
+        key = await desk.start()
+        await desk.until(key, states("running", "proposed"))
+        while not gauge.inside:
+            await asyncio.sleep(0.01)
+        await desk.signoff.cancel_turn(key)
+        await desk.until(key, states("running", "skipped"))
+        gauge.open.set()
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert result.state == "cancelled"
+    assert [(outcome.code, outcome.value.inline) for outcome in result.calls][1:] == [
+        ("skipped", "Not executed: the turn was cancelled.")
+    ]
+    assert list(gauge.beside) == ["c1.1"]

@@ -1,0 +1,90 @@
+"""What ends in the very moment in which it is stopped has ended: its result is told, as it may have had an effect."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.turn import TurnResult
+from signoff.registry.actor import Actor
+from signoff.registry.context import ToolContext
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+
+class Elsewhere:
+    """Tools on a worker of their own, which go on while nobody works on turns."""
+
+    def __init__(self, task_queue: str) -> None:
+        self.task_queue = f"{task_queue}-tools"
+        self.gates: dict[str, asyncio.Event] = {}
+        self.inside: set[str] = set()
+
+    def tool(self, name: str, *, fails: bool = False, **fields: Any) -> Tool:
+        """A tool that ends when its gate is open."""
+        gate = self.gates.setdefault(name, asyncio.Event())
+
+        async def run(args: dict[str, Any], ctx: ToolContext) -> str:
+            self.inside.add(name)
+            await gate.wait()
+            if fails:
+                raise ValueError("no such account")
+            return "done"
+
+        return pay_tool(Ledger(), False, name=name, effect="", handler=run, task_queue=self.task_queue, **fields)
+
+
+async def ended_at_once(
+    client: Client, store: Store, task_queue: str, tools: list[Tool], elsewhere: Elsewhere, actor: Actor, cancel: bool
+) -> TurnResult:
+    """A turn that is cancelled, perhaps, and whose tools then end in this order, while no worker hears of it."""
+    catalog = catalog_of(tools, actors=[actor])
+    script = [calls(*((tool.name, {"amount": 1}) for tool in tools)), respond("done")]
+    async with contextlib.AsyncExitStack() as stack:
+        tools_desk = await stack.enter_async_context(bench(client, store, elsewhere.task_queue, catalog, script))
+        async with bench(client, store, task_queue, catalog, script) as desk:
+            key = await desk.start()
+            while len(elsewhere.inside) < len(tools):
+                await asyncio.sleep(0.01)
+        if cancel:
+            await tools_desk.signoff.cancel_turn(key)
+        for count, tool in enumerate(tools, 2):
+            elsewhere.gates[tool.name].set()
+            await _completed(tools_desk, key, count)
+        async with bench(client, store, task_queue, catalog, script) as desk:
+            result = await desk.signoff.result(key)
+            await desk.replays(key)
+    return result
+
+
+async def _completed(desk: Bench, key: TurnKey, count: int) -> None:
+    while (await desk.events(key)).count("ACTIVITY_TASK_COMPLETED") < count:
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.row("N03")
+@pytest.mark.row("F49")
+async def test_what_ended_while_the_turn_was_cancelled_is_told(client: Client, store: Store, task_queue: str) -> None:
+    """Both come to a worker together; the call has its result, though the turn is cancelled."""
+    elsewhere = Elsewhere(task_queue)
+    tools = [elsewhere.tool("look", read_only=True), elsewhere.tool("act")]
+    actor = Actor(name="desk", model="scripted")
+    result = await ended_at_once(client, store, task_queue, tools, elsewhere, actor, cancel=True)
+    assert result.state == "cancelled"
+    assert [(each.tool, each.code) for each in result.calls] == [("look", "ok"), ("act", "ok")]
+
+
+@pytest.mark.row("X17")
+async def test_what_ended_while_a_sibling_failed_is_told(client: Client, store: Store, task_queue: str) -> None:
+    """Nothing is taken back from a call that has its result already."""
+    elsewhere = Elsewhere(task_queue)
+    tools = [elsewhere.tool("bad", fails=True), elsewhere.tool("look", read_only=True)]
+    actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")
+    result = await ended_at_once(client, store, task_queue, tools, elsewhere, actor, cancel=False)
+    assert result.state == "complete"
+    assert [(each.tool, each.code) for each in result.calls] == [("bad", "execution_failed"), ("look", "ok")]

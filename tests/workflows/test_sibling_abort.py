@@ -1,0 +1,181 @@
+"""What a call that fails does to those beside it: nothing, unless the actor says that it stops them (X17)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.turn import TurnResult
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.registry.context import ToolContext
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+ABORTED = "Not executed: another call of the same completion failed."
+STRICT = Actor(name="desk", model="scripted", on_failure="abort_siblings")
+
+
+class Scene:
+    """Tools that wait inside until they are told to end: `gates` by name, and who is inside."""
+
+    def __init__(self) -> None:
+        self.inside: set[str] = set()
+        self.gates: dict[str, asyncio.Event] = {}
+
+    def tool(self, name: str, *, fails: bool = False, asks: bool = False, **fields: Any) -> Tool:
+        """A tool that ends once its gate is open."""
+        gate = self.gates.setdefault(name, asyncio.Event())
+
+        async def run(args: dict[str, Any], ctx: ToolContext) -> Any:
+            self.inside.add(name)
+            await gate.wait()
+            if fails:
+                raise ValueError("no such account")
+            return "done"
+
+        return pay_tool(Ledger(), asks, name=name, effect="", handler=run, **fields)
+
+    async def entered(self, *names: str) -> None:
+        """Once these tools are inside."""
+        while not self.inside.issuperset(names):
+            await asyncio.sleep(0.01)
+
+    def catalog(self, *tools: Tool, actor: Actor = STRICT) -> Catalog:
+        """A catalog of one actor."""
+        return catalog_of(tools, actors=[actor])
+
+
+def at_once(*names: str) -> list[Any]:
+    """A model that calls these tools at once, each with an argument of its own, and then answers."""
+    return [calls(*((name, {"amount": number}) for number, name in enumerate(names, 1))), respond("done")]
+
+
+async def ended(desk: Bench, key: TurnKey) -> TurnResult:
+    """The turn's result; its history reads the same on another worker."""
+    result = await desk.signoff.result(key)
+    await desk.replays(key)
+    return result
+
+
+def codes(result: TurnResult) -> list[str]:
+    """How each call ended."""
+    return [outcome.code for outcome in result.calls]
+
+
+@pytest.mark.row("X17")
+async def test_a_failure_leaves_its_siblings_alone(client: Client, store: Store, task_queue: str) -> None:
+    """Unless the actor says otherwise."""
+    scene = Scene()
+    catalog = scene.catalog(
+        scene.tool("bad", fails=True),
+        scene.tool("look", read_only=True),
+        actor=Actor(name="desk", model="scripted"),
+    )
+    async with bench(client, store, task_queue, catalog, at_once("bad", "look")) as desk:
+        key = await desk.start()
+        await scene.entered("bad", "look")
+        scene.gates["bad"].set()
+        await desk.until(key, lambda view: view.calls[0].state == "execution_failed")
+        scene.gates["look"].set()
+        assert codes(await ended(desk, key)) == ["execution_failed", "ok"]
+
+
+@pytest.mark.row("X17")
+@pytest.mark.row("F48")
+@pytest.mark.row("F49")
+async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """What reads is cancelled, what waits is skipped and its question withdrawn, what has effects runs to its end."""
+    scene = Scene()
+    catalog = scene.catalog(
+        scene.tool("bad", fails=True),
+        scene.tool("look", read_only=True),
+        scene.tool("book"),
+        scene.tool("move", concurrency="exclusive"),
+        scene.tool("pay", asks=True),
+    )
+    async with bench(client, store, task_queue, catalog, at_once("bad", "look", "book", "move", "pay")) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await scene.entered("bad", "look", "book")
+        scene.gates["bad"].set()
+        view = await desk.until(key, lambda view: {"proposed", "waiting"}.isdisjoint(call.state for call in view.calls))
+        assert view.calls[2].state == "running"
+        scene.gates["book"].set()
+        result = await ended(desk, key)
+        told = [(part.call, part.code, part.value.inline) for part in await desk.told(key)]
+    assert codes(result) == ["execution_failed", "skipped", "ok", "skipped", "skipped"]
+    assert told == [
+        ("c1.1", "execution_failed", "no such account"),
+        ("c1.2", "skipped", ABORTED),
+        ("c1.3", "ok", "done"),
+        ("c1.4", "skipped", ABORTED),
+        ("c1.5", "skipped", ABORTED),
+    ]
+    asked = view.calls[4].approval
+    assert asked is not None
+    assert (asked.state, asked.reason, asked.decided_by) == (
+        "cancelled",
+        "Another call of the same completion failed.",
+        "",
+    )
+    assert scene.inside == {"bad", "look", "book"}
+
+
+@pytest.mark.row("X17")
+async def test_what_a_person_approved_is_never_aborted(client: Client, store: Store, task_queue: str) -> None:
+    """Neither while it runs, though it only reads, nor while it is approved and waits for its place."""
+    scene = Scene()
+    catalog = scene.catalog(
+        scene.tool("bad", fails=True),
+        scene.tool("look", asks=True, read_only=True),
+        scene.tool("move", asks=True, concurrency="exclusive"),
+    )
+    async with bench(client, store, task_queue, catalog, at_once("bad", "look", "move")) as desk:
+        key = await desk.start()
+        await desk.waiting(key, 2)
+        await desk.signoff.decide(yes(key, "c1.2"))
+        await scene.entered("bad", "look")
+        await desk.signoff.decide(yes(key, "c1.3"))
+        scene.gates["bad"].set()
+        await desk.until(key, lambda view: view.calls[0].state == "execution_failed")
+        scene.gates["look"].set()
+        scene.gates["move"].set()
+        assert codes(await ended(desk, key)) == ["execution_failed", "ok", "ok"]
+
+
+@pytest.mark.row("X17")
+@pytest.mark.row("F48")
+@pytest.mark.row("N19")
+async def test_a_denial_aborts_nothing(client: Client, store: Store, task_queue: str) -> None:
+    """Nor does what the gates refuse: only a tool that failed does."""
+    scene = Scene()
+    catalog = scene.catalog(scene.tool("pay", asks=True), scene.tool("look", read_only=True))
+    script = [calls(("pay", {"amount": 1}), ("look", {"amount": 2}), ("look", {"amount": "?"})), respond("done")]
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await scene.entered("look")
+        await desk.signoff.decide(no(key))
+        await desk.until(key, lambda view: view.calls[0].state == "denied")
+        scene.gates["look"].set()
+        assert codes(await ended(desk, key)) == ["denied", "ok", "input_invalid"]
+
+
+@pytest.mark.row("F45")
+async def test_a_sequential_batch_stops_at_the_first_failure(client: Client, store: Store, task_queue: str) -> None:
+    """Where the actor says both: one after the other, and none after one that failed. The next batch runs."""
+    scene = Scene()
+    actor = Actor(name="desk", model="scripted", mode="sequential", on_failure="abort_siblings")
+    catalog = scene.catalog(scene.tool("book"), scene.tool("bad", fails=True), actor=actor)
+    script = [*at_once("book", "bad", "book")[:1], calls(("book", {"amount": 9})), respond("done")]
+    for gate in scene.gates.values():
+        gate.set()
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        assert codes(await ended(desk, await desk.start())) == ["ok", "execution_failed", "skipped", "ok"]

@@ -1,0 +1,111 @@
+"""What a turn says of itself when it ends, and the budgets that end it (P16)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
+from signoff.contracts.steps import TurnLimits
+from signoff.registry.actor import Actor
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolResult
+from signoff.registry.tool import BypassRouting
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+
+def costly(cost: float, seconds: float = 0.0, **fields: Any) -> Any:
+    """A tool that costs so much and takes so long."""
+
+    async def run(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        await asyncio.sleep(seconds)
+        return ToolResult("done", cost=cost)
+
+    return pay_tool(Ledger(), fields.pop("asks", False), name="look", effect="", handler=run, **fields)
+
+
+@pytest.mark.row("P16")
+async def test_every_turn_ends_with_a_report(client: Client, store: Store, task_queue: str) -> None:
+    """Actor, turn, time, completions, calls, cost and outcome; waiting for people is elapsed time, and no work."""
+    look = ("look", {"amount": 1})
+    tools = [costly(0.5, 0.05), pay_tool(Ledger())]
+    script = [calls(look, look, ("pay", {"amount": "?"}), ("pay", {"amount": 9})), respond("done")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await asyncio.sleep(0.3)
+        await desk.signoff.decide(yes(key, "c1.4"))
+        result = await desk.signoff.result(key)
+    assert (result.actor, result.turn, result.state) == ("desk", key.turn, "complete")
+    assert (result.completions, result.tool_calls, result.cost) == (2, 4, 1.0)
+    assert result.active_seconds >= 0.1
+    assert result.elapsed_seconds >= 0.3
+
+
+@pytest.mark.row("P16")
+@pytest.mark.row("E48")
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        (TurnLimits(cost=0.9), "cost_limit"),
+        (TurnLimits(active_seconds=0.15), "time_limit"),
+        (TurnLimits(calls=2), "call_limit"),
+    ],
+)
+@pytest.mark.parametrize("inline", [False, True], ids=["routed", "bypass"])
+async def test_budgets_are_of_the_whole_turn(
+    limits: TurnLimits, code: str, inline: bool, client: Client, store: Store, task_queue: str
+) -> None:
+    """Tools count with the model, over all its completions; what was done stays in the result."""
+    bypass: dict[str, Any] = {
+        "scope": "specialist",
+        "routing": "bypass",
+        "bypass_routing": BypassRouting("only ever reads the price list"),
+        "justification": "the price desk alone looks prices up",
+        "read_only": True,
+    }
+    actor = Actor(name="desk", model="scripted", limits=limits)
+    script = [calls(("look", {"amount": number})) for number in range(5)]
+    catalog = catalog_of([costly(0.5, 0.1, **(bypass if inline else {}))], actors=[actor])
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert result.error is not None
+    assert (result.state, result.error.code) == ("error", code)
+    # A busy machine's model may take the time of the second call.
+    done = 1 if code == "time_limit" and len(result.calls) == 1 else 2
+    assert [outcome.code for outcome in result.calls] == ["ok"] * done
+    assert (result.tool_calls, result.cost, result.completions) == (done, done * 0.5, done)
+
+
+@pytest.mark.row("N22")
+async def test_the_budget_of_results_is_that_of_a_batch(client: Client, store: Store, task_queue: str) -> None:
+    """Each completion's calls share it anew; how much a turn reads is bounded by how many calls it has."""
+    budgets: dict[str, int] = {}
+
+    def note(args: dict[str, Any], ctx: ToolContext) -> str:
+        budgets[ctx.call_id] = ctx.result_budget_chars
+        return "done"
+
+    tool = pay_tool(Ledger(), False, name="look", effect="", handler=Ledger().handler("look", note))
+    one, two = ("look", {"amount": 1}), ("look", {"amount": 2})
+    script = [calls(one), calls(one, two), calls(one), respond("done")]
+    async with bench(client, store, task_queue, catalog_of([tool]), script) as desk:
+        await desk.signoff.result(await desk.start())
+    whole, half = RESULT_CHARS_PER_BATCH, RESULT_CHARS_PER_BATCH // 2
+    assert budgets == {"c1.1": whole, "c2.1": half, "c2.2": half, "c3.1": whole}
+
+
+@pytest.mark.row("F53")
+async def test_an_actor_says_how_many_completions_it_has(client: Client, store: Store, task_queue: str) -> None:
+    """Five here; a model that goes on calling tools is stopped there."""
+    actor = Actor(name="desk", model="scripted", limits=TurnLimits(completions=5))
+    script = [calls(("look", {"amount": number})) for number in range(9)]
+    async with bench(client, store, task_queue, catalog_of([costly(0)], actors=[actor]), script) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert result.error is not None
+    assert (result.error.code, result.completions, len(result.calls)) == ("completion_limit", 5, 5)
