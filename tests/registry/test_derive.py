@@ -1,0 +1,146 @@
+"""Another catalog out of one that is there; the old one is what it was."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import pytest
+from registry_kit import a_tool, an_actor
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.person import Person
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.derive import derive
+from signoff.registry.normal_form import normal_text
+from signoff.registry.reducers import ReducerRegistry
+from signoff.registry.result import Result
+from signoff.registry.tool import Tool
+
+PARTS = {"tools", "actors", "policies", "default_approvers", "people", "context", "part_types", "reducers"}
+"""What a catalog is built of, and therefore what has to be carried over into a derived one."""
+
+
+def shorter(result: Result, given: Any) -> Result:
+    """A reducer that changes nothing."""
+    return result
+
+
+def a_catalog() -> Catalog:
+    """A catalog with something in every part."""
+    reducers = ReducerRegistry()
+    reducers.register("book", shorter)
+    return build_catalog(
+        tools=[a_tool("book", requires_approval=ApprovalPolicy(quorum=2)), a_tool("look"), a_tool("sell")],
+        actors=[an_actor(tools=("book", "look")), an_actor("reader", read_rest=True)],
+        policies=[GlobalRule(name="no-x", rule="'x' in tool.tags", effect="hide")],
+        default_approvers=("role:finance",),
+        people=[Person(id="ana")],
+        context={"project": {"type": "string"}},
+        part_types=["invoice"],
+        reducers=reducers,
+    )
+
+
+@pytest.mark.row("X01")
+def test_a_derived_catalog_is_another_and_the_old_one_stays() -> None:
+    """Tools are added, replaced and removed in a new catalog; the old has its tools and its hash."""
+    old = a_catalog()
+    before = normal_text(old)
+    new = derive(old, add=[a_tool("buy")], replace=[a_tool("look", title="Look")], remove=["sell"])
+    assert new.registry.list() == ("book", "buy", "look", "read_rest")
+    assert new.registry.resolve("look") == a_tool("look", title="Look")
+    assert (normal_text(old), old.registry.list()) == (before, ("book", "look", "read_rest", "sell"))
+    assert new.hash != old.hash
+
+
+def test_deriving_nothing_carries_everything_over() -> None:
+    """Rules, approvers, people, context, part types and reducers are those of the old one."""
+    old = a_catalog()
+    new = derive(old)
+    assert normal_text(new) == normal_text(old)
+    assert new.reducers == old.reducers
+    assert set(inspect.signature(build_catalog).parameters) == PARTS, "tell `derive` of the new part, then this test"
+
+
+@pytest.mark.row("B21")
+def test_what_is_taken_out_is_gone_and_what_is_unknown_is_refused() -> None:
+    """A removed tool resolves to nothing, its reducer goes with it; an actor that lists it must change with it."""
+    old = a_catalog()
+    with pytest.raises(ConfigError, match="actor `desk` lists the unknown tool `book`"):
+        derive(old, remove=["book"])
+    actors = [dataclasses.replace(old.actor("desk"), tools=("look",))]
+    new = derive(old, remove=["book"], actors=actors)
+    assert new.registry.resolve("book") is None
+    assert (list(new.reducers), list(new.actors)) == ([], ["desk"])
+    assert [tool.name for tool in derive(new, remove=["look"], actors=[]).tools()] == ["sell"]
+
+
+@pytest.mark.row("X02")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"add": [a_tool("book")]}, "tool `book` is already registered; `replace` it"),
+        ({"add": [a_tool("buy"), a_tool("buy")]}, "tool `buy` is already registered"),
+        ({"add": [a_tool("Book")]}, "differ by case only"),
+        ({"add": [a_tool("respond")]}, "reserved name"),
+        ({"replace": [a_tool("bok")]}, "there is no tool `bok` to replace; did you mean `book`?"),
+        ({"replace": [a_tool("book"), a_tool("book")]}, "tool `book` is replaced twice"),
+        ({"replace": [a_tool("sell")], "remove": ["sell"]}, "tool `sell` is both replaced and removed"),
+        ({"remove": ["seel"]}, "there is no tool `seel` to remove; did you mean `sell`?"),
+        ({"remove": ["read_rest"]}, "there is no tool `read_rest` to remove"),
+    ],
+)
+def test_replacing_is_always_said_so(change: dict[str, Any], words: str) -> None:
+    """A name that is taken is fatal unless it is replaced; the error carries the tool's name."""
+    with pytest.raises(ConfigError) as caught:
+        derive(a_catalog(), **change)
+    assert words in caught.value.message
+    assert caught.value.context["tool_name"] in caught.value.message
+
+
+@pytest.mark.row("N17")
+@pytest.mark.row("F25")
+def test_many_tools_are_registered_together_or_not_at_all() -> None:
+    """One wrong tool among many: there is no new catalog, and nothing of it in the old one."""
+    old = a_catalog()
+    wrong = a_tool("third", description="")
+    with pytest.raises(ConfigError, match="`third` needs a `description`"):
+        derive(old, add=[a_tool("first"), a_tool("second"), wrong, a_tool("fourth")], remove=["sell"])
+    assert old.registry.list() == ("book", "look", "read_rest", "sell")
+
+
+@pytest.mark.row("F01")
+def test_the_registry_is_asked_by_name() -> None:
+    """Every registered tool, whether one is, and the tool itself, to be used by any actor."""
+    catalog = a_catalog()
+    registered = {tool.name: tool for tool in catalog.tools()}
+    assert list(registered) == ["book", "look", "read_rest", "sell"]
+    assert catalog.registry.resolve("book") is registered["book"]
+    assert catalog.registry.resolve("Book") is None
+
+
+@pytest.mark.row("E51")
+@pytest.mark.row("B84")
+def test_what_is_declared_before_there_is_a_catalog_is_a_list_and_its_order_decides_who_is_late() -> None:
+    """Tools wait in an ordinary list and are checked in its order, each by every check, when the catalog is built."""
+    waiting: list[Tool] = [a_tool("one")]
+    waiting += [a_tool("two", scope="specialist"), a_tool("three", description="")]
+    with pytest.raises(ConfigError, match="`two` is a specialist and needs a real `justification`"):
+        build_catalog(tools=waiting)
+    waiting[1] = a_tool("two", scope="specialist", justification="only the desk may")
+    with pytest.raises(ConfigError, match="`three` needs a `description`"):
+        build_catalog(tools=waiting)
+    assert build_catalog(tools=waiting[:2]).registry.size == 2
+
+
+@pytest.mark.row("B29")
+def test_names_may_show_their_scope_and_need_not() -> None:
+    """`email_search` or `search`: a convention of those who write tools, for either scope."""
+    private = {"scope": "specialist", "justification": "only the desk may"}
+    catalog = build_catalog(tools=[a_tool("email_search"), a_tool("search", **private), a_tool("email", **private)])
+    assert [(tool.name, tool.scope) for tool in catalog.tools()] == [
+        ("email", "specialist"),
+        ("email_search", "generalist"),
+        ("search", "specialist"),
+    ]
