@@ -54,6 +54,11 @@ class Results:
             outcome = outcome.model_copy(update={"gate": OUTPUT})
         else:
             outcome = await self._told(permit, args, result, budget_chars)
+            updates = {
+                "data_update": await self._update("data", result.data_update),
+                "context_update": await self._update("context", result.context_update),
+            }
+            outcome = outcome.model_copy(update=updates)
         return outcome.model_copy(update={"structured": await self._structured(whole), "cost": _usd(result.cost)})
 
     async def failed(self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int) -> CallOutcome:
@@ -112,6 +117,16 @@ class Results:
     async def _content(self, value: Any) -> Content:
         return await self.patiently(lambda: to_content(self._store, value))
 
+    async def _update(self, what: str, value: Any) -> Content | None:
+        """A wish to change what a conversation holds; what is no plain JSON object is warned of and left out (F44)."""
+        if value is None:
+            return None
+        plain = _plain(value)
+        if isinstance(value, Mapping) and _same(plain, value) and len(json_bytes(plain)) <= RESULT_BYTES:
+            return await self._content(plain)
+        activity.logger.warning("the %s update of %s is no plain JSON object: left out", what, self._tool.name)
+        return None
+
     async def _structured(self, value: Any) -> Content | None:
         if value is None:
             return None
@@ -131,6 +146,14 @@ def _plain(value: Any) -> Any:
     """`value` as JSON data that a record can hold; what is nested too deeply for one is only named."""
     plain = jsonable(value)
     return f"<{type(value).__name__}>" if nesting(plain) > MAX_NESTING else plain
+
+
+def _same(plain: Any, value: Any) -> bool:
+    try:
+        return bool(plain == value)
+    except Exception:
+        # What a tool returned may hold anything, also what does not let itself be compared.
+        return False
 
 
 def _usd(cost: Any) -> float:

@@ -94,6 +94,9 @@ class CallOutcome(Shape):
     """Of a truncated one: the sealed handle to its whole text, good in this turn only."""
     direct: bool = False
     """It may be the turn's answer: its tool returns directly, and the call succeeded."""
+    data_update: Content | None = None
+    context_update: Content | None = None
+    """JSON objects that the tool wishes merged into collected data and into the context, for who reads the outcome."""
     fallback: str = ""
     """The tool that answered, or was decided, in place of `tool`, which failed with `primary_error`."""
     primary_error: str = ""

@@ -32,7 +32,7 @@ def ok_results(handler: Handler) -> Handler:
 
 
 def success_results(handler: Handler) -> Handler:
-    """A handler that returns `{data?, success?, error?}` (F03); `success` is true unless it is exactly false."""
+    """A handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?}`; see `from_success`."""
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Result:
@@ -53,12 +53,15 @@ def from_ok(value: Any) -> Result:
 
 
 def from_success(value: Any) -> Result:
-    """What a `{data, success, error}` result means; anything but a mapping is data."""
+    """What a `{data, success, error, ...}` result means; anything but a mapping is data.
+
+    `success` is true unless it is exactly false; a call that failed updates nothing.
+    """
     if not isinstance(value, Mapping):
         return ToolResult(value)
     if value.get("success") is False:
         return ToolFailure(str(value.get("error") or "the tool failed"))
-    return ToolResult(value.get("data"))
+    return ToolResult(value.get("data"), data_update=value.get("dataUpdate"), context_update=value.get("contextUpdate"))
 
 
 def _unwrapped(run: Handler) -> Handler:

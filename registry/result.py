@@ -10,11 +10,17 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 @dataclass(frozen=True)
 class ToolResult:
-    """An explicit success (N13): `value` for the model, `structured` JSON for programs, `cost` in USD."""
+    """An explicit success (N13): `value` for the model, `structured` JSON for programs, `cost` in USD.
+
+    `data_update` and `context_update` are JSON objects for whoever keeps a conversation's data and context; what is no
+    such object is left out.
+    """
 
     value: Any
     structured: Any = None
     cost: float = 0.0
+    data_update: Any = None
+    context_update: Any = None
 
 
 FailureCode: TypeAlias = Literal["execution_failed", "input_invalid", "not_available"]

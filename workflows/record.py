@@ -1,5 +1,6 @@
 """What a turn remembers of itself: messages, calls, usage. Plain data and plain computation."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from signoff.approvals.desk import Desk
@@ -98,7 +99,7 @@ class TurnRecord:
         parts = tuple(_result(call, outcome) for call, outcome in zip(calls, outcomes, strict=True))
         self.say(Message(role="tool", parts=(*parts, *extra)))
         # The turn's result carries these beside the messages' own values.
-        self.message_bytes += sum(_size(outcome.structured) for outcome in outcomes if outcome.structured)
+        self.message_bytes += sum(_size(each) for outcome in outcomes for each in _beside(outcome))
         denials = self.tally.denials
         for outcome in outcomes:
             denials = denials + 1 if outcome.code == "denied" else 0 if outcome.code == "ok" else denials
@@ -196,6 +197,10 @@ def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:
         value=outcome.value,
         note=outcome.note,
     )
+
+
+def _beside(outcome: CallOutcome) -> Iterator[Content]:
+    yield from (each for each in (outcome.structured, outcome.data_update, outcome.context_update) if each is not None)
 
 
 def _size(shape: Shape) -> int:

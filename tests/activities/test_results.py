@@ -20,7 +20,7 @@ from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.ids import completion_of
-from signoff.contracts.limits import CALLS_PER_COMPLETION, RESULT_BYTES, RESULT_CHARS_PER_BATCH
+from signoff.contracts.limits import CALLS_PER_COMPLETION, MAX_NESTING, RESULT_BYTES, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import GateTask
 from signoff.policy.model import GlobalRule
@@ -55,6 +55,15 @@ def _numbered(result: Result, given: ReducerInput) -> Result:
     if isinstance(result, ToolFailure):
         return ToolFailure(f"short: {result.message[:7]}")
     return ToolResult(f"{result.value[: len(result.value) // 2]}|{given.args['to']}|{given.turn_count}")
+
+
+class Touchy:
+    """Does not let itself be compared."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _raises(args: Any, ctx: Any) -> Any:
@@ -171,6 +180,38 @@ async def test_a_result_that_does_not_fit_is_told_and_recorded_whole(store: Stor
     records = [record for record in await AuditLog(store).stream(TURN.workflow_id) if record.kind == "outcome"]
     told = [(each.facts["gate"], each.facts.get("structured")) for each in records]
     assert told == [("output", fingerprint({"rows": "many"})), ("execute", None)], "one record a call and code"
+
+
+async def test_updates_are_carried_where_they_are_plain_json_objects(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anything else is warned of and left out, and the call has succeeded all the same; a misfit updates nothing."""
+    good = await _outcome(store, ToolResult("paid", data_update={"a": [1]}, context_update={"b": {"c": None}}))
+    assert (good.data_update, good.context_update) == (Content(inline={"a": [1]}), Content(inline={"b": {"c": None}}))
+    assert caplog.messages == []
+    deep: Any = {}
+    for _ in range(MAX_NESTING + 1):
+        deep = {"a": deep}
+    wrong: list[Any] = [
+        [1],
+        "a",
+        3,
+        {"a": object()},
+        {1: "a"},
+        {"a": float("nan")},
+        {"a": Touchy()},
+        deep,
+        {"a": "x" * RESULT_BYTES},
+    ]
+    for each in wrong:
+        caplog.clear()
+        outcome = await _outcome(store, ToolResult("paid", data_update=each, context_update={"b": 1}))
+        assert (outcome.code, outcome.data_update, outcome.context_update) == ("ok", None, Content(inline={"b": 1}))
+        assert [message.split(": ")[0] for message in caplog.messages] == [
+            "the data update of pay is no plain JSON object"
+        ]
+    misfit = await _outcome(store, ToolResult("paid", data_update={"a": 1}), output_schema={"type": "integer"})
+    assert (misfit.gate, misfit.data_update) == ("output", None)
 
 
 async def test_a_misfit_is_not_tried_again(store: Store) -> None:

@@ -58,7 +58,11 @@ async def test_results_with_ok_are_adapted(given: Any, expected: Any) -> None:
         ({"data": 3}, ToolResult(3)),
         ({"data": 3, "success": True}, ToolResult(3)),
         ({"success": None, "error": "odd"}, ToolResult(None)),
-        ({"success": False, "error": "no", "data": 3}, ToolFailure("no")),
+        (
+            {"data": 3, "dataUpdate": {"a": 1}, "contextUpdate": {"b": 2}},
+            ToolResult(3, data_update={"a": 1}, context_update={"b": 2}),
+        ),
+        ({"success": False, "error": "no", "data": 3, "dataUpdate": {"a": 1}}, ToolFailure("no")),
         ({"success": False}, ToolFailure("the tool failed")),
         ([1], ToolResult([1])),
     ],
