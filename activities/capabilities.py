@@ -1,6 +1,7 @@
 """What this worker has for the capabilities that tools declare: secrets, files, declared hosts."""
 
 import asyncio
+import logging
 import os
 import uuid
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from typing import Final
 
 import httpx
 
+from signoff.activities.handler import HIDDEN
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
 from signoff.registry.capabilities import NOTHING_GRANTED, Backend, Capabilities, CapabilityError, Granted, Reply
@@ -19,6 +21,7 @@ REPLY_BYTES: Final = 8 * MIB
 """The largest body that a host may answer with."""
 _PART: Final = ".signoff-part"
 """How the name of a file ends that is not wholly written."""
+logger = logging.getLogger("signoff.activities")
 _THIS_MACHINE: Final = ("localhost", "127.0.0.1")
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
@@ -34,6 +37,7 @@ class EnvironmentSecrets:
 class _Secrets:
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
+        self.used: set[str] = set()
 
     def get(self, name: str) -> str:
         if name not in self._names:
@@ -41,6 +45,7 @@ class _Secrets:
         found = os.environ.get(name)
         if not found:
             raise CapabilityError("SECRET_NOT_SET", name)
+        self.used.add(found)
         return found
 
 
@@ -123,16 +128,12 @@ class _Hosts:
     ) -> Reply:
         target = self._target(url)
         client = httpx.AsyncClient(transport=self._transport, timeout=NETWORK_SECONDS, follow_redirects=False)
-        async with client, client.stream(method, target, headers=headers, content=content) as response:
-            body = bytearray()
-            async for piece in response.aiter_bytes():
-                body += piece
-                if len(body) > REPLY_BYTES:
-                    raise CapabilityError(
-                        "REPLY_TOO_LARGE", f"{target.host} answered with more than {REPLY_BYTES} bytes"
-                    )
-            named = {name.lower(): value for name, value in response.headers.items()}
-            return Reply(response.status_code, named, bytes(body))
+        try:
+            async with client, client.stream(method, target, headers=headers, content=content) as response:
+                return await _reply(response, target.host)
+        except httpx.TransportError as error:
+            # What may be tried again is told by Python's own name for it; httpx's words may quote the address.
+            raise ConnectionError(f"{target.host}: {type(error).__name__}") from None
 
     def _target(self, url: str) -> httpx.URL:
         try:
@@ -148,6 +149,16 @@ class _Hosts:
         return target
 
 
+async def _reply(response: httpx.Response, host: str) -> Reply:
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > REPLY_BYTES:
+            raise CapabilityError("REPLY_TOO_LARGE", f"{host} answered with more than {REPLY_BYTES} bytes")
+    named = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(response.status_code, named, bytes(body))
+
+
 def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
     """What a worker has without being told: its environment, the network, and files where it is given a folder."""
     backends: dict[str, Backend] = {"secrets": EnvironmentSecrets(), "network": HttpNetwork()}
@@ -155,8 +166,23 @@ def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
 
 
 def granted(backends: Mapping[str, Backend], tool: Tool, tenant: str) -> Granted:
-    """What the handler of `tool` is given: what it declares, as far as there are backends (gate 12 looks first)."""
-    kinds = [kind for kind in tool.capabilities.kinds if kind in backends]
-    if not kinds:
-        return NOTHING_GRANTED
-    return Granted({kind: backends[kind].resolve(tool.capabilities, tenant) for kind in kinds})
+    """What the handler of `tool` is given: what it declares, as far as there are backends (gate 12 looks first).
+
+    Never raises: what a backend does not give is missed where the handler reaches for it.
+    """
+    found: dict[str, object] = {}
+    for kind in tool.capabilities.kinds:
+        try:
+            found[kind] = backends[kind].resolve(tool.capabilities, tenant)
+        except Exception as error:
+            logger.warning("no %s for tool %s (%s)", kind, tool.name, type(error).__name__)
+    return Granted(found) if found else NOTHING_GRANTED
+
+
+def hidden(text: str, given: Granted) -> str:
+    """`text` without the secrets that the handler has used, which a failing one likes to quote."""
+    secrets = given.by_kind.get("secrets")
+    used = secrets.used if isinstance(secrets, _Secrets) else ()
+    for value in sorted(used, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text

@@ -11,7 +11,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.asking import judged
-from signoff.activities.capabilities import granted
+from signoff.activities.capabilities import granted, hidden
 from signoff.activities.escalated import seated
 from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
@@ -216,18 +216,22 @@ class ToolActivity:
         return outcome.model_copy(update={"duration_ms": int((time.monotonic() - began) * 1000)})
 
     async def _guarded(self, task: ToolTask, args: dict[str, Any], key: str) -> CallOutcome:
-        tool = self._tool
+        tool, context = self._tool, self._context(task, key)
         limit = asyncio.timeout(tool.timeout)
         try:
             async with limit:
-                value = await self._shielded(args, self._context(task, key), limit)
+                value = await self._shielded(args, context, limit)
         except Exception as error:
             repeatable = tool.read_only or tool.idempotent
             if limit.expired() and not repeatable:
                 return plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT)
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < tool.tries:
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
-            text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
+            text = (
+                f"no answer within {tool.timeout:g} s"
+                if limit.expired()
+                else hidden(_words(error), context.capabilities)
+            )
             return await self._results.failed(task.permit, args, text, task.budget_chars)
         return await self._results.of(task.permit, args, value, task.budget_chars)
 

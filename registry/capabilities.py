@@ -111,7 +111,10 @@ class Network(Protocol):
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
     ) -> Reply:
-        """One exchange; redirects are not followed. Raises `CapabilityError` for any other host."""
+        """One exchange; redirects are not followed.
+
+        Raises `CapabilityError` for any other host, `ConnectionError` where it cannot be reached or does not answer.
+        """
         ...
 
 

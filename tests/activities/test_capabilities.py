@@ -183,6 +183,8 @@ def answering(request: httpx.Request) -> httpx.Response:
     """A host that tells how it was asked."""
     if request.url.path == "/away":
         return httpx.Response(302, headers={"Location": "https://evil.example/"})
+    if request.url.path == "/down":
+        raise httpx.ReadTimeout("no answer from /down?key=s3cret")
     if request.url.path == "/large":
         return httpx.Response(200, content=b"x" * 100)
     return httpx.Response(
@@ -274,3 +276,37 @@ def told_of(reply: ToolReply) -> tuple[str, Any]:
     """Code and text, whatever is noted beside it."""
     assert reply.outcome is not None
     return reply.outcome.code, reply.outcome.value.inline
+
+
+async def test_a_failing_handler_gives_no_secret_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that it has used is hidden where its words quote it."""
+    monkeypatch.setenv("TOKEN", "s3cret")
+
+    async def handler(args: dict[str, Any], context: ToolContext) -> Any:
+        raise ValueError(f"https://api.example.com/?key={context.capabilities.secrets.get('TOKEN')} answered 500")
+
+    code, text = await called(store, tool(handler, secrets=("TOKEN",)), **built_in_backends())
+    assert code == "execution_failed"
+    assert "https://api.example.com/?key=[hidden] answered 500" in text
+
+
+async def test_a_backend_that_breaks_fails_the_call_alone(store: Store) -> None:
+    """The handler misses what it was to be given; nothing is tried again without end."""
+
+    class Broken:
+        def resolve(self, declared: Capabilities, tenant: str) -> object:
+            raise RuntimeError("no quota")
+
+    async def handler(args: dict[str, Any], context: ToolContext) -> Any:
+        return context.capabilities.storage
+
+    code, text = await called(store, tool(handler, storage=True), storage=Broken())
+    assert code == "execution_failed"
+    assert "PATH_NOT_REACHABLE" in text
+
+
+async def test_a_host_that_does_not_answer_is_a_lost_connection() -> None:
+    """By Python's own name, so that a tool that may run again is tried again; no address is quoted."""
+    with pytest.raises(ConnectionError) as failed:
+        await network("api.example.com").request("GET", "https://api.example.com/down?key=s3cret")
+    assert str(failed.value) == "api.example.com: ReadTimeout"
