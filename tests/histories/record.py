@@ -27,7 +27,10 @@ from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.converter import DATA_CONVERTER
 from signoff.embedded import ServerOptions, free_port, run_server
+from signoff.registry.actor import Actor
+from signoff.registry.context import ToolContext
 from signoff.registry.people import Directory, development_directory
+from signoff.registry.result import ToolFailure
 from signoff.registry.tool import Tool
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
@@ -241,6 +244,77 @@ async def parallel(client: Client, store: Store) -> TurnKey:
     return key
 
 
+async def in_line(client: Client, store: Store) -> TurnKey:
+    """Twelve calls of which ten run at once, and two that run alone; one of those waits for a person first."""
+    ledger = Ledger()
+    tools = [
+        pay_tool(ledger, name="pay", concurrency="exclusive"),
+        pay_tool(ledger, False, name="move", effect="", concurrency="exclusive"),
+        pay_tool(ledger, False, name="look", effect=""),
+    ]
+    looks = [("look", {"amount": number}) for number in range(12)]
+    batch = [calls(PAY, *looks, ("move", {"amount": 1})), respond("done")]
+    async with bench(client, store, "recording", catalog_of(tools), batch) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        await desk.signoff.result(key)
+    return key
+
+
+async def aborted(client: Client, store: Store) -> TurnKey:
+    """A call fails: one that reads is stopped, one that is asked is withdrawn, one that has effects ends."""
+    failing, reading, acting = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def held(gate: asyncio.Event, fails: bool = False) -> Any:
+        async def run(args: dict[str, Any], ctx: ToolContext) -> str:
+            await gate.wait()
+            if fails:
+                raise ValueError("no such account")
+            return "done"
+
+        return run
+
+    ledger = Ledger()
+    tools = [
+        pay_tool(ledger, False, name="bad", effect="", handler=held(failing, fails=True)),
+        pay_tool(ledger, False, name="look", effect="", handler=held(reading), read_only=True),
+        pay_tool(ledger, False, name="act", effect="", handler=held(acting)),
+        pay_tool(ledger),
+    ]
+    batch = [calls(*((name, {"amount": 1}) for name in ("bad", "look", "act")), PAY), respond("done")]
+    catalog = catalog_of(tools, actors=[Actor(name="desk", model="scripted", on_failure="abort_siblings")])
+    async with bench(client, store, "recording", catalog, batch) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        failing.set()
+        await desk.until(key, lambda view: {view.calls[1].state, view.calls[3].state} == {"skipped"})
+        acting.set()
+        await desk.signoff.result(key)
+    return key
+
+
+async def stood_in(client: Client, store: Store) -> TurnKey:
+    """A tool fails, its first fallback fails too, the second one is asked and approved."""
+    ledger = Ledger()
+
+    def fail(args: dict[str, Any], ctx: ToolContext) -> ToolFailure:
+        return ToolFailure("the market is shut")
+
+    def reading(name: str, *fallbacks: str) -> Tool:
+        handler = ledger.handler(name, fail)
+        return pay_tool(ledger, False, name=name, effect="", read_only=True, fallbacks=fallbacks, handler=handler)
+
+    tools = [reading("rates", "older", "pay"), reading("older"), pay_tool(ledger)]
+    batch = [calls(("rates", PAY[1])), respond("done")]
+    async with bench(client, store, "recording", catalog_of(tools), batch) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, "c1.2001"))
+        await desk.signoff.result(key)
+    return key
+
+
 async def _talked(client: Client, store: Store) -> Talk:
     """A conversation in which a turn waits while others are answered, and is told something late."""
     tool = pay_tool(Ledger())
@@ -289,7 +363,7 @@ SCENARIOS: dict[str, Scenario] = {
     for scenario in (
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
         in_doubt, parallel, happened, happened_kept, ran_again, edited, escalated, repeated,
-        session, turn_in_session, returned_directly,
+        session, turn_in_session, returned_directly, in_line, aborted, stood_in,
     )
 }  # fmt: skip
 
