@@ -1,0 +1,87 @@
+"""Secrets by reference only: never in a manifest, a catalog or its hash."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from registry_kit import an_actor
+
+from signoff.activities.drivers import build_drivers
+from signoff.activities.model_settings import model_settings
+from signoff.contracts.errors import ConfigError
+from signoff.registry.catalog import build_catalog
+from signoff.registry.manifest import load_manifest
+from signoff.registry.normal_form import normal_text
+
+KEY = "sk-very-secret"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"api_key": KEY}, "api_key"),
+        ({"apiKey": KEY}, "apiKey"),
+        ({"API-KEY": KEY}, "API-KEY"),
+        ({"access_token": KEY}, "access_token"),
+        ({"password": 123456}, "password"),
+        ({"extra_headers": {"Authorization": f"Bearer {KEY}"}}, "extra_headers.Authorization"),
+        ({"extra_body": {"auth": [{"client_secret": KEY}]}}, "extra_body.auth.client_secret"),
+        ({"credentials": {"user": KEY}}, "credentials.user"),
+        ({"api_key": "env:"}, "api_key"),
+        ({"api_key": "env:A KEY"}, "api_key"),
+        ({"api_key": f"prefix env:{KEY}"}, "api_key"),
+    ],
+)
+def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: dict[str, Any], name: str) -> None:
+    """In code and at any depth; the error names the setting and the remedy, never the value."""
+    with pytest.raises(ConfigError) as caught:
+        build_catalog(actors=[an_actor(model_settings=settings)])
+    error = caught.value
+    assert f"`model_settings.{name}`; write `env:NAME` there" in error.message
+    assert KEY not in f"{error.message} {error.context}"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_tokens": 100, "temperature": 0.5, "stop_sequences": ["secret"]},
+        {"api_key": "env:OUR_KEY", "extra_headers": {"Authorization": "env:OUR_HEADER", "X-Kind": "plain"}},
+        {"extra_body": {"eos_token": 2, "password": None, "token": ""}},
+    ],
+)
+def test_references_and_ordinary_settings_are_taken(settings: dict[str, Any]) -> None:
+    """Numbers of tokens are no tokens."""
+    catalog = build_catalog(actors=[an_actor(model_settings=settings)])
+    assert catalog.actor("desk").model_settings == settings
+
+
+def test_the_manifest_names_the_line(tmp_path: Path) -> None:
+    """A key in a manifest is found where it stands."""
+    path = tmp_path / "signoff.yaml"
+    path.write_text(f"version: 1\nactors:\n  a:\n    model: m\n    modelSettings:\n      api_key: {KEY}\n")
+    with pytest.raises(ConfigError, match=r"signoff\.yaml:6: actor `a` has a secret") as caught:
+        load_manifest(path)
+    assert KEY not in caught.value.message
+
+
+def test_the_value_is_read_where_it_is_used_and_is_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model gets the value; the catalog, its hash and its normal form have the variable's name."""
+    settings = {"extra_headers": {"Authorization": "env:OUR_HEADER", "X-Kind": "env:OUR_HEADER"}, "seed": 7}
+    monkeypatch.setenv("OUR_HEADER", KEY)
+    catalog = build_catalog(actors=[an_actor(model_settings=settings)])
+    assert model_settings(catalog.actor("desk")) == {
+        "extra_headers": {"Authorization": KEY, "X-Kind": "env:OUR_HEADER"},
+        "seed": 7,
+    }
+    assert KEY not in normal_text(catalog)
+    assert "env:OUR_HEADER" in normal_text(catalog)
+    monkeypatch.setenv("OUR_HEADER", "another")
+    assert build_catalog(actors=[an_actor(model_settings=settings)]).hash == catalog.hash
+
+
+def test_a_variable_that_is_not_set_is_found_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker does not start without it, and says which."""
+    monkeypatch.delenv("OUR_KEY", raising=False)
+    catalog = build_catalog(actors=[an_actor(model_settings={"api_key": "env:OUR_KEY"})])
+    with pytest.raises(ConfigError, match="actor `desk` need the environment variable `OUR_KEY`, which is not set"):
+        build_drivers(catalog)
