@@ -1,15 +1,18 @@
 """The manifest: what it builds, and the one sentence that each mistake gets."""
 
+import dataclasses
+import json
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
-from registry_kit import a_context
+from registry_kit import a_context, a_tool
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest import load_manifest
+from signoff.registry.registry import ToolRegistry
 from signoff.registry.yamlfile import parse_yaml
 
 HANDLERS = '''
@@ -46,6 +49,7 @@ def sync(amount: float) -> None:
 constant = 3
 '''
 
+HEAD = "version: 1\npath: [code]\n"
 GOOD = """\
 version: 1
 path: [code]
@@ -109,7 +113,6 @@ def refusal(folder: Path, text: str) -> ConfigError:
 
 
 @pytest.mark.row("V04")
-@pytest.mark.row("X20")
 @pytest.mark.row("B48")
 async def test_manifest_composes_over_code(folder: Path) -> None:
     """Actors, tools of all three kinds, people, context and rules, in either spelling."""
@@ -133,6 +136,107 @@ async def test_manifest_composes_over_code(folder: Path) -> None:
     assert catalog.people.find("ana").roles == ("finance",)
     assert catalog.default_approvers == ("role:finance",)
     assert "user.costCentre" in catalog.fields.declared
+
+
+PLAIN = {
+    "name": "raw",
+    "handler": "kit_handlers:raw",
+    "input_schema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    "scope": "generalist",
+    "max_result_chars": 500,
+    "toolset": "numbers",
+    "tags": ["a"],
+    "read_only": True,
+}
+SPELLINGS = {
+    "name": ["id"],
+    "handler": ["execute"],
+    "input_schema": ["inputSchema", "parameters", "schema"],
+    "max_result_chars": ["maxResultChars", "max_result_size_chars", "maxResultSizeChars"],
+    "read_only": ["readOnly"],
+}
+OTHERS = [(field, other) for field, others in SPELLINGS.items() for other in others]
+
+
+def manifest_of(tool: dict[str, Any]) -> str:
+    """A manifest with one tool; JSON is YAML."""
+    return f"{HEAD}tools: {json.dumps({'raw': tool})}\n"
+
+
+@pytest.mark.row("X20")
+@pytest.mark.parametrize(("field", "other"), OTHERS)
+def test_each_alias_means_its_field(folder: Path, field: str, other: str) -> None:
+    """Alone, or beside the field with the same value; with another value it is an error that names both."""
+    value = PLAIN[field]
+    plain = load(folder, manifest_of(PLAIN)).hash
+    renamed = {(other if key == field else key): each for key, each in PLAIN.items()}
+    assert load(folder, manifest_of(renamed)).hash == plain
+    assert load(folder, manifest_of({**PLAIN, other: value})).hash == plain
+    differs = {"name": "row", "handler": "kit_handlers:search", "max_result_chars": 501, "read_only": False}
+    wrong = {**PLAIN, other: differs.get(field, {"type": "object"})}
+    assert (
+        f"`{field}` and `{other}` of tool `raw` mean the same and differ" in refusal(folder, manifest_of(wrong)).message
+    )
+
+
+def test_tags_and_toolset_are_two_things(folder: Path) -> None:
+    """Rules see both: neither is the other's alias."""
+    tool = load(folder, manifest_of(PLAIN)).registry.resolve("raw")
+    assert tool is not None
+    assert (tool.tags, tool.toolset) == (("a",), "numbers")
+
+
+def test_inner_sections_take_camel_case_too(folder: Path) -> None:
+    """Limits, capabilities and whatever else lies in a section."""
+    tool = load(folder, manifest_of({**PLAIN, "capabilities": {"fsReach": ["/data"]}})).registry.resolve("raw")
+    assert tool is not None
+    assert tool.capabilities.fs_reach == ("/data",)
+
+
+@pytest.mark.row("N05")
+@pytest.mark.parametrize("given", [{}, {"name": "respond"}, {"id": "respond"}, {"id": "RESPOND"}])
+def test_respond_is_reserved_by_whatever_name_it_is_asked_for(folder: Path, given: dict[str, str]) -> None:
+    """As the key, as the name and as the alias of it, in any case; nor can an actor list it."""
+    bare = {key: value for key, value in PLAIN.items() if key != "name"}
+    key = "raw" if given else "respond"
+    error = refusal(folder, f"{HEAD}tools: {json.dumps({key: {**bare, **given}})}\n")
+    assert "reserved name" in error.message
+    listed = refusal(folder, f"{HEAD}actors: {{a: {{model: m, tools: [respond]}}}}\n")
+    assert "lists `respond`; every actor has it by itself" in listed.message
+
+
+@pytest.mark.row("F23")
+@pytest.mark.parametrize("name", ["a b", "a.b", "ä", "a" * 65, "", "a/b"])
+def test_a_name_is_checked_wherever_a_tool_is_declared(folder: Path, name: str) -> None:
+    """Letters, digits, `_` and `-`: in a manifest, in code and in a registry alike."""
+    bare = {key: value for key, value in PLAIN.items() if key != "name"}
+    assert "needs a name that matches" in refusal(folder, f"{HEAD}tools: {json.dumps({name: bare})}\n").message
+    with pytest.raises(ConfigError, match="needs a name that matches"):
+        ToolRegistry([a_tool(name)])
+
+
+@pytest.mark.row("P15")
+def test_the_manifest_stands_over_the_registry_and_does_not_replace_it(folder: Path) -> None:
+    """A tool of a manifest is one of the registry's own, with the definition that the same tool has in code."""
+    loaded = load(folder, manifest_of(PLAIN)).registry.resolve("raw")
+    assert loaded is not None
+    own = ToolRegistry([dataclasses.replace(loaded)])
+    assert own.resolve("raw") == loaded
+    coded = a_tool(
+        "raw", input_schema=PLAIN["input_schema"], read_only=True, handler=loaded.handler, description="Raw."
+    )
+    assert coded.definition == loaded.definition
+
+
+@pytest.mark.row("P13")
+def test_a_catalog_does_not_follow_its_manifest(folder: Path) -> None:
+    """A changed file is another catalog for the next process; this one has what it read."""
+    catalog = load(folder, manifest_of(PLAIN))
+    before = catalog.hash
+    (folder / "signoff.yaml").write_text(manifest_of({**PLAIN, "title": "Another"}))
+    assert catalog.hash == before
+    assert catalog.registry.resolve("raw").title == ""
+    assert load_manifest(folder / "signoff.yaml").hash != before
 
 
 def test_a_policys_handler_and_a_tools_probe_are_functions_of_the_manifest(folder: Path) -> None:
@@ -162,7 +266,6 @@ def test_people_may_lie_in_their_own_file(folder: Path) -> None:
     assert load(folder, "version: 1\npeople: people.yaml\n").people.find("ana") is not None
 
 
-HEAD = "version: 1\npath: [code]\n"
 TOOL = HEAD + "tools:\n  search:\n    handler: kit_handlers:search\n    scope: generalist\n"
 RAW = HEAD + "tools:\n  raw:\n    handler: kit_handlers:raw\n    scope: generalist\n"
 BAD: dict[str, tuple[str, int | None, str]] = {

@@ -1,0 +1,114 @@
+"""The schema for editors takes what the loader takes, and refuses what is of the wrong shape."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from documents import ROOT, page
+from jsonschema import Draft202012Validator
+from pydantic.alias_generators import to_camel
+from test_manifest import BAD, GOOD
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.manifest_schema import manifest_schema
+from signoff.registry.people_file import PersonSection
+from signoff.registry.sections import ALIASES, ActorSection, ToolSection, Top
+from signoff.registry.yamlfile import parse_yaml, read_yaml
+
+SCHEMA = Draft202012Validator(manifest_schema())
+MANIFESTS = [
+    *sorted((ROOT / "examples").glob("*/signoff.yaml")),
+    *sorted((ROOT / "tests").glob("**/signoff.yaml")),
+]
+STRUCTURAL = (
+    *("empty", "list", "no version", "other version", "unknown key", "nearest key", "path type", "yes is text"),
+    *("number is not text", "unknown tool key", "no handler", "tool is no mapping", "wrong scope", "not a reference"),
+    *("reserved", "reserved in any case", "duration", "policy type", "policy key", "actor key", "limits"),
+    *("limits key", "approvers", "rule key", "rule effect", "rule is no mapping", "person's shape"),
+)
+"""Mistakes of test_manifest.py that can be seen without importing or compiling anything."""
+
+
+def problems(data: Any) -> list[str]:
+    """What the schema has against a manifest's data."""
+    return [error.message for error in SCHEMA.iter_errors(data)]
+
+
+def test_it_is_valid_json_schema() -> None:
+    """Of the dialect that it names, and closed."""
+    schema = manifest_schema()
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert all(each["additionalProperties"] is False for each in schema["$defs"].values())
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.parent.name)
+def test_every_manifest_of_the_project_is_taken(path: Path) -> None:
+    """Examples, and what tests use."""
+    assert len(MANIFESTS) >= 3
+    assert problems(read_yaml(path).data) == []
+
+
+def test_the_documented_manifest_and_every_spelling_are_taken() -> None:
+    """The one of docs/manifest.md, and one with camelCase and other designs' words."""
+    documented = page("docs/manifest.md").split("```yaml\n")[1].partition("```")[0]
+    assert problems(parse_yaml(documented, "manifest.md").data) == []
+    assert problems(parse_yaml(GOOD, "good").data) == []
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_the_loader_refuses_by_its_shape_the_schema_refuses(case: str) -> None:
+    """And nothing else: what needs imports, rules or two places at once is left to the loader."""
+    try:
+        data = parse_yaml(BAD[case][0], case).data
+    except ConfigError:
+        assert case not in STRUCTURAL, "YAML itself is refused before any schema is asked"
+    else:
+        assert bool(problems(data)) is (case in STRUCTURAL), problems(data)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Top",
+        "Defaults",
+        "LimitsSection",
+        "ActorSection",
+        "ToolSection",
+        "ApprovalPolicy",
+        "GlobalRule",
+        "PersonSection",
+    ],
+)
+def test_every_key_is_described_in_every_spelling(name: str) -> None:
+    """Editors show a sentence for each key, whichever way it is written."""
+    models = (Top, ActorSection, ToolSection, ApprovalPolicy, GlobalRule, PersonSection)
+    properties = manifest_schema()["$defs"][name]["properties"]
+    nameless = sorted(key for key, schema in properties.items() if not schema.get("description"))
+    assert nameless == [], "give these a description: `Field(..., description=...)`"
+    for model in models:
+        if model.__name__ == name:
+            assert {*model.model_fields, *map(to_camel, model.model_fields)} <= set(properties)
+    if name == "ToolSection":
+        assert set(ALIASES) <= set(properties)
+
+
+@pytest.mark.parametrize(
+    ("part", "right", "wrong"),
+    [
+        ("tool", {"execute": "a:b", "scope": "generalist"}, {"scope": "generalist"}),
+        ("actor", {"modelSettings": {"seed": 1}}, {"modelSetings": {}}),
+        ("policies", [{"name": "a", "rule": "true", "effect": "hide"}], [{"name": "a", "rule": "true"}]),
+        (
+            "people",
+            [{"id": "ana", "delegations": [{"to": "bo", "until": "2030"}]}],
+            [{"id": "ana", "delegations": [{}]}],
+        ),
+    ],
+)
+def test_each_file_of_a_folder_has_its_own_schema(part: Any, right: Any, wrong: Any) -> None:
+    """A tool's file, an actor's, the rules' and the people's."""
+    schema = Draft202012Validator(manifest_schema(part))
+    assert list(schema.iter_errors(right)) == []
+    assert not schema.is_valid(wrong)
