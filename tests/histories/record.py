@@ -22,14 +22,17 @@ from session_desk import Talk, react, talk
 from temporalio.client import Client
 
 from signoff.contracts import names
+from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.converter import DATA_CONVERTER
 from signoff.embedded import ServerOptions, free_port, run_server
 from signoff.registry.actor import Actor
+from signoff.registry.availability import Occasion
 from signoff.registry.context import ToolContext
 from signoff.registry.people import Directory, development_directory
+from signoff.registry.permission import Permission
 from signoff.registry.result import ToolFailure
 from signoff.registry.tool import Tool
 from signoff.store.store import Store, open_store
@@ -358,12 +361,36 @@ async def returned_directly(client: Client, store: Store) -> TurnKey:
     return key
 
 
+async def overridden(client: Client, store: Store) -> TurnKey:
+    """A tool that was not there at first, and whose permission check a person then overrides."""
+    there = [False]
+
+    async def available(occasion: Occasion) -> bool:
+        return there[-1]
+
+    async def check(args: dict[str, Any], occasion: Occasion) -> Permission:
+        return Permission.deny("over the limit", can_override=True)
+
+    def model(request: CompletionRequest) -> Completion:
+        there.append(True)
+        return calls(PAY) if len(there) < 4 else respond("done")
+
+    catalog = catalog_of([pay_tool(Ledger(), False, available=available, check_permissions=check)])
+    async with bench(client, store, "recording", catalog, ScriptedModel(model)) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, "c2.1"))
+        await desk.signoff.result(key)
+    return key
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
         in_doubt, parallel, happened, happened_kept, ran_again, edited, escalated, repeated,
         session, turn_in_session, returned_directly, in_line, aborted, stood_in,
+        overridden,
     )
 }  # fmt: skip
 
