@@ -1,0 +1,24 @@
+"""What the inbox says of gates: nothing that they can answer is left without words."""
+
+from typing import get_args, get_type_hints
+
+import pytest
+
+from signoff.gateway.card_view import rule_words
+from signoff.gateway.texts import has_text
+from signoff.registry.gates import Judgement
+from signoff.registry.permission import PERMISSION_RULE
+
+KINDS = get_args(get_type_hints(Judgement)["kind"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_judgement_has_words(kind: str) -> None:
+    """Also the question to a permission check, which no page asks."""
+    assert set(KINDS) == {"run", "ask", "settled", "question"}
+    assert has_text(f"try.{kind}")
+
+
+def test_a_card_says_that_it_overrides_a_permission() -> None:
+    """Whoever answers must know that their yes is more than the policy asks for."""
+    assert "overrides it once" in rule_words(PERMISSION_RULE, "en")
