@@ -172,9 +172,8 @@ def _difference(before: Mapping[str, str] | None, now: Mapping[str, str]) -> dic
 
 
 def _parts_of(catalog: Catalog) -> dict[str, str]:
-    tools = (catalog.registry.resolve(name) for name in catalog.registry.list())
     return {
-        **{f"tool {tool.name}": definition_hash(tool) for tool in tools if tool is not None},
+        **{f"tool {tool.activity}": definition_hash(tool) for tool in catalog.every_tool},
         **{f"policy {name}": policy.hash for name, policy in catalog.policies.items()},
         "rules": catalog.rules.hash,
         "approvers": fingerprint(list(catalog.default_approvers)),

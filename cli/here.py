@@ -72,7 +72,7 @@ class Here:
         """See `Desk`."""
         async with working_store(self.place.settings) as store:
             args = await load(store, request.args)
-        return Editable(args, self.place.catalog.registry.resolve(request.tool), request.secrets)
+        return Editable(args, self.place.catalog.defined(request.tool, request.definition), request.secrets)
 
     async def answer(self, answer: Decision, approval_id: str, request: ApprovalRequest | None) -> Receipt:
         """See `Desk`. The answer is stored also while no worker shows what it is about."""

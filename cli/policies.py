@@ -93,7 +93,7 @@ def explain(
         _check_arguments(tool, given)
         actor = next(iter(place.catalog.actors), "")
         judged_by = _merged(pinned_cel(pinned(place, actor, person), place.catalog.fields), differing)
-        by_rules = place.catalog.policy(tool.name).judge(given, judged_by)
+        by_rules = place.catalog.policy(tool.activity).judge(given, judged_by)
         verdict = await verdict_of(place.catalog, tool, given, judged_by, by_rules)
         hidden = dict.fromkeys(tool.masked_arguments, "hidden")
         inputs = {"args": {key: hidden.get(key, value) for key, value in given.items()}, "ctx": judged_by}

@@ -62,7 +62,7 @@ def explain(
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
         tool = find_tool(place.catalog, name)
-        row = next(row for row in inventory(place.catalog) if row.tool == tool.name)
+        row = next(row for row in inventory(place.catalog) if row.tool == tool.activity)
         found = await _judgement(place, tool, row, given, actor, person)
         gates = () if found is None else gate_trace(found, with_arguments=given is not None, needs=row.needs)
         words: list[RenderableType] = [_facts(tool, row), "", _gates_table(gates)]
@@ -76,7 +76,7 @@ def explain(
 
 def find_tool(catalog: Catalog, name: str) -> Tool:
     """The tool of exactly this name. Raises `NotFound` that offers the nearest ones."""
-    found = catalog.registry.resolve(name)
+    found = catalog.tool(name)
     if found is None:
         raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, catalog.registry.list())}")
     return found

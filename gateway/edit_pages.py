@@ -117,7 +117,7 @@ class EditPages:
         return read_fields(fields, form, opened.args, schema if form else None, request.secrets)
 
     def _tool(self, request: ApprovalRequest) -> Tool | None:
-        return self._deps.catalog.registry.resolve(request.tool)
+        return self._deps.catalog.defined(request.tool, request.definition)
 
     def _why_not(self, opened: Opened, visitor: Visitor) -> str:
         why = why_no_edit(opened.request, opened.args) or ("" if opened.page.decides else "edit.why.you")

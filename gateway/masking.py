@@ -89,11 +89,12 @@ def _masked_part(part: CallPart, calls: dict[str, CallView], catalog: Catalog) -
 
 def _secrets(tool: str, request: ApprovalRequest | None, catalog: Catalog) -> tuple[str, ...] | None:
     """The secret arguments of a call; None when nobody can say, because the tool is not in the catalog."""
-    declared = catalog.registry.resolve(tool)
+    declared = catalog.named(tool)
     asked = request.secrets if request is not None else ()
-    if declared is None:
+    if not declared:
         return asked if request is not None else (None if tool != "respond" else ())
-    return tuple(sorted({*asked, *declared.masked_arguments}))
+    # Which of several was meant is not known here, so what any of them hides is hidden.
+    return tuple(sorted({*asked, *(name for each in declared for name in each.masked_arguments)}))
 
 
 _ABSENT: Final = object()

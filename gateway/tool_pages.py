@@ -26,6 +26,7 @@ from signoff.registry.gates import Judgement, Known, judge
 from signoff.registry.inventory import inventory
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of
+from signoff.registry.scopes import home
 from signoff.registry.tool import Tool
 
 _SAMPLES: Final[dict[str, Any]] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": [], "object": {}}
@@ -90,8 +91,11 @@ class ToolPages:
 
     def _judge(self, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> Judgement:
         tenant = visitor.person.tenant
+        actor, route, step = home(tool)
         ctx = Pinned(
-            actor=chosen_actor(self._deps, form.get("actor") or None),
+            actor=actor or chosen_actor(self._deps, form.get("actor") or None),
+            route=route,
+            step=step,
             session="try",
             turn="try",
             tenant=tenant,
@@ -105,7 +109,7 @@ class ToolPages:
         verdict = found.verdict
         who = ""
         if found.kind == "ask" and found.tool is not None:
-            approvers = self._deps.catalog.approvers(found.tool.name, verdict)
+            approvers = self._deps.catalog.approvers(found.tool.activity, verdict)
             who = ", ".join(each.partition(":")[2] for each in approvers)
         rule = f"{verdict.rule}: {verdict.rule_text}" if verdict is not None and verdict.rule_text else ""
         return Explained(
@@ -127,7 +131,9 @@ class ToolPages:
         status: int = 200,
         explained: Explained | None = None,
     ) -> Response:
+        owner, _, _ = home(tool)
         actors = [name for name, actor in self._deps.catalog.actors.items() if _uses(actor.tools, tool.name)]
+        actors = [owner] if owner else actors
         return self._pages.page(
             "try.html",
             visitor,
@@ -144,7 +150,7 @@ class ToolPages:
         )
 
     def _tool(self, name: str) -> Tool:
-        found = self._deps.catalog.registry.resolve(name)
+        found = self._deps.catalog.tool(name)
         if found is None:
             raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, self._deps.catalog.registry.list())}")
         return found

@@ -230,9 +230,9 @@ class WaitingPages:
 
     def _together(self, tool: str) -> bool:
         """Whether calls of a tool may be decided with others, by its policy; the batch's page asks the request."""
-        found = self._deps.catalog.policies.get(tool)
-        policy = found.policy if found is not None else None
-        return policy is None or (policy.confirm == "" and not at_least(policy.min_assurance, "mfa"))
+        catalog = self._deps.catalog
+        policies = [policy for each in catalog.named(tool) if (policy := catalog.policy(each.activity).policy)]
+        return all(each.confirm == "" and not at_least(each.min_assurance, "mfa") for each in policies)
 
     def _list(self, rows: list[WaitingRow], visitor: Visitor, choice: Choice, selected: str) -> dict[str, Any]:
         shown = [row for row in rows if _passes(row.card, choice)]
@@ -245,7 +245,9 @@ class WaitingPages:
             "selected": selected,
             "version": _version([row.card for row in rows]),
             "actors": sorted(self._deps.catalog.actors),
-            "tools": [(tool.name, tool.title or tool.name) for tool in self._deps.catalog.tools()],
+            "tools": list(
+                {tool.name: (tool.name, tool.title or tool.name) for tool in self._deps.catalog.every_tool}.values()
+            ),
             "teams": visitor.person.roles,
         }
 

@@ -92,6 +92,12 @@ class Catalog:
         placed = (each.tool for scopes in self.scopes.values() for each in scopes.placed.values())
         return (*self.tools(), *sorted(placed, key=lambda tool: tool.activity))
 
+    def tool(self, activity: str) -> Tool | None:
+        """The tool of this activity, which for all but an actor's own is its name; or None."""
+        found = self.registry.resolve(activity)
+        placed = () if found is not None else self.every_tool[self.registry.size :]
+        return next((tool for tool in placed if tool.activity == activity), found)
+
     def named(self, name: str) -> tuple[Tool, ...]:
         """The tools of exactly this name, whoever has them; that of the registry first."""
         registered = self.registry.resolve(name)

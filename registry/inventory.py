@@ -24,6 +24,7 @@ _ABOUT_CTX: Final = re.compile(r"\bctx\b(?!\s*\.)|\bhas\s*\(")
 class InventoryRow:
     """One tool for people to read.
 
+    `tool` is its activity, which for all but an actor's own is its name.
     `needs`: auto, asks, maybe asks, handler decides, denied or hidden, with `, may be denied` or `, may be hidden`
     where a rule can. `rules` are the policy's expressions and handler as `field: what it says`, then the global rules
     that reach the tool; `actors` who may use it, hide rules aside.
@@ -41,17 +42,17 @@ class InventoryRow:
 
 
 def inventory(catalog: Catalog) -> tuple[InventoryRow, ...]:
-    """One row a tool, sorted by name."""
-    return tuple(_row(catalog, tool) for tool in catalog.tools())
+    """One row a tool, sorted by name; then those that actors have as their own, by activity."""
+    return tuple(_row(catalog, tool) for tool in catalog.every_tool)
 
 
 def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
-    compiled = catalog.policy(tool.name)
-    users = [actor for actor in catalog.actors.values() if actor.tools is None or tool.name in actor.tools]
+    compiled = catalog.policy(tool.activity)
+    users = [actor for actor in catalog.actors.values() if _may_use(actor, tool)]
     reached = [(rule, _reach(expression, tool, users)) for rule, expression in catalog.rules.rules]
     person = _strictest(compiled.needs_person, *(r for rule, r in reached if rule.effect == "require_approval"))
     return InventoryRow(
-        tool=tool.name,
+        tool=tool.activity,
         title=tool.title,
         scope=tool.scope,
         routing=tool.routing,
@@ -60,10 +61,15 @@ def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
             *_expressions(compiled.policy),
             *(f"{rule.effect} by `{rule.name}`: {rule.rule}" for rule, reach in reached if reach != "never"),
         ),
-        approvers=() if person == "never" else catalog.approvers(tool.name),
+        approvers=() if person == "never" else catalog.approvers(tool.activity),
         actors=tuple(actor.name for actor in users),
         tags=tool.tags,
     )
+
+
+def _may_use(actor: Actor, tool: Tool) -> bool:
+    listed = actor.tools is None or tool.name in actor.tools
+    return listed and (not tool.place or tool.place.partition(".")[0] == actor.name)
 
 
 def _needs(person: Reach, compiled: CompiledPolicy, rules: Iterable[tuple[Effect, Reach]]) -> str:

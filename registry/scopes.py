@@ -16,6 +16,8 @@ from signoff.registry.tool import Tool
 LayerName: TypeAlias = Literal["transient", "step_inline", "step_reference", "route", "agent", "registry"]
 Outcome: TypeAlias = Literal["won", "lost", "absent"]
 
+TURN: Final = "*"
+"""The last part of the place of a tool that a turn's own layer brings forward over a nearer one."""
 _NOT_NAMED: Final = "does not name it"
 
 
@@ -177,6 +179,12 @@ class RegistryTools(Mapping[str, Tool]):
 
     def __len__(self) -> int:
         return self._registry.size
+
+
+def home(tool: Tool) -> tuple[str, str, str]:
+    """The actor, route and step of which a tool is the own; all empty for one of the registry."""
+    actor, route, step = (*(part for part in tool.place.split(".") if part != TURN), "", "", "")[:3]
+    return actor, route, step
 
 
 def _transient(position: Position, moment: Moment) -> Layer:

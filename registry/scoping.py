@@ -20,7 +20,7 @@ from signoff.registry.pinned import ContextFields
 from signoff.registry.registry import ToolRegistry, tool_content
 from signoff.registry.route import Listed, Route, Step, Use, uses
 from signoff.registry.schema import CompiledSchema, compile_schema
-from signoff.registry.scopes import Filtering, Layer, LayerName, Moment, Position, RegistryTools
+from signoff.registry.scopes import TURN, Filtering, Layer, LayerName, Moment, Position, RegistryTools
 from signoff.registry.tool import Tool
 
 logger = logging.getLogger("signoff.registry")
@@ -28,8 +28,6 @@ logger = logging.getLogger("signoff.registry")
 _MODES: Final = ("inherit", "only")
 _SHADOWING: Final = ("allow", "warn", "forbid")
 _RESERVED: Final = (RESPOND, READ_REST)
-_TURN: Final = "*"
-"""The last part of the place of a tool that a turn's own layer brings forward over a nearer one."""
 
 
 class Placed(NamedTuple):
@@ -303,7 +301,7 @@ class _Build:
         filters: tuple[Filtering, ...],
         inline: Mapping[str, Tool],
     ) -> Position:
-        place = ".".join(part for part in (self._actor.name, route, step, _TURN) if part)
+        place = ".".join(part for part in (self._actor.name, route, step, TURN) if part)
         turn = {name: self._of_turn(name, layers, tool, place) for name, tool in inline.items()}
         return Position(self._actor.name, route, step, self._registry, layers, filters, turn)
 
