@@ -24,12 +24,13 @@ _SITE: Final = "site"
 def normal_form(catalog: Catalog) -> dict[str, Any]:
     """`hash`, and by name tools, actors, policies, context fields and people; the default approvers, the part types.
 
+    A tool of an actor's own is called by its `activity`, `<name>@<actor>.<route>.<step>`.
     Of each, what differs from its default. A function is written `module:function`: what it does is not looked at.
     People of a file of their own are that file's name.
     """
     return {
         "hash": catalog.hash,
-        "tools": {tool.name: _tool(catalog, tool) for tool in catalog.tools()},
+        "tools": {tool.activity: _tool(catalog, tool) for tool in catalog.every_tool},
         "actors": {name: _declared(actor) for name, actor in catalog.actors.items()},
         "policies": {rule.name: _rule(rule) for rule, _ in catalog.rules.rules},
         "order_of_policies": [rule.name for rule, _ in catalog.rules.rules],
@@ -86,6 +87,9 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
+    if isinstance(value, Tool):
+        # A tool of an actor's own: it stands among the tools.
+        return {"own": value.name}
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_defaults=True)
     if isinstance(value, Mapping):

@@ -12,7 +12,10 @@ from signoff.contracts.person import Person
 from signoff.contracts.steps import TurnLimits
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import build_catalog
+from signoff.registry.derive import derive
 from signoff.registry.diff import CatalogDiff, catalog_diff
+from signoff.registry.normal_form import normal_text
+from signoff.registry.route import Route, Step
 
 RULES = [GlobalRule(name=name, rule="'x' in tool.tags", effect="hide") for name in ("a", "b")]
 BASE: dict[str, Any] = {
@@ -96,6 +99,25 @@ def test_a_tools_change_says_which_fields_and_whether_approvals_hold(
 def test_every_part_of_a_catalog_is_compared(changed: dict[str, Any], words: str) -> None:
     """Tools, actors, rules, approvers, context, part types and people, each in one line."""
     assert words in [change.words for change in differences(**changed).changes]
+
+
+def test_a_tool_of_an_actors_own_is_compared_like_any_other() -> None:
+    """It is named with its place; its definition is its own, and where it stands is the actor's matter."""
+
+    def own(**fields: Any) -> list[Any]:
+        step = Step(name="pay", tools=(a_tool("settle", **fields), "look"))
+        return [an_actor(routes=(Route(name="buy", steps=(step,)),))]
+
+    old = build_catalog(**{**BASE, "actors": own()})
+    new = build_catalog(**{**BASE, "actors": own(effect="Settle {flight}")})
+    (change,) = catalog_diff(old, new).changes
+    assert (change.name, change.fields, change.stale) == ("settle@desk.buy.pay", ("effect",), True)
+    moved = build_catalog(**{**BASE, "actors": [an_actor(routes=(Route(name="buy", steps=(Step(name="pay"),)),))]})
+    assert [change.words for change in catalog_diff(old, moved).changes] == [
+        "- tool `settle@desk.buy.pay`; its calls that wait become `not_available`",
+        "~ actor `desk`: routes",
+    ]
+    assert normal_text(derive(old)) == normal_text(old)
 
 
 def test_a_rule_among_others_changes_their_order_only_where_it_does() -> None:
