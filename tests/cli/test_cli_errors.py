@@ -36,7 +36,7 @@ async def test_a_wrong_manifest_is_one_sentence_with_its_line(cli: Cli, tmp_path
     """File, line and what is wrong; exit code 1."""
     text, said = MANIFESTS[case]
     (tmp_path / "signoff.yaml").write_text(text)
-    command = ("tools", "validate") if case != "nobody can approve" else ("doctor",)
+    command = ("manifest", "validate") if case != "nobody can approve" else ("doctor",)
     ran = await cli(*command)
     if case == "nobody can approve":
         assert (ran.code, said in ran.out) == (1, True)
