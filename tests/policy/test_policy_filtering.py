@@ -1,0 +1,52 @@
+"""Filters let through only what both engines call true."""
+
+from typing import Any
+
+import pytest
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.facts import ToolFacts
+from signoff.policy.filtering import compile_filter
+
+TOOL = ToolFacts("pay", "generalist", "routed", ("money",))
+ACTOR: dict[str, Any] = {"name": "desk", "tags": []}
+
+
+def problem(source: str, ctx: dict[str, Any] | None = None, **context: Any) -> str:
+    """What a filter has against the tool."""
+    found = compile_filter(source, owner="actor `desk`: route `r`", field="tool_filter", context_schema=context)
+    return found.problem(actor=ACTOR, tool=TOOL, ctx=ctx or {"channel": "slack"})
+
+
+@pytest.mark.row("F12")
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("'money' in tool.tags", ""),
+        ("actor.name == 'desk' && ctx.channel == 'slack'", ""),
+        ("'money' in tool.tags && ctx.channel == 'whatsapp'", "is false"),
+        ("ctx.user.tier == 'trusted'", "could not be evaluated"),
+    ],
+)
+def test_only_what_is_true_of_a_tool_lets_it_through(source: str, words: str) -> None:
+    """False keeps it back, and so does an error."""
+    assert problem(source) == words
+
+
+def test_what_is_no_boolean_keeps_back() -> None:
+    """A field whose type nobody declared may hold anything."""
+    assert problem("ctx.flag", {"flag": 1}, flag={}) == "could not be evaluated"
+    assert problem("ctx.flag", {"flag": True}, flag={}) == ""
+
+
+def test_data_that_engines_cannot_read_keep_back() -> None:
+    """Half a character, and numbers beyond what both count alike."""
+    assert "cannot be asked" in problem("true", {"channel": "\ud800"})
+    assert "cannot be asked" in problem("true", {"channel": 2**60})
+
+
+def test_a_wrong_filter_is_found_at_build() -> None:
+    """With whose it is and where."""
+    with pytest.raises(ConfigError, match=r"actor `desk`: route `r`: `tool_filter`.*tgas") as caught:
+        problem("'money' in tool.tgas")
+    assert caught.value.context["field"] == "tool_filter"

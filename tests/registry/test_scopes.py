@@ -1,0 +1,417 @@
+"""Which tool a name means on a route and at a step: one answer for the list, the gates and `explain`."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.steps import Tally
+from signoff.policy.model import GlobalRule
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.gates import Judgement, judge
+from signoff.registry.route import Route, Step, Use
+from signoff.registry.tool import Tool
+
+GOOD = {"flight": "TP 9", "totalCost": 1}
+
+
+def own(name: str = "search", says: str = "own", **fields: Any) -> Tool:
+    """A tool to be declared at some place."""
+    return a_tool(name, description=says, **fields)
+
+
+def desk(*routes: Route, tools: tuple[str, ...] = ("search", "pay", "note"), **fields: Any) -> Catalog:
+    """A registry of `tools`, and one actor with these routes, who may shadow."""
+    actor = an_actor(**{"routes": routes, "shadowing": "allow", **fields})
+    return build_catalog(tools=[a_tool(name, description="registry") for name in tools], actors=[actor])
+
+
+def told(catalog: Catalog, route: str = "", step: str = "", **fields: Any) -> list[str]:
+    """The names that the model is told of, `respond` aside."""
+    return [each.name for each in catalog.offered("desk", pinned(route=route, step=step, **fields))[:-1]]
+
+
+def ruled(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> Judgement:
+    """What the gates say of a call."""
+    return judge(catalog, pinned(route=route, step=step, **fields), a_call(name), GOOD, Tally())
+
+
+def activity(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> str:
+    """The activity of the tool that a call would run."""
+    tool = ruled(catalog, name, route, step, **fields).tool
+    assert tool is not None
+    return tool.activity
+
+
+def trace(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> list[tuple[str, str]]:
+    """Layer and outcome of each layer, nearest first."""
+    found = catalog.sight(pinned(route=route, step=step, **fields)).resolution(name)
+    return [(each.layer, each.outcome) for each in found.trace]
+
+
+@pytest.mark.row("F04")
+@pytest.mark.row("F05")
+@pytest.mark.row("F06")
+@pytest.mark.row("F33")
+def test_tools_belong_to_the_actor_a_route_or_a_step() -> None:
+    """Those of the actor are everywhere, those of a route in it and its steps, those of a step there alone."""
+    steps = (Step(name="ask", tools=(own("quote"), "search")), Step(name="buy"))
+    catalog = desk(
+        Route(name="trip", tools=(own("seats"),), steps=steps), Route(name="talk"), own_tools=(own("greet"),)
+    )
+    everywhere = ["greet", "note", "pay", "search"]
+    assert told(catalog) == told(catalog, "talk") == everywhere
+    assert told(catalog, "trip") == told(catalog, "trip", "buy") == ["seats", *everywhere]
+    assert told(catalog, "trip", "ask") == ["quote", "search", "seats", "greet", "note", "pay"]
+
+
+@pytest.mark.row("F07")
+@pytest.mark.row("F08")
+@pytest.mark.row("F32")
+def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
+    """Step inline, step reference, route, actor, registry."""
+    steps = (
+        Step(name="inline", tools=(own(),)),
+        Step(name="reference", tools=("search",)),
+        Step(name="nothing"),
+    )
+    routes = (Route(name="r", tools=(own(),), steps=steps), Route(name="plain"))
+    catalog = desk(*routes, own_tools=(own(),))
+    assert activity(catalog, "search", "r", "inline") == "search@desk.r.inline"
+    assert activity(catalog, "search", "r", "nothing") == activity(catalog, "search", "r") == "search@desk.r"
+    assert activity(catalog, "search", "plain") == activity(catalog, "search") == "search@desk"
+    reference = ruled(catalog, "search", "r", "reference").tool
+    assert reference is not None
+    assert (reference.description, reference.activity) == ("registry", "search@desk.r.reference")
+    assert activity(desk(Route(name="plain")), "search", "plain") == "search"
+
+
+@pytest.mark.row("F27")
+@pytest.mark.row("X06")
+@pytest.mark.parametrize("tools", [("search", own()), (own(), "search")])
+def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None:
+    """The list is read as a whole."""
+    catalog = desk(Route(name="r", steps=(Step(name="s", tools=tools),)))
+    assert activity(catalog, "search", "r", "s") == "search@desk.r.s"
+    assert trace(catalog, "search", "r", "s")[:2] == [("step_inline", "won"), ("step_reference", "lost")]
+
+
+@pytest.mark.row("F28")
+@pytest.mark.row("F29")
+@pytest.mark.row("X06")
+def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor() -> None:
+    """And one that nothing answers to is an error, unless it may be missing."""
+    step = Step(name="s", tools=("search", "seats", "greet"), mode="only")
+    catalog = desk(Route(name="r", tools=(own("seats"),), steps=(step,)), own_tools=(own("greet"), own("seats")))
+    assert [activity(catalog, name, "r", "s") for name in ("search", "seats", "greet")] == [
+        "search",
+        "seats@desk.r",
+        "greet@desk",
+    ]
+    with pytest.raises(ConfigError, match=r"unknown tool `serach` in `routes.r.steps.s.tools`.*did you mean `search`"):
+        desk(Route(name="r", steps=(Step(name="s", tools=("serach",)),)))
+    optional = Step(name="s", tools=(Use(tool="serach", optional=True), "pay"), mode="only")
+    catalog = desk(Route(name="r", steps=(optional,)))
+    assert told(catalog, "r", "s") == ["pay"]
+    found = catalog.sight(pinned(route="r", step="s")).resolution("serach").trace[1]
+    assert (found.outcome, found.why) == ("absent", "refers to it, but it is optional and not there")
+
+
+@pytest.mark.row("F09")
+@pytest.mark.row("F19")
+def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
+    """Frozen, and the same each time."""
+    catalog = desk(Route(name="r", tools=(own(),), steps=(Step(name="s", tools=("search", "pay")),)))
+    sight = catalog.sight(pinned(route="r", step="s"))
+    found = sight.resolution("search")
+    assert [(each.layer, each.where, each.outcome, each.why) for each in found.trace] == [
+        ("step_inline", "step `s`", "absent", "does not name it"),
+        ("step_reference", "step `s`", "won", "is the nearest that names it"),
+        ("route", "route `r`", "lost", "step `s` is nearer"),
+        ("agent", "actor `desk`", "absent", "does not name it"),
+        ("registry", "the registry", "lost", "step `s` is nearer"),
+    ]
+    assert sight.resolution("search") == found
+    nothing = sight.resolution("nothing")
+    assert (nothing.tool, nothing.seen, {each.outcome for each in nothing.trace}) == (None, None, {"absent"})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.trace[0].outcome = "won"  # type: ignore[misc]
+
+
+@pytest.mark.row("F30")
+@pytest.mark.row("N02")
+def test_what_is_shown_is_what_runs() -> None:
+    """A call means the tool whose words the model read, at each place."""
+    steps = (Step(name="s", tools=(own(says="of the step"),)), Step(name="t"))
+    catalog = desk(Route(name="r", tools=(own(says="of the route"),), steps=steps))
+    for step, says in (("s", "of the step"), ("t", "of the route"), ("", "of the route")):
+        offered = {each.name: each.description for each in catalog.offered("desk", pinned(route="r", step=step))}
+        tool = ruled(catalog, "search", "r", step).tool
+        assert tool is not None
+        assert offered["search"] == says == tool.description
+
+
+@pytest.mark.row("F12")
+@pytest.mark.row("F14")
+@pytest.mark.row("X07")
+def test_a_layer_adds_to_the_others_or_stands_alone() -> None:
+    """`only` leaves what it names itself; whatever else there is reads as if it did not exist."""
+    steps = (Step(name="s", tools=("pay",), mode="only"), Step(name="t", tools=("pay",)))
+    catalog = desk(Route(name="r", tools=("note",), mode="only", steps=steps), own_tools=(own("greet"),))
+    assert told(catalog, "r") == ["note"]
+    assert told(catalog, "r", "t") == ["pay", "note"]
+    assert told(catalog, "r", "s") == ["pay"]
+    for name in ("note", "search", "greet"):
+        found = ruled(catalog, name, "r", "s")
+        assert (found.gate, found.code) == ("layer", "not_available")
+        assert found.message.startswith(f"there is no tool `{name}` for you")
+    assert ("route", "absent") in trace(catalog, "note", "r", "s")
+
+
+@pytest.mark.row("F12")
+def test_a_filter_keeps_back_what_it_is_not_true_of() -> None:
+    """In the route, and with the step's own as well; an error keeps back everything."""
+    steps = (Step(name="s", tool_filter="tool.name != 'note'"), Step(name="t", tool_filter="ctx.tenant == 'none'"))
+    catalog = desk(Route(name="r", tool_filter="tool.name != 'pay'", steps=steps))
+    assert told(catalog, "r") == ["note", "search"]
+    assert told(catalog, "r", "s") == ["search"]
+    assert told(catalog, "r", "t") == []
+    assert ruled(catalog, "pay", "r", "s").gate == "layer"
+    why = catalog.sight(pinned(route="r", step="s")).resolution("pay").why
+    assert why == "`tool_filter` of route `r` is false"
+    with pytest.raises(ConfigError, match=r"actor `desk`: route `r`: `tool_filter`.*nmae"):
+        desk(Route(name="r", tool_filter="tool.nmae == 'x'"))
+
+
+@pytest.mark.row("F15")
+def test_tools_are_chosen_by_what_was_collected() -> None:
+    """A filter reads collected data that the manifest declares."""
+    route = Route(name="r", tool_filter="has(ctx.data.category) && ctx.data.category in tool.tags")
+    tools = [a_tool("seats", tags=("rail",)), a_tool("bags", tags=("air",))]
+    schema = {"type": "object", "properties": {"category": {"type": "string"}}}
+    catalog = build_catalog(tools=tools, actors=[an_actor(routes=(route,))], context={"data": schema})
+    assert [told(catalog, "r", extra={"data": {"category": kind}}) for kind in ("rail", "air")] == [["seats"], ["bags"]]
+    assert told(catalog, "r", extra={"data": {}}) == told(catalog, "r") == []
+
+
+@pytest.mark.row("F11")
+def test_steps_wait_for_data_and_tools_for_steps() -> None:
+    """A tool that is waited for does not come forward from behind, though the actor has it anyway."""
+    collect = {"city": {"type": "string", "minLength": 2}, "note": None}
+    steps = (Step(name="ask", collect=collect), Step(name="buy", tools=("pay",), requires=("city",)), Step(name="end"))
+    catalog = desk(Route(name="r", tools=(Use(tool="note", min_step="end"),), steps=steps))
+    assert told(catalog, "r", "ask") == ["pay", "search"]
+    assert told(catalog, "r", "end") == ["note", "pay", "search"]
+    for data in ({}, {"city": None}, {"city": 7}, {"city": "x"}, None, "city"):
+        assert told(catalog, "r", "buy", extra={"data": data}) == ["search"]
+        assert ruled(catalog, "pay", "r", "buy", extra={"data": data}).gate == "layer"
+    assert told(catalog, "r", "buy", extra={"data": {"city": "Porto"}}) == ["pay", "search"]
+    assert trace(catalog, "pay", "r", "buy")[1:] == [
+        ("step_reference", "absent"),
+        ("route", "absent"),
+        ("agent", "absent"),
+        ("registry", "lost"),
+    ]
+
+
+def test_declared_context_is_data_too() -> None:
+    """A field that the manifest declares may be waited for as well."""
+    actor = an_actor(routes=(Route(name="r", steps=(Step(name="s", tools=("pay",), requires=("trip",)),)),))
+    catalog = build_catalog(tools=[a_tool("pay")], actors=[actor], context={"trip": {"type": "string"}})
+    assert [told(catalog, "r", "s", extra=extra) for extra in ({}, {"trip": 7}, {"trip": "LIS"})] == [[], [], ["pay"]]
+
+
+@pytest.mark.row("F34")
+@pytest.mark.row("X23")
+def test_a_turns_own_tools_come_before_all_others_and_from_the_catalog_only() -> None:
+    """For this turn; unknown names are an error at its start, and nothing to the gates."""
+    step = Step(name="s", tools=("note",), mode="only")
+    catalog = desk(Route(name="r", steps=(step,)))
+    assert told(catalog, "r", "s", transient=("pay",)) == ["pay", "note"]
+    assert told(catalog, "r", "s") == ["note"]
+    assert trace(catalog, "pay", "r", "s", transient=("pay",))[0] == ("transient", "won")
+    with pytest.raises(ConfigError, match="can have no tool `wire` for one turn"):
+        told(catalog, "r", "s", transient=("wire",))
+    assert ruled(catalog, "wire", "r", "s", transient=("wire",)).gate == "resolve"
+
+
+def test_a_turns_own_tool_may_not_go_around_the_actors_list() -> None:
+    """The list is asked last, of every layer."""
+    catalog = build_catalog(tools=[a_tool("pay"), a_tool("note")], actors=[an_actor(tools=("note",))])
+    assert told(catalog, transient=("pay",)) == ["note"]
+    assert ruled(catalog, "pay", transient=("pay",)).gate == "allowlist"
+
+
+@pytest.mark.row("F16")
+def test_tools_made_for_one_actor_are_nobody_elses() -> None:
+    """A function makes them, bound to what it was given; another actor's call of the name finds nothing."""
+
+    def made_for(city: str) -> Tool:
+        return own("guide", says=f"Knows {city}.")
+
+    actors = [
+        an_actor("porto", own_tools=(made_for("Porto"),)),
+        an_actor("faro", own_tools=(made_for("Faro"),)),
+        an_actor(),
+    ]
+    catalog = build_catalog(actors=actors)
+    assert catalog.offered("porto", pinned("porto"))[0].description == "Knows Porto."
+    assert activity(catalog, "guide", actor="faro") == "guide@faro"
+    assert ruled(catalog, "guide").gate == "resolve"
+
+
+def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_gates() -> None:
+    """A turn that waits while its route is taken away has no tool left; one of an actor without routes is as before."""
+    catalog = desk(Route(name="r", steps=(Step(name="s"),)))
+    for route, step in (("x", ""), ("r", "x"), ("", "s")):
+        with pytest.raises(ConfigError, match=r"has no route and step.*known: `r`, `r/s`"):
+            told(catalog, route, step)
+        assert ruled(catalog, "pay", route, step).gate == "layer"
+    assert told(desk(), "anywhere", "at all") == ["note", "pay", "search"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"routes": (Route(name="a b"),)}, "needs names that match"),
+        ({"routes": (Route(name="r"), Route(name="r"))}, "has `r` twice in `routes`"),
+        ({"routes": (Route(name="r", steps=(Step(name="s"), Step(name="s"))),)}, "twice in `routes.r.steps`"),
+        ({"routes": (Route(name="r", tools=("pay", "pay")),)}, "lists `pay` twice in `routes.r.tools`"),
+        ({"routes": (Route(name="r", mode="alone"),)}, "`mode` `alone`"),  # type: ignore[arg-type]
+        ({"routes": (Route(name="r", tools=(Use(tool="pay", min_step="x"),)),)}, "unknown step `x`"),
+        (
+            {"routes": (Route(name="r", steps=(Step(name="s", tools=(Use(tool="pay", min_step="s"),)),)),)},
+            "only a route",
+        ),
+        ({"routes": (Route(name="r", steps=(Step(name="s", requires=("x",)),)),)}, "requires `x`"),
+        ({"routes": (Route(name="r", tools=("respond",)),)}, "reserved name"),
+        ({"routes": (Route(name="r", tools=(Use(tool=own("x"), optional=True),)),)}, "only names are"),
+        ({"routes": (Route(name="r", tools=("pay",)),), "tools": ("note",)}, "not in its `tools`"),
+        ({"routes": (Route(name="r", tools=(own("x", handler=None),)),)}, "needs a `handler`"),
+        ({"routes": (Route(name="r", tools=(own("x", place="y"),)),)}, "has a `place`"),
+        ({"own_tools": ("pay",)}, "write names in `tools`"),
+        ({"own_tools": (own("x"), own("x"))}, "twice"),
+        ({"shadowing": "maybe"}, "`shadowing` `maybe`"),
+        ({"tools": ("serach",), "own_tools": (own("search2"),)}, "unknown tool `serach`"),
+    ],
+)
+def test_mistakes_are_found_at_build(fields: dict[str, Any], words: str) -> None:
+    """Each names the actor and the place."""
+    with pytest.raises(ConfigError, match=words):
+        build_catalog(tools=[a_tool(name) for name in ("pay", "note")], actors=[an_actor(**fields)])
+
+
+def test_data_has_one_schema() -> None:
+    """Two steps that collect the same field agree on what it is."""
+    steps = tuple(Step(name=name, collect={"x": {"type": kind}}) for name, kind in (("s", "string"), ("t", "number")))
+    with pytest.raises(ConfigError, match="two schemas"):
+        desk(Route(name="r", steps=steps))
+
+
+def test_scopes_are_in_the_hash_and_those_without_are_hashed_as_before() -> None:
+    """Another catalog is another hash, down to the reason for a shadow."""
+    plain = build_catalog(tools=[a_tool("pay")], actors=[an_actor()]).hash
+    assert (
+        build_catalog(tools=[a_tool("pay")], actors=[an_actor(shadowing="forbid", routes=(), own_tools=())]).hash
+        == plain
+    )
+    changed = [
+        an_actor(own_tools=(own("x"),)),
+        an_actor(own_tools=(own("x", says="else"),)),
+        an_actor(routes=(Route(name="r"),)),
+        an_actor(routes=(Route(name="r", mode="only"),)),
+        an_actor(routes=(Route(name="r", tool_filter="true"),)),
+        an_actor(routes=(Route(name="r", steps=(Step(name="s"),)),)),
+        an_actor(routes=(Route(name="r", steps=(Step(name="s", collect={"x": None}),)),)),
+        an_actor(shadowing="allow"),
+    ]
+    hashes = {build_catalog(tools=[a_tool("pay")], actors=[actor]).hash for actor in changed}
+    assert len(hashes | {plain}) == len(changed) + 1
+
+
+NAMES = ("book", "look", "wipe")
+
+
+@st.composite
+def scoped(draw: st.DrawFn) -> tuple[Catalog, dict[str, Any]]:
+    """A catalog whose one actor has routes and steps that shadow at random, and where it stands."""
+    registry = draw(st.lists(st.sampled_from(NAMES), unique=True))
+    listed = st.lists(st.sampled_from(NAMES), unique=True)
+
+    def layer(optional: bool = True) -> tuple[Any, ...]:
+        entries = [
+            Use(tool=own(name, tags=draw(st.sampled_from([(), ("a",)]))))
+            if draw(st.booleans())
+            else Use(tool=name, optional=True)
+            for name in draw(listed)
+        ]
+        return tuple(entries)
+
+    modes, filters = st.sampled_from(["inherit", "only"]), st.sampled_from(["", "true", "tool.name != 'book'"])
+    steps = tuple(
+        Step(
+            name=name,
+            tools=layer(),
+            mode=draw(modes),
+            tool_filter=draw(filters),
+            requires=draw(st.sampled_from([(), ("x",)])),
+        )
+        for name in ("s", "t")
+    )
+    steps = (dataclasses.replace(steps[0], collect={"x": None}), steps[1])
+    route = Route(name="r", tools=layer(), mode=draw(modes), tool_filter=draw(filters), steps=steps)
+    actor = an_actor(
+        tools=draw(st.none() | st.just(NAMES)),
+        own_tools=tuple(own(name) for name in draw(listed)),
+        routes=(route,),
+        shadowing="allow",
+    )
+    actor = _known(actor, registry)
+    rules = [GlobalRule(name="r", rule="'a' in tool.tags", effect=draw(st.sampled_from(["hide", "require_approval"])))]
+    catalog = build_catalog(
+        tools=[a_tool(name, description="registry") for name in registry], actors=[actor], policies=rules
+    )
+    where = draw(st.sampled_from([("", ""), ("r", ""), ("r", "s"), ("r", "t")]))
+    data = draw(st.sampled_from([{}, {"x": 1}]))
+    return catalog, {"route": where[0], "step": where[1], "extra": {"data": data}}
+
+
+def _known(actor: Actor, registry: list[str]) -> Actor:
+    names = {*registry, *actor.own_names}
+    return (
+        dataclasses.replace(actor, tools=None if actor.tools is None else tuple(NAMES))
+        if names >= {*NAMES}
+        else (dataclasses.replace(actor, tools=None))
+    )
+
+
+@pytest.mark.row("N02")
+@settings(max_examples=200, deadline=None)
+@given(world=scoped())
+def test_at_every_place_what_is_advertised_is_what_may_run(world: tuple[Catalog, dict[str, Any]]) -> None:
+    """Both ways, and by the very tool whose words were shown."""
+    catalog, where = world
+    sight = catalog.sight(pinned(**where))
+    advertised = {tool.name: tool.activity for tool in sight.visible()}
+    found = {name: judge(catalog, pinned(**where), a_call(name), GOOD, Tally()) for name in NAMES}
+    runs = {name: each.tool.activity for name, each in found.items() if each.kind in ("run", "ask") and each.tool}
+    assert runs == advertised
+    for name in NAMES:
+        traced = sight.resolution(name)
+        won = [each for each in traced.trace if each.outcome == "won"]
+        assert len(won) == (traced.seen is not None)
+        assert {each.name for each in catalog.offered("desk", pinned(**where))} >= advertised.keys()
+
+
+def test_a_schema_is_that_of_the_tool_that_runs() -> None:
+    """Arguments are checked by the nearer tool's schema, not by that of the one it shadows."""
+    wide = {**SCHEMA, "required": ["flight"]}
+    catalog = desk(Route(name="r", tools=(own(input_schema=wide),)))
+    for route, code in (("", "input_invalid"), ("r", "ok")):
+        found = judge(catalog, pinned(route=route), a_call("search"), {"flight": "x"}, Tally())
+        assert found.code == code

@@ -1,0 +1,201 @@
+"""A tool that stands over another of its name: only where that is declared, and never asking fewer people."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from registry_kit import a_call, a_tool, an_actor, pinned
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.steps import Tally
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.gates import Judgement, judge
+from signoff.registry.inventory import inventory
+from signoff.registry.route import Route, Step, Use
+from signoff.registry.tool import Tool
+
+CHEAP = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0")
+REASON = "The route's desk has a limit of its own with the bank."
+
+
+def over(near: Tool | Use, far: Tool, shadowing: str = "allow", **fields: Any) -> Catalog:
+    """`near` on a route, over `far` in the registry."""
+    actor = an_actor(routes=(Route(name="r", tools=(near,)),), shadowing=shadowing)
+    return build_catalog(tools=[far], actors=[actor], **fields)
+
+
+def ruled(catalog: Catalog, cost: float = 20.0, route: str = "r", step: str = "", **fields: Any) -> Judgement:
+    """What the gates say of a call there."""
+    ctx = pinned(route=route, step=step, **fields)
+    return judge(catalog, ctx, a_call(), {"flight": "TP 9", "totalCost": cost}, Tally())
+
+
+def asks(approval: Any, **fields: Any) -> Tool:
+    """A tool with this policy."""
+    return a_tool(requires_approval=approval, **fields)
+
+
+@pytest.mark.row("Q3")
+@pytest.mark.row("X03")
+def test_a_shadow_is_forbidden_unless_the_actor_allows_it(caplog: pytest.LogCaptureFixture) -> None:
+    """By default at build; `warn` says so in the log."""
+    with pytest.raises(ConfigError, match=r"`book_flight` in `routes.r.tools` that shadows another") as caught:
+        over(a_tool(), a_tool(), "forbid")
+    assert caught.value.context["actor"] == "desk"
+    with pytest.raises(ConfigError, match="shadows another"):
+        build_catalog(tools=[a_tool()], actors=[an_actor(own_tools=(a_tool(),))])
+    with caplog.at_level(logging.WARNING, "signoff.registry"):
+        assert over(a_tool(), a_tool(), "allow").every_tool
+        assert caplog.messages == []
+        over(a_tool(), a_tool(), "warn")
+    assert caplog.messages == ["actor `desk` has a tool `book_flight` in `routes.r.tools` that shadows another"]
+
+
+def test_the_same_name_side_by_side_is_no_shadow() -> None:
+    """Two routes, two actors: neither sees the other's."""
+    routes = (Route(name="r", tools=(a_tool(),)), Route(name="q", tools=(a_tool(),)))
+    actors = [an_actor(routes=routes), an_actor("till", own_tools=(a_tool(),))]
+    catalog = build_catalog(actors=actors)
+    assert [tool.activity for tool in catalog.every_tool] == [
+        "book_flight@desk.q",
+        "book_flight@desk.r",
+        "book_flight@till",
+    ]
+
+
+@pytest.mark.row("X03")
+def test_a_shadow_inherits_the_approval_of_what_it_shadows() -> None:
+    """Where it would run by itself, and where it would ask somebody else."""
+    catalog = over(asks(False), asks(True))
+    found = ruled(catalog)
+    assert (found.kind, found.tool and found.tool.activity) == ("ask", "book_flight@desk.r")
+    assert catalog.approvers("book_flight@desk.r", found.verdict) == ("role:approvers",)
+    half = over(asks(False), asks(CHEAP))
+    assert [ruled(half, cost).kind for cost in (20.0, 60.0)] == ["run", "ask"]
+    near = over(asks(True), asks(False))
+    assert [ruled(near, route=route).kind for route in ("r", "")] == ["ask", "run"]
+
+
+@pytest.mark.row("X03")
+def test_a_reason_that_people_review_loosens() -> None:
+    """Filler is no reason, and there has to be something to loosen."""
+    catalog = over(Use(tool=asks(False), loosens=REASON), asks(True))
+    assert [ruled(catalog, route=route).kind for route in ("r", "")] == ["run", "ask"]
+    with pytest.raises(ConfigError, match="no real reason"):
+        over(Use(tool=asks(False), loosens="TODO"), asks(True))
+    with pytest.raises(ConfigError, match="it shadows nothing"):
+        over(Use(tool=a_tool("other"), loosens=REASON), asks(True))
+
+
+@pytest.mark.row("X03")
+def test_a_specialist_may_not_shadow_a_generalist_unless_it_says_why() -> None:
+    """What belongs to the application is not replaced in passing."""
+    private = a_tool(scope="specialist", justification="One desk alone has this.")
+    with pytest.raises(ConfigError, match="shadows a generalist; say why in `loosens`"):
+        over(private, a_tool())
+    assert ruled(over(Use(tool=private, loosens=REASON), a_tool())).kind == "run"
+    assert ruled(over(a_tool(), private)).kind == "run"
+
+
+@pytest.mark.row("X03")
+@pytest.mark.parametrize(
+    ("effect", "gate"), [("hide", "tag_policy"), ("deny", "tag_policy"), ("require_approval", "approval")]
+)
+def test_rules_over_the_tags_of_what_is_shadowed_count_as_well(effect: Any, gate: str) -> None:
+    """Leaving out a tag is no way around a rule."""
+    rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)
+    found = ruled(over(a_tool(), a_tool(tags=("money",)), policies=[rule]))
+    assert (found.gate, found.kind) == (gate, "ask" if effect == "require_approval" else "settled")
+    loosened = over(Use(tool=a_tool(), loosens=REASON), a_tool(tags=("money",)), policies=[rule])
+    assert ruled(loosened).kind == "run"
+
+
+def test_policies_that_cannot_be_compared_are_refused_at_build() -> None:
+    """With the actor, the place and what to do."""
+    with pytest.raises(ConfigError, match=r"`book_flight` at `desk.r` that shadows another, but .*`loosens`"):
+        over(asks(ApprovalPolicy(approvers=("role:b",))), asks(ApprovalPolicy(approvers=("role:a",))))
+
+
+def test_a_reference_over_a_routes_own_tool_obeys_it() -> None:
+    """The registry's tool is nearer there, and asks what the route's asks."""
+    step = Step(name="s", tools=("book_flight",))
+    actor = an_actor(routes=(Route(name="r", tools=(asks(True),), steps=(step,)),), shadowing="allow")
+    catalog = build_catalog(tools=[asks(False)], actors=[actor])
+    found = ruled(catalog, step="s")
+    assert (found.kind, found.tool and found.tool.activity) == ("ask", "book_flight@desk.r.s")
+    assert ruled(catalog, route="").kind == "run"
+
+
+@pytest.mark.row("F34")
+def test_a_turns_own_tool_obeys_what_it_comes_before() -> None:
+    """And a specialist does not come before a generalist at all: the nearer tool stays what it is."""
+    catalog = over(asks(True), asks(False))
+    found = ruled(catalog, transient=("book_flight",))
+    assert (found.kind, found.tool and found.tool.activity) == ("ask", "book_flight@desk.r.*")
+    private = a_tool(scope="specialist", justification="One desk alone has this.")
+    found = ruled(over(asks(True), private), transient=("book_flight",))
+    assert (found.kind, found.tool and found.tool.activity) == ("ask", "book_flight@desk.r")
+
+
+def test_an_approval_names_one_tool_of_a_name() -> None:
+    """The definitions of a tool at two places differ, though nothing else does; alone it is what it always was."""
+    catalog = over(a_tool(), a_tool())
+    near, far = catalog.tool("book_flight@desk.r"), catalog.tool("book_flight")
+    assert near is not None
+    assert far is not None
+    assert near.definition != far.definition == a_tool().definition
+    assert catalog.defined("book_flight", near.definition) is near
+    assert catalog.defined("book_flight", "gone") is far
+    assert catalog.named("book_flight") == (far, near, catalog.tool("book_flight@desk.r.*"))
+    assert catalog.named("other") == ()
+    assert catalog.defined("other", "") is None
+
+
+def test_the_inventory_has_a_row_for_each() -> None:
+    """With whom it asks, and for whom it is."""
+    rows = {row.tool: row for row in inventory(over(asks(False), asks(True)))}
+    assert (rows["book_flight@desk.r"].needs, rows["book_flight@desk.r"].actors) == ("asks", ("desk",))
+    assert rows["book_flight"].needs == "asks"
+
+
+RULES = st.sampled_from([None, "true", "args.totalCost < 50.0", "args.totalCost > 10.0"])
+POLICIES = st.booleans() | st.builds(ApprovalPolicy, auto_approve_if=RULES, deny_if=RULES, quorum=st.integers(1, 3))
+LAYERS = st.lists(st.none() | POLICIES, min_size=4, max_size=4)
+ORDER = ("run", "ask", "denied")
+
+
+def _verdict(found: Judgement) -> int:
+    return ORDER.index("denied" if found.code == "denied" else found.kind)
+
+
+def _layered(policies: Sequence[Any]) -> Catalog:
+    """A registry, an actor, a route and a step; each with the tool under its policy, or without it."""
+    far, actor, route, step = (() if each is None else (asks(each),) for each in policies)
+    routes = (Route(name="r", tools=route, steps=(Step(name="s", tools=step),)),)
+    return build_catalog(tools=far, actors=[an_actor(own_tools=actor, routes=routes, shadowing="allow")])
+
+
+@pytest.mark.row("X03")
+@pytest.mark.row("Q3")
+@settings(max_examples=150, deadline=None)
+@given(policies=LAYERS, cost=st.sampled_from([5.0, 20.0, 70.0]))
+def test_a_shadow_never_loosens_approval(policies: list[Any], cost: float) -> None:
+    """For random layers: at each place a call is judged no looser than by any tool of its name from there outwards."""
+    catalog = _layered(policies)
+    for count, (route, step) in ((2, ("", "")), (3, ("r", "")), (4, ("r", "s"))):
+        alone = [
+            build_catalog(tools=[asks(each)], actors=[an_actor()]) for each in policies[:count] if each is not None
+        ]
+        found = ruled(catalog, cost, route, step)
+        if not alone:
+            assert found.gate == "resolve"
+            continue
+        assert _verdict(found) == max(_verdict(ruled(each, cost, "")) for each in alone)
+        if found.kind == "ask" and found.tool is not None:
+            policy = catalog.policy(found.tool.activity).policy or ApprovalPolicy()
+            asking = [each for each in policies[:count] if isinstance(each, ApprovalPolicy)]
+            assert policy.quorum == max((each.quorum for each in asking), default=1)
