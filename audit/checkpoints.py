@@ -29,6 +29,9 @@ _GROWN: Final = (
     .order_by(AUDIT_HEADS.c.stream)
 )
 _COVER: Final = update(AUDIT_HEADS).where(AUDIT_HEADS.c.stream == bindparam("of")).values(covered=bindparam("to"))
+_LAST: Final = (
+    select(AUDIT_CHECKPOINTS.c.number, AUDIT_CHECKPOINTS.c.hash).order_by(AUDIT_CHECKPOINTS.c.number.desc()).limit(1)
+)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -115,6 +118,9 @@ class Checkpoints:
 
 def _take(connection: Connection, signer: Signer) -> Checkpoint | None:
     number, previous, now = lock_head(connection, CHAIN)
+    if not number and (last := connection.execute(_LAST).first()) is not None:
+        # Somebody took the head of the chain away; it goes on all the same.
+        number, previous = last
     grown = tuple(Head(**row._mapping) for row in connection.execute(_GROWN))
     if not grown:
         return None

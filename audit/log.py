@@ -26,6 +26,12 @@ _KNOWN: Final = select(AUDIT_RECORDS.c.key).where(
     AUDIT_RECORDS.c.key.in_([bindparam(f"key{number}") for number in range(_KEYS_ASKED)]),
 )
 _ADD: Final = insert(AUDIT_RECORDS)
+_END: Final = (
+    select(AUDIT_RECORDS.c.seq, AUDIT_RECORDS.c.hash)
+    .where(AUDIT_RECORDS.c.stream == bindparam("of"))
+    .order_by(AUDIT_RECORDS.c.seq.desc())
+    .limit(1)
+)
 _MOVE: Final = (
     update(AUDIT_HEADS)
     .where(AUDIT_HEADS.c.stream == bindparam("of"))
@@ -96,10 +102,14 @@ def writing(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
 def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
     """Lock the head of `stream`, made if absent: its last number, its last hash, and the store's clock in ms.
 
-    One statement that writes, so that whoever waited for the lock reads what its holder left.
+    One statement that writes, so that whoever waited for the lock reads what its holder left. Where somebody took the
+    row away, what comes next still goes behind the last record: a turn must not stand still for that.
     """
     values = {"stream": stream, "seq": 0, "hash": FIRST, "covered": 0}
     seq, last, now = connection.execute(_locking(connection.dialect.name), values).one()
+    if not seq and (end := connection.execute(_END, {"of": stream}).first()) is not None:
+        seq, last = end
+        move_head(connection, stream, seq, last)
     return seq, last, now
 
 

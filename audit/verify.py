@@ -1,5 +1,6 @@
 """The verifier: is every record there that was written, unchanged, in its place? Needs no database and no gateway."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
@@ -27,7 +28,8 @@ class Finding(NamedTuple):
 @dataclass(frozen=True)
 class Report:
     """What was verified. `covered_at` is when the last checkpoint was made; `uncovered` counts the records since then,
-    of which the last ones of a stream could be missing without a trace."""
+    of which the last ones of a stream could be missing without a trace. `headless` are the streams of which the store's
+    own account knew nothing: begun since it was read, or somebody took their heads away, see `with_heads`."""
 
     finding: Finding | None
     streams: int = 0
@@ -35,6 +37,7 @@ class Report:
     checkpoints: int = 0
     covered_at: datetime | None = None
     uncovered: int = 0
+    headless: tuple[str, ...] = ()
 
 
 class _Claim(NamedTuple):
@@ -64,18 +67,20 @@ async def verify(
     checkpoints: AsyncIterator[Checkpoint],
     verifier: Verifier,
     *,
-    heads: Iterable[Head] = (),
+    heads: Iterable[Head] | None = None,
     kept: Checkpoint | None = None,
 ) -> Report:
     """Check records (by stream and number), the chain of checkpoints before them, and what the two say of each other.
 
-    `heads` is the store's own account, where it was read before the records; `kept` a checkpoint that was kept
-    elsewhere. What a checkpoint covers cannot be changed, taken out, exchanged or cut off unseen; of what was written
+    `heads` is the store's own account, read before the records, or None for an export; `kept` a checkpoint that was
+    kept elsewhere. What a checkpoint covers cannot be changed, taken out, exchanged or cut off unseen; of what was written
     after the last one, the end of a stream can be, by somebody who may write to the database.
     """
     ledger = _Ledger()
     finding = await _read_checkpoints(ledger, checkpoints, verifier) or _check_kept(ledger, kept, verifier)
-    finding = finding or _read_heads(ledger, heads)
+    heads = None if heads is None else tuple(heads)
+    finding = finding or _read_heads(ledger, heads or ())
+    headed = {head.stream for head in heads or ()}
     streams = count = uncovered = 0
     missing = set(ledger.claims)
     seen: set[str] = set()
@@ -98,7 +103,22 @@ async def verify(
         name = min(missing)
         by = next(iter(ledger.claims[name].values())).by
         finding = Finding("truncated", name, 1, f"all records of `{name}` are missing, which {by} knows of")
-    return Report(finding, streams, count, ledger.number, ledger.at, uncovered)
+    there = seen | ({CHAIN} if ledger.number else set())
+    headless = () if heads is None else tuple(sorted(there - headed))
+    return Report(finding, streams, count, ledger.number, ledger.at, uncovered, headless)
+
+
+def with_heads(report: Report, heads: Iterable[Head]) -> Report:
+    """`report`, with what it found without a head held against the store's account as it is now.
+
+    A stream that began meanwhile has one: it is written together with the first record.
+    """
+    known = {head.stream for head in heads}
+    lost = next((name for name in report.headless if name not in known), None)
+    if lost is None or report.finding is not None:
+        return report
+    words = f"the store's own account of how far `{lost}` has come is missing: its last records could be, too"
+    return dataclasses.replace(report, finding=Finding("missing", lost, 0, words))
 
 
 def verify_stream(stream: list[Record], head: Head | None, verifier: Verifier) -> Finding | None:

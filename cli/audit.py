@@ -23,7 +23,7 @@ from signoff.audit.export import Export, each, exported, read_export, write_chec
 from signoff.audit.log import AuditLog
 from signoff.audit.retiring import Retired, retire
 from signoff.audit.telling import Line, Telling, find_stream, tell
-from signoff.audit.verify import Report, verify, verify_stream
+from signoff.audit.verify import Report, verify, verify_stream, with_heads
 from signoff.cli.options import Address, AsJson, Url
 from signoff.cli.output import Output, run
 from signoff.cli.remote import at_gateway, gateway_url
@@ -246,7 +246,8 @@ async def _of_store(store: Store, verifier: Verifier, kept: Checkpoint | None) -
     points = Checkpoints(store)
     # In this order: what was there when the first was read is surely among the last.
     heads = await points.heads()
-    return await verify(AuditLog(store).records(), points.all(), verifier, heads=heads, kept=kept)
+    report = await verify(AuditLog(store).records(), points.all(), verifier, heads=heads, kept=kept)
+    return with_heads(report, await points.heads()) if report.headless else report
 
 
 async def _of_export(export: Export, verifier: Verifier, kept: Checkpoint | None) -> Report:

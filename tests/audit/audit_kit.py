@@ -9,7 +9,7 @@ import asyncpg
 
 from signoff.audit.checkpoints import Checkpoint, Checkpoints
 from signoff.audit.log import AuditLog
-from signoff.audit.verify import Report, verify
+from signoff.audit.verify import Report, verify, with_heads
 from signoff.contracts.audit import AuditEntry
 from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
@@ -46,7 +46,8 @@ async def verified(store: Store, signer: Signer = SIGNER, kept: Checkpoint | Non
     """What the verifier says of a store."""
     points = Checkpoints(store)
     heads = await points.heads()
-    return await verify(AuditLog(store).records(), points.all(), signer.verifier(), heads=heads, kept=kept)
+    report = await verify(AuditLog(store).records(), points.all(), signer.verifier(), heads=heads, kept=kept)
+    return with_heads(report, await points.heads())
 
 
 async def tamper(url: str, *statements: str) -> None:

@@ -10,11 +10,11 @@ from audit_kit import AT, OTHER, SIGNER, TURN, entry, filled, tamper, verified
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from signoff.audit.checkpoints import Checkpoints
+from signoff.audit.checkpoints import Checkpoints, Head
 from signoff.audit.export import Export, each, exported, read_export
-from signoff.audit.log import AuditLog
+from signoff.audit.log import CHAIN, AuditLog
 from signoff.audit.record import FIRST, Record, first_form, placed
-from signoff.audit.verify import Report, verify
+from signoff.audit.verify import Report, verify, with_heads
 from signoff.contracts.errors import Refused
 from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.store import Store, open_store
@@ -310,3 +310,32 @@ async def test_no_time_runs_backwards_for_a_key_retired_after_the_checkpoint(sto
         old = PrivateKeys(keys=(key.model_copy(update={"retired_at": at}), new_key(AT)))
         mine = point.model_copy(update={"key_id": signed.key_id, "signature": signed.signature})
         assert mine.holds(Signer(old).verifier()) is holds
+
+
+async def test_a_head_that_was_taken_away_is_missed(store: Store, store_url: str) -> None:
+    """By who verifies, of a stream as of the checkpoints; and what is written next goes behind the last record."""
+    log = await filled(store)
+    assert await Checkpoints(store).take(SIGNER) is not None
+    for stream in (TURN, CHAIN):
+        await tamper(store_url, f"DELETE FROM audit_heads WHERE stream = '{stream}'")
+        report = await verified(store)
+        assert report.finding is not None
+        assert (told(report), stream in report.finding.message) == (("missing", stream, 0), True)
+        assert await log.append([entry(5)]) == 0
+        assert await log.append([entry(6), entry(7)]) == (2 if stream == TURN else 0)
+        if stream == CHAIN:
+            point = await Checkpoints(store).take(SIGNER)
+            assert point is not None
+            assert point.statement.number == 2
+        assert (await verified(store)).finding is None
+    assert [record.seq for record in await log.stream(TURN)] == [*range(1, 8)]
+
+
+async def test_a_stream_that_began_meanwhile_is_not_missed(store: Store) -> None:
+    """Its head is written with its first record, after those that the verifier was given."""
+    points, before = Checkpoints(store), [Head(stream=TURN, seq=1, hash="")]
+    await filled(store, OTHER)
+    report = await verify(AuditLog(store).records(), points.all(), SIGNER.verifier(), heads=before[:0])
+    assert report.headless == (OTHER,)
+    assert with_heads(report, await points.heads()).finding is None
+    assert with_heads(report, before).finding is not None
