@@ -9,10 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from signoff.contracts.call import Pinned
-from signoff.contracts.canonical import NotCanonical, sha256_hex
 from signoff.contracts.errors import ConfigError, RegistrationError
-from signoff.contracts.ids import ID_PATTERN, is_id
-from signoff.contracts.names import READ_REST, RESPOND
+from signoff.contracts.names import READ_REST
 from signoff.contracts.parts import PART_TYPES
 from signoff.contracts.person import Person
 from signoff.contracts.steps import Offered
@@ -28,8 +26,9 @@ from signoff.policy.compiled import (
 from signoff.policy.handler import PolicyHandler
 from signoff.policy.model import APPROVER, GlobalRule
 from signoff.registry.actor import Actor
-from signoff.registry.conduct import check_mode
-from signoff.registry.filters import check_filters, needs_no_list
+from signoff.registry.actor_checks import check_actors
+from signoff.registry.catalog_hash import catalog_hash
+from signoff.registry.filters import needs_no_list
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
 from signoff.registry.pinned import ContextFields, context_fields, pinned_cel
@@ -39,8 +38,7 @@ from signoff.registry.reducers import Reducer, ReducerRegistry
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond import RespondForm, declared_part_types, respond_form
 from signoff.registry.scopes import Moment
-from signoff.registry.scoping import Scopes, build_scopes, policy_over, scope_content
-from signoff.registry.secret_settings import literal_secrets
+from signoff.registry.scoping import Scopes, build_scopes, policy_over
 from signoff.registry.tool import Tool
 from signoff.registry.visibility import Sight
 
@@ -189,7 +187,7 @@ def build_catalog(
     """
     actors = tuple(actors)
     registry = ToolRegistry(_with_own(tools, actors))
-    known = _actors(actors, registry)
+    known = check_actors(actors, registry)
     fields = context_fields(context)
     approvers = _approvers(default_approvers)
     scopes = {name: build_scopes(actor, registry, fields) for name, actor in known.items()}
@@ -210,7 +208,7 @@ def build_catalog(
         default_approvers=approvers,
         people=DevelopmentDirectory(people if isinstance(people, Directory) else FixedDirectory(people)),
         fields=fields,
-        hash=_hash(registry, known, compiled, rules, approvers, fields, types),
+        hash=catalog_hash(registry, known, compiled, rules, approvers, fields, types),
         part_types=types,
         handlers=MappingProxyType(_handlers(registry, scopes)),
         reducers=_reducers(reducers, registry),
@@ -251,46 +249,6 @@ def _handlers(registry: ToolRegistry, scopes: Mapping[str, Scopes]) -> dict[str,
     return {name: handler for name, handler in found.items() if handler is not None}
 
 
-def _actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]:
-    known: dict[str, Actor] = {}
-    for actor in actors:
-        if not is_id(actor.name):
-            raise _wrong(actor, "name", actor.name, f"needs a name that matches `{ID_PATTERN[:-2]}$`")
-        if actor.name in known:
-            raise _wrong(actor, "name", actor.name, "is declared twice; give one of the two another name")
-        if not actor.model.strip():
-            raise _wrong(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
-        _check_tools(actor, registry)
-        _check_secrets(actor)
-        check_filters(actor, registry)
-        check_mode(actor)
-        known[actor.name] = actor
-    return known
-
-
-def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
-    for index, name in enumerate(actor.tools or ()):
-        if name == RESPOND:
-            raise _wrong(actor, "tools", name, "lists `respond`; every actor has it by itself, leave it out")
-        if name == READ_REST:
-            raise _wrong(actor, "tools", name, f"lists `{READ_REST}`; write `read_rest: true` instead")
-        if registry.resolve(name) is None and name not in actor.own_names:
-            near = did_you_mean(name, [*registry.list(), *actor.own_names])
-            raise _wrong(actor, "tools", name, f"lists the unknown tool `{name}`{near}")
-        if name in (actor.tools or ())[:index]:
-            raise _wrong(actor, "tools", name, f"lists the tool `{name}` twice; keep one")
-
-
-def _check_secrets(actor: Actor) -> None:
-    for name in literal_secrets(actor.model_settings):
-        why = f"has a secret in `model_settings.{name}`; write `env:NAME` there and put it into that variable"
-        raise _wrong(actor, f"model_settings.{name}", "", why)
-
-
-def _wrong(actor: Actor, field: str, value: object, why: str) -> ConfigError:
-    return ConfigError(f"actor `{actor.name}` {why}", actor=actor.name, field=field, value=value)
-
-
 def _policies(
     registry: ToolRegistry, scopes: Mapping[str, Scopes], fields: ContextFields, approvers: Sequence[str]
 ) -> dict[str, CompiledPolicy]:
@@ -303,9 +261,16 @@ def _policies(
 
 
 def _policy(tool: Tool, fields: ContextFields) -> CompiledPolicy:
-    return compile_policy(
-        tool.requires_approval, tool=tool.facts, input_schema=tool.schema.schema, context_schema=fields.declared
-    )
+    try:
+        return compile_policy(
+            tool.requires_approval, tool=tool.facts, input_schema=tool.schema.schema, context_schema=fields.declared
+        )
+    except ConfigError as error:
+        owner = tool.place.partition(".")[0]
+        if not owner:
+            raise
+        message = f"actor `{owner}`, tool at `{tool.place}`: {error.message}"
+        raise ConfigError(message, actor=owner, field="own_tools", value=tool.name) from error
 
 
 def _approvers(default: Sequence[str]) -> tuple[str, ...]:
@@ -332,64 +297,3 @@ def _check_somebody_decides(name: str, policy: CompiledPolicy, default: tuple[st
 
 def _offer(tool: Tool) -> Offered:
     return Offered(name=tool.name, description=tool.description, parameters=copy.deepcopy(dict(tool.schema.schema)))
-
-
-def _hash(
-    registry: ToolRegistry,
-    actors: Mapping[str, Actor],
-    policies: Mapping[str, CompiledPolicy],
-    rules: CompiledRules,
-    approvers: tuple[str, ...],
-    fields: ContextFields,
-    types: tuple[str, ...],
-) -> str:
-    return sha256_hex(
-        {
-            "tools": registry.hash,
-            "actors": [_actor_content(actors[name]) for name in sorted(actors)],
-            "policies": {name: policies[name].hash for name in policies},
-            "rules": rules.hash,
-            "default_approvers": approvers,
-            "context": fields.declared,
-            "part_types": types,
-        }
-    )
-
-
-def _filters(actor: Actor) -> dict[str, object]:
-    """What the hash of an actor holds of its filters, where it has some: an empty one is not the same as none."""
-    given = {
-        "toolset": actor.toolset,
-        "allowed_plugins": actor.allowed_plugins,
-        "allowed_mcp_servers": actor.allowed_mcp_servers,
-        "allowed_mcp_tools": None if actor.allowed_mcp_tools is None else dict(actor.allowed_mcp_tools),
-        "surfaces": {channel: surface.exclude for channel, surface in actor.surfaces.items()} or None,
-    }
-    own = {"read_rest": True} if actor.read_rest else {}
-    return {**{name: value for name, value in given.items() if value is not None}, **own}
-
-
-def _conduct(actor: Actor) -> dict[str, object]:
-    given = {"mode": (actor.mode, "parallel"), "on_failure": (actor.on_failure, "continue")}
-    return {name: value for name, (value, default) in given.items() if value != default}
-
-
-def _actor_content(actor: Actor) -> dict[str, object]:
-    content: dict[str, object] = {
-        "name": actor.name,
-        "model": actor.model,
-        "description": actor.description,
-        "instructions": actor.instructions,
-        "tools": actor.tools,
-        **_filters(actor),
-        **_conduct(actor),
-        **scope_content(actor),
-        "limits": actor.limits.model_dump(mode="json"),
-        "model_settings": dict(actor.model_settings),
-        "tags": actor.tags,
-    }
-    try:
-        sha256_hex(content)
-    except NotCanonical as error:
-        raise _wrong(actor, "model_settings", "", f"has settings that are not plain JSON: {error}") from None
-    return content

@@ -1,14 +1,19 @@
-"""The arguments of a call against its tool: the schema, then the tool's own check, which may correct them once."""
+"""The arguments of a call: their shape, the tool's schema, then the tool's own check, which may correct them once."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from signoff.contracts.canonical import NotCanonical, canonical_json
+from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
+from signoff.contracts.message import CallPart
+from signoff.policy.bounds import out_of_bounds
 from signoff.registry.correction import Corrected
 from signoff.registry.schema import Problem
 from signoff.registry.tool import Tool
 
+PROBLEMS_TOLD: Final = 5
 _WHY_CHARS: Final = 500
 
 
@@ -22,6 +27,24 @@ class Checked:
 
 
 _RIGHT: Final = Checked()
+
+
+def misshapen(call: CallPart, args: Any) -> str:
+    """Why these are no arguments of any call, for the model; "" if they may be."""
+    if call.malformed:
+        return call.malformed
+    if not isinstance(args, dict):
+        return "the arguments must be one JSON object"
+    why = out_of_bounds(args)
+    if why:
+        return f"the arguments hold {why}; send it as a string or leave it out"
+    try:
+        size = len(canonical_json(args))
+    except NotCanonical:
+        return "the arguments hold a number or text that JSON cannot carry safely; send it as a string"
+    if size > ARGUMENTS_BYTES:
+        return f"the arguments are larger than {ARGUMENTS_BYTES // KIB} KiB; send less"
+    return ""
 
 
 def check_arguments(tool: Tool, args: Any) -> Checked:
@@ -63,6 +86,12 @@ def as_run(tool: Tool, args: Any) -> Any:
         return args
     found = check_arguments(tool, args).corrected
     return args if found is None else dict(found.args)
+
+
+def told_problems(problems: Sequence[Problem]) -> str:
+    """What is wrong, for the model: the first few, and how many more there are."""
+    told = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:PROBLEMS_TOLD])
+    return f"{told}; and {len(problems) - PROBLEMS_TOLD} more" if len(problems) > PROBLEMS_TOLD else told
 
 
 def _differ(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -1,22 +1,21 @@
 """The one order of gates for every proposed call. Pure: the same call, context and catalog, the same judgement."""
 
 import dataclasses
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.contracts.call import CallCode, Pinned, ToolDenied
-from signoff.contracts.canonical import NotCanonical, canonical_json, sha256_hex
+from signoff.contracts.canonical import sha256_hex
 from signoff.contracts.ids import is_tool_name
-from signoff.contracts.limits import ARGUMENTS_BYTES, KIB, MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
+from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally
-from signoff.policy.bounds import out_of_bounds
 from signoff.policy.compiled import PolicyVerdict
 from signoff.policy.handler import handler_rule
 from signoff.registry.catalog import Catalog
-from signoff.registry.checking import Checked, check_arguments, check_corrected, corrected
+from signoff.registry.checking import Checked, check_arguments, check_corrected, corrected, misshapen, told_problems
+from signoff.registry.dry_run import would_be_called
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.permission import PERMISSION_RULE, Permission
 from signoff.registry.schema import Problem
@@ -28,9 +27,6 @@ GateName: TypeAlias = Literal[
     "capabilities", "dry_run", "approval",
 ]  # fmt: skip
 
-PROBLEMS_TOLD: Final = 5
-DRY_RUN_CHARS: Final = 500
-"""Characters of one string argument that a dry run repeats (E17)."""
 DOUBTED_RULE: Final = "requester"
 """The rule of a call that people are asked about because nobody is sure who the requester is."""
 UNREMEMBERED_RULES: Final = (DOUBTED_RULE, PERMISSION_RULE)
@@ -157,7 +153,7 @@ def next_tally(tally: Tally, call: CallPart, args: Any, judgement: Judgement) ->
 
 def shape(proposal: _Proposal) -> Judgement | None:
     """Gate 1: the arguments are one JSON object of bearable size that RFC 8785 can write."""
-    why = _misshapen(proposal.call, proposal.args)
+    why = misshapen(proposal.call, proposal.args)
     return proposal.settled("shape", "input_invalid", why) if why else None
 
 
@@ -237,16 +233,16 @@ def schema(proposal: _Proposal, tool: Tool) -> Judgement | _Proposal:
     checked, note = check_arguments(tool, proposal.args), ""
     if checked.corrected is not None:
         args, note = corrected(proposal.args, checked.corrected)
-        misshapen = _misshapen(proposal.call, args)
-        checked = Checked((Problem("", misshapen),)) if misshapen else check_corrected(tool, args)
+        why = misshapen(proposal.call, args)
+        checked = Checked((Problem("", why),)) if why else check_corrected(tool, args)
         proposal = dataclasses.replace(proposal, args=args, corrected=True, note=note)
     if checked.problems:
-        told = _told(checked.problems)
+        told = told_problems(checked.problems)
         message = f"the arguments of {shown(tool.name)} are not valid: {told}. Correct them and call it again"
         return proposal.settled("schema", "input_invalid", message, tool)
     if not checked.misfits:
         return proposal
-    misfit = f"The arguments do not fit the schema: {_told(checked.misfits)}."
+    misfit = f"The arguments do not fit the schema: {told_problems(checked.misfits)}."
     return dataclasses.replace(proposal, note=f"{note} {misfit}".strip())
 
 
@@ -279,10 +275,7 @@ def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 13: a dry run ends here, with what would have been called (E17); nobody is asked, nothing runs."""
     if not proposal.dry_run:
         return None
-    hidden = dict.fromkeys(tool.masked_arguments, "[hidden]")
-    args = {name: hidden.get(name, value) for name, value in proposal.args.items()}
-    text = f"[dry-run] {tool.name} would be called with: {json.dumps(_shortened(args), ensure_ascii=False)}"
-    return proposal.settled("dry_run", "ok", text, tool)
+    return proposal.settled("dry_run", "ok", would_be_called(tool, proposal.args), tool)
 
 
 def approval(proposal: _Proposal, tool: Tool) -> Judgement:
@@ -336,28 +329,6 @@ def _noted(proposal: _Proposal, found: Judgement) -> Judgement:
     return dataclasses.replace(found, corrected=proposal.args if proposal.corrected else None, note=proposal.note)
 
 
-def _misshapen(call: CallPart, args: Any) -> str:
-    if call.malformed:
-        return call.malformed
-    if not isinstance(args, dict):
-        return "the arguments must be one JSON object"
-    why = out_of_bounds(args)
-    if why:
-        return f"the arguments hold {why}; send it as a string or leave it out"
-    try:
-        size = len(canonical_json(args))
-    except NotCanonical:
-        return "the arguments hold a number or text that JSON cannot carry safely; send it as a string"
-    if size > ARGUMENTS_BYTES:
-        return f"the arguments are larger than {ARGUMENTS_BYTES // KIB} KiB; send less"
-    return ""
-
-
-def _told(problems: Sequence[Problem]) -> str:
-    told = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:PROBLEMS_TOLD])
-    return f"{told}; and {len(problems) - PROBLEMS_TOLD} more" if len(problems) > PROBLEMS_TOLD else told
-
-
 def _not_there(proposal: _Proposal, gate: GateName) -> Judgement:
     # A hidden tool must read like one that does not exist, and only what the actor may see is offered instead.
     near = did_you_mean(proposal.call.tool, (tool.name for tool in proposal.sight.visible()))
@@ -368,16 +339,6 @@ def _not_there(proposal: _Proposal, gate: GateName) -> Judgement:
 def _denied(call: CallPart, tool: Tool, reason: str) -> Judgement:
     message = f"denied by policy: {reason}. Do not try it again; tell the user or find another way"
     return Judgement(call.call, "settled", "approval", "denied", message, tool, denied_reason=reason)
-
-
-def _shortened(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _shortened(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_shortened(each) for each in value]
-    if isinstance(value, str) and len(value) > DRY_RUN_CHARS:
-        return f"{value[:DRY_RUN_CHARS]}...[truncated, {len(value)} chars]"
-    return value
 
 
 def _tally_key(call: CallPart) -> str:

@@ -41,7 +41,7 @@ class Room:
 ROOMS = {
     "approvals": Room(("approvals/*.py",), ("approvals",)),
     "gates": Room(
-        ("registry/gates.py", "registry/visibility.py", "registry/filters.py", "registry/checking.py"),
+        tuple(f"registry/{each}.py" for each in ("gates", "visibility", "filters", "checking", "dry_run")),
         (
             *("registry/test_gates.py", "registry/test_gate_words.py", "registry/test_sight.py"),
             *("registry/test_filters.py", "registry/test_gate_conditions.py"),

@@ -15,7 +15,8 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally, TurnLimits
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates import PROBLEMS_TOLD, GateName, Judgement, judge, next_tally
+from signoff.registry.checking import PROBLEMS_TOLD
+from signoff.registry.gates import GateName, Judgement, judge, next_tally
 from signoff.registry.schema import Problem
 from signoff.registry.tool import Tool
 

@@ -1,0 +1,55 @@
+"""What is wrong with declared actors, found when the catalog is built."""
+
+from collections.abc import Iterable
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import ID_PATTERN, is_id
+from signoff.contracts.names import READ_REST, RESPOND
+from signoff.registry.actor import Actor
+from signoff.registry.conduct import check_mode
+from signoff.registry.filters import check_filters
+from signoff.registry.nearest import did_you_mean
+from signoff.registry.registry import ToolRegistry
+from signoff.registry.secret_settings import literal_secrets
+
+
+def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]:
+    """The actors by name, each checked against itself and the tools. Raises `ConfigError` that names the remedy."""
+    known: dict[str, Actor] = {}
+    for actor in actors:
+        if not is_id(actor.name):
+            raise wrong_actor(actor, "name", actor.name, f"needs a name that matches `{ID_PATTERN[:-2]}$`")
+        if actor.name in known:
+            raise wrong_actor(actor, "name", actor.name, "is declared twice; give one of the two another name")
+        if not actor.model.strip():
+            raise wrong_actor(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
+        _check_tools(actor, registry)
+        _check_secrets(actor)
+        check_filters(actor, registry)
+        check_mode(actor)
+        known[actor.name] = actor
+    return known
+
+
+def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
+    for index, name in enumerate(actor.tools or ()):
+        if name == RESPOND:
+            raise wrong_actor(actor, "tools", name, "lists `respond`; every actor has it by itself, leave it out")
+        if name == READ_REST:
+            raise wrong_actor(actor, "tools", name, f"lists `{READ_REST}`; write `read_rest: true` instead")
+        if registry.resolve(name) is None and name not in actor.own_names:
+            near = did_you_mean(name, [*registry.list(), *actor.own_names])
+            raise wrong_actor(actor, "tools", name, f"lists the unknown tool `{name}`{near}")
+        if name in (actor.tools or ())[:index]:
+            raise wrong_actor(actor, "tools", name, f"lists the tool `{name}` twice; keep one")
+
+
+def _check_secrets(actor: Actor) -> None:
+    for name in literal_secrets(actor.model_settings):
+        why = f"has a secret in `model_settings.{name}`; write `env:NAME` there and put it into that variable"
+        raise wrong_actor(actor, f"model_settings.{name}", "", why)
+
+
+def wrong_actor(actor: Actor, field: str, value: object, why: str) -> ConfigError:
+    """The error about one field of an actor."""
+    return ConfigError(f"actor `{actor.name}` {why}", actor=actor.name, field=field, value=value)

@@ -1,0 +1,73 @@
+"""The hash of a catalog: one text for all that decides what it does."""
+
+from collections.abc import Mapping
+
+from signoff.contracts.canonical import NotCanonical, sha256_hex
+from signoff.policy.compiled import CompiledPolicy, CompiledRules
+from signoff.registry.actor import Actor
+from signoff.registry.actor_checks import wrong_actor
+from signoff.registry.pinned import ContextFields
+from signoff.registry.registry import ToolRegistry
+from signoff.registry.scoping import scope_content
+
+
+def catalog_hash(
+    registry: ToolRegistry,
+    actors: Mapping[str, Actor],
+    policies: Mapping[str, CompiledPolicy],
+    rules: CompiledRules,
+    approvers: tuple[str, ...],
+    fields: ContextFields,
+    types: tuple[str, ...],
+) -> str:
+    """The hash of all that decides what a catalog does, the same in every process."""
+    return sha256_hex(
+        {
+            "tools": registry.hash,
+            "actors": [_actor_content(actors[name]) for name in sorted(actors)],
+            "policies": {name: policies[name].hash for name in policies},
+            "rules": rules.hash,
+            "default_approvers": approvers,
+            "context": fields.declared,
+            "part_types": types,
+        }
+    )
+
+
+def _filters(actor: Actor) -> dict[str, object]:
+    """What the hash of an actor holds of its filters, where it has some: an empty one is not the same as none."""
+    given = {
+        "toolset": actor.toolset,
+        "allowed_plugins": actor.allowed_plugins,
+        "allowed_mcp_servers": actor.allowed_mcp_servers,
+        "allowed_mcp_tools": None if actor.allowed_mcp_tools is None else dict(actor.allowed_mcp_tools),
+        "surfaces": {channel: surface.exclude for channel, surface in actor.surfaces.items()} or None,
+    }
+    own = {"read_rest": True} if actor.read_rest else {}
+    return {**{name: value for name, value in given.items() if value is not None}, **own}
+
+
+def _conduct(actor: Actor) -> dict[str, object]:
+    given = {"mode": (actor.mode, "parallel"), "on_failure": (actor.on_failure, "continue")}
+    return {name: value for name, (value, default) in given.items() if value != default}
+
+
+def _actor_content(actor: Actor) -> dict[str, object]:
+    content: dict[str, object] = {
+        "name": actor.name,
+        "model": actor.model,
+        "description": actor.description,
+        "instructions": actor.instructions,
+        "tools": actor.tools,
+        **_filters(actor),
+        **_conduct(actor),
+        **scope_content(actor),
+        "limits": actor.limits.model_dump(mode="json"),
+        "model_settings": dict(actor.model_settings),
+        "tags": actor.tags,
+    }
+    try:
+        sha256_hex(content)
+    except NotCanonical as error:
+        raise wrong_actor(actor, "model_settings", "", f"has settings that are not plain JSON: {error}") from None
+    return content

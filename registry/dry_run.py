@@ -1,0 +1,27 @@
+"""What a dry run says instead of running a tool (E17)."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from signoff.registry.tool import Tool
+
+DRY_RUN_CHARS: Final = 500
+"""Characters of one string argument that are repeated."""
+
+
+def would_be_called(tool: Tool, args: Mapping[str, Any]) -> str:
+    """The sentence for the model: the tool and its arguments, secret ones hidden and long ones cut."""
+    hidden = dict.fromkeys(tool.masked_arguments, "[hidden]")
+    shown = {name: hidden.get(name, value) for name, value in args.items()}
+    return f"[dry-run] {tool.name} would be called with: {json.dumps(_shortened(shown), ensure_ascii=False)}"
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shortened(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_shortened(each) for each in value]
+    if isinstance(value, str) and len(value) > DRY_RUN_CHARS:
+        return f"{value[:DRY_RUN_CHARS]}...[truncated, {len(value)} chars]"
+    return value
