@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast, get_type_hints
 
@@ -20,6 +21,7 @@ from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.context import ToolContext
 from signoff.registry.function import ToolFields, from_function
 from signoff.registry.manifest_folder import read_manifest
+from signoff.registry.manifest_scopes import read_scopes
 from signoff.registry.people import Directory
 from signoff.registry.people_file import FileDirectory, read_people
 from signoff.registry.reducers import ReducerRegistry, named_reducer
@@ -64,7 +66,7 @@ def _catalog(file: YamlFile, folder: Path, top: Top) -> Catalog:
     extend_path((folder / each).resolve() for each in top.path)
     defaults = read_section(file, ("defaults",), Defaults, top.defaults, "`defaults`")
     return build_catalog(
-        tools=[_tool(file, name, data) for name, data in top.tools.items()],
+        tools=[_tool(file, ("tools", name), name, data) for name, data in top.tools.items()],
         actors=[_actor(file, name, data, defaults.model) for name, data in top.actors.items()],
         policies=[_rule(file, index, data) for index, data in enumerate(top.policies)],
         default_approvers=defaults.approvers,
@@ -115,6 +117,8 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         limits=TurnLimits(**_given(limits)),
         model_settings=section.model_settings,
         tags=tuple(section.tags),
+        shadowing=section.shadowing,
+        **read_scopes(file, place, section, partial(_tool, file)),
     )
 
 
@@ -131,8 +135,7 @@ def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
         raise file.error(place, "a rule of `policies` is a mapping with `name`, `rule` and `effect`") from None
 
 
-def _tool(file: YamlFile, name: str, data: Any) -> Tool:
-    place = ("tools", name)
+def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
     section = read_section(file, place, ToolSection, data, f"tool `{name}`")
     if section.name is not None and section.name.casefold() == RESPOND:
         key = "name" if "name" in data else "id"

@@ -10,7 +10,18 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from signoff.policy.model import APPROVER, ApprovalPolicy, GlobalRule
 from signoff.registry.people_file import DelegationSection, PersonSection
 from signoff.registry.schema import DIALECT
-from signoff.registry.sections import ActorSection, Defaults, LimitsSection, ToolSection, Top, spellings
+from signoff.registry.sections import (
+    ActorSection,
+    Defaults,
+    LimitsSection,
+    OwnToolSection,
+    RouteSection,
+    StepSection,
+    ToolSection,
+    Top,
+    UseSection,
+    spellings,
+)
 
 ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
 
@@ -19,7 +30,11 @@ _MODELS: Final = (
     Defaults,
     LimitsSection,
     ActorSection,
+    RouteSection,
+    StepSection,
+    UseSection,
     ToolSection,
+    OwnToolSection,
     ApprovalPolicy,
     GlobalRule,
     PersonSection,
@@ -119,10 +134,23 @@ def _join(known: dict[str, Any]) -> None:
     top["policies"] |= {"items": _ref("GlobalRule")}
     top["people"]["anyOf"] = [{"type": "array", "items": _ref("PersonSection")}, {"type": "string"}]
     actor["limits"] |= _ref("LimitsSection")
-    tool["requires_approval"]["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
+    actor["routes"] |= {"additionalProperties": {"anyOf": [_ref("RouteSection"), {"type": "null"}]}}
+    route, step = (known[name]["properties"] for name in ("RouteSection", "StepSection"))
+    route["steps"] |= {"additionalProperties": {"anyOf": [_ref("StepSection"), {"type": "null"}]}}
+    for level in (route, step):
+        level["tools"] |= {"items": {"anyOf": [{"type": "string"}, _ref("UseSection")]}}
+    for level in (actor, route, step):
+        level["own_tools"] |= {"additionalProperties": _ref("OwnToolSection")}
+    for each in (tool, known["OwnToolSection"]["properties"]):
+        _join_tool(each)
+    del known["OwnToolSection"]["properties"]["reducer"]
     person["delegations"] |= {"items": _ref("DelegationSection")}
     for approvers in (known["Defaults"]["properties"]["approvers"], policy["approvers"], policy["escalate_to"]):
         approvers["items"] = {"type": "string", "pattern": f"^{APPROVER.pattern.removesuffix(chr(92) + 'Z')}$"}
+
+
+def _join_tool(tool: dict[str, Any]) -> None:
+    tool["requires_approval"]["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
     for name in _REFERENCES:
         texts = [tool[name], *tool[name].get("anyOf", ())]
         next(each for each in texts if each.get("type") == "string")["pattern"] = "^[^:]+:.+$"
@@ -140,7 +168,8 @@ def _spell(name: str, definition: dict[str, Any]) -> None:
             del schema["default"]
     keys: dict[str, list[str]] = {field: [] for field in fields}
     for key, field in _spellings(name, fields).items():
-        keys[field].append(key)
+        if field in keys:
+            keys[field].append(key)
     definition["properties"] = {key: copy.deepcopy(fields[field]) for field in fields for key in sorted(keys[field])}
     required = definition.pop("required", ())
     if required:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from signoff.contracts.errors import ConfigError
+from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import READ_REST, RESPOND
 from signoff.policy.compiled import CompiledPolicy
@@ -255,7 +255,10 @@ class _Build:
     def _place(self, where: str, use: Use, tool: Tool, place: str, behind: Sequence[Tool | None]) -> Tool:
         """`tool` as the actor's own at `place`, which shadows those `behind` it."""
         if not isinstance(use.tool, str):
-            check_declaration(tool)
+            try:
+                check_declaration(tool)
+            except RegistrationError as error:
+                raise self._wrong(where, use.name, f"has in `{where}` what is no tool: {error.message}") from error
             if use.optional:
                 raise self._wrong(where, use.name, f"marks its own tool `{use.name}` as `optional`; only names are")
         self._check_listed(where, use)

@@ -86,6 +86,38 @@ class SurfaceSection(Section):
     exclude: list[str] = Field([], description="Tools that do not exist there.")
 
 
+class UseSection(Section):
+    """A tool that a route or step names, with more to say than its name."""
+
+    name: str = Field(description="The tool's name.")
+    optional: bool = Field(False, description="It may be missing.")
+    min_step: str = Field("", description="Seen from this step of the route on.")
+    loosens: str = Field("", description="Why what it shadows need not be obeyed.")
+
+
+class LevelSection(Section):
+    """What a route and a step have in common."""
+
+    description: str = Field("", description="For people.")
+    tools: list[Any] = Field([], description="Names, or names with more to say.")
+    own_tools: dict[str, Any] = Field({}, description="Tools that are there and nowhere else, by name.")
+    mode: Literal["inherit", "only"] = Field("inherit", description="Whether there are other tools beside these.")
+    tool_filter: str = Field("", description="CEL over `tool`, `actor` and `ctx`: what it is not true of is not seen.")
+
+
+class StepSection(LevelSection):
+    """One step of a route; its name is its key."""
+
+    requires: list[str] = Field([], description="Data that its tools wait for.")
+    collect: dict[str, dict[str, Any] | None] = Field({}, description="Data that it brings: JSON Schema by field.")
+
+
+class RouteSection(LevelSection):
+    """One route; its name is its key."""
+
+    steps: dict[str, Any] = Field({}, description="Its steps, in order.")
+
+
 class ActorSection(Section):
     """One actor; its name is its key. No `tools` means all of them, `[]` none."""
 
@@ -114,6 +146,11 @@ class ActorSection(Section):
         {}, description="Passed to the provider as they are; a secret as `env:NAME`, never itself."
     )
     tags: list[str] = Field([], description="Words for rules.")
+    own_tools: dict[str, Any] = Field({}, description="Tools that only this actor has, by name.")
+    routes: dict[str, Any] = Field({}, description="Where it may stand, and what it has there, by name.")
+    shadowing: Literal["allow", "warn", "forbid"] = Field(
+        "forbid", description="Whether a tool may have the name of one behind it."
+    )
 
 
 class BypassSection(Section):
@@ -180,6 +217,13 @@ class ToolSection(Section):
     )
 
 
+class OwnToolSection(ToolSection):
+    """A tool of an actor, route or step alone."""
+
+    loosens: str = Field("", description="Why what it shadows need not be obeyed.")
+    min_step: str = Field("", description="Seen from this step of the route on.")
+
+
 S = TypeVar("S", bound=Section)
 
 
@@ -201,7 +245,7 @@ def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: 
 
 def spellings(model: type[BaseModel]) -> dict[str, str]:
     """Every key by which a field of `model` may be given, and that field."""
-    aliases = dict(ALIASES) if model is ToolSection else {}
+    aliases = dict(ALIASES) if issubclass(model, ToolSection) else {}
     return aliases | {to_camel(name): name for name in model.model_fields} | {name: name for name in model.model_fields}
 
 

@@ -1,0 +1,116 @@
+"""Own tools, routes and steps in a manifest are those of code, and each mistake is told with its line."""
+
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from registry_kit import pinned
+
+from signoff.contracts.errors import ConfigError
+from signoff.registry.catalog import Catalog
+from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest_schema import manifest_schema
+from signoff.registry.yamlfile import read_yaml
+
+MANIFEST = """\
+version: 1
+defaults: {model: "scripted:nowhere:model"}
+tools:
+  pay: {handler: "registry_kit:handler", scope: generalist, description: Pays., inputSchema: {type: object}}
+  note: {handler: "registry_kit:handler", scope: generalist, description: Notes., inputSchema: {type: object}}
+actors:
+  desk:
+    shadowing: allow
+    own_tools:
+      greet: {handler: "registry_kit:handler", scope: generalist, description: Greets., inputSchema: {type: object}}
+    routes:
+      trip:
+        description: From the wish to the ticket.
+        tools: [note, {name: fly, optional: true}]
+        own_tools:
+          pay:
+            handler: registry_kit:handler
+            scope: generalist
+            description: Pays by the agency's card.
+            inputSchema: {type: object}
+            minStep: buy
+            loosens: The agency's card has a limit of its own.
+        mode: only
+        steps:
+          ask: {collect: {city: {type: string}}}
+          buy: {tools: [{name: note}], requires: [city], toolFilter: "tool.name != 'greet'"}
+      talk:
+"""
+
+
+def loaded(folder: Path, text: str = MANIFEST) -> Catalog:
+    """The catalog of a manifest."""
+    file = folder / "signoff.yaml"
+    file.write_text(text)
+    return load_manifest(file)
+
+
+def told(catalog: Catalog, route: str = "", step: str = "", **data: object) -> list[str]:
+    """The activities of the tools that are seen."""
+    ctx = pinned(route=route, step=step, extra={"data": data})
+    return [tool.activity for tool in catalog.sight(ctx).visible()]
+
+
+@pytest.mark.row("F05")
+@pytest.mark.row("F06")
+def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
+    """Routes and steps in their order, with tools of their own, what they wait for and what they keep back."""
+    catalog = loaded(tmp_path)
+    assert told(catalog) == told(catalog, "talk") == ["greet@desk", "note", "pay"]
+    assert told(catalog, "trip", "ask") == ["note"]
+    assert told(catalog, "trip", "buy", city="Porto") == ["note", "pay@desk.trip"]
+    assert told(catalog, "trip", "buy") == ["pay@desk.trip"]
+    assert catalog.actors["desk"].routes[0].description == "From the wish to the ticket."
+
+
+def test_the_schema_for_editors_takes_it(tmp_path: Path) -> None:
+    """And refuses what has the wrong shape, wherever it lies."""
+    loaded(tmp_path)
+    schema = Draft202012Validator(manifest_schema())
+    data = read_yaml(tmp_path / "signoff.yaml").data
+    assert [error.message for error in schema.iter_errors(data)] == []
+    for change in ({"mode": "alone"}, {"step": {}}, {"tools": [{"min_step": "buy"}]}, {"own_tools": {"x": {}}}):
+        wrong = {**data, "actors": {"desk": {"routes": {"trip": change}}}}
+        assert list(schema.iter_errors(wrong)) != []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("mode: only", "mode: alone", "23: `mode` of route `trip` must be"),
+        (
+            "minStep: buy",
+            "minStep: by",
+            "14: actor `desk` has the tool `pay` in route `trip` from the unknown step `by`",
+        ),
+        ("requires: [city]", "requires: [town]", "26: actor `desk` requires `town`"),
+        ("{name: note}", "{nmae: note}", "26: unknown key `nmae`"),
+        ("{name: fly, optional: true}", "fly", "14: actor `desk` lists the unknown tool `fly`"),
+        ("tool.name != 'greet'", "tool.nmae != 'greet'", "26: actor `desk`: step `buy`: `tool_filter`"),
+        (
+            "shadowing: allow",
+            "shadowing: forbid",
+            "14: actor `desk` has a tool `pay` in `routes.trip.tools` that shadows",
+        ),
+        ("loosens: The agency", "reducer: x:y\n            loosens: The agency", "22: own tool `pay` has a `reducer`"),
+        (
+            "loosens: The agency's card has a limit of its own.",
+            "loosens: todo",
+            "14: actor `desk` gives no real reason",
+        ),
+        ("greet: {handler", "respond: {handler", "actor `desk` has in `own_tools` what is no tool"),
+        ("talk:\n", "talk: []\n", "27: route `talk` must be a mapping"),
+        ("greet: {handler", "greet: {loosens: 1, handler", "10: `loosens` of tool `greet` must be text"),
+    ],
+)
+def test_mistakes_have_their_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+    """Of the very place in the file."""
+    assert old in MANIFEST
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, MANIFEST.replace(old, new, 1))
+    assert words in caught.value.message
