@@ -8,6 +8,7 @@ from signoff.contracts.ids import Id
 from signoff.contracts.limits import BATCH_DECISIONS, MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES, REASON_CHARS
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.session import MessageId
+from signoff.contracts.words import REQUEST_WORDS, in_our_words
 from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.policy.bounds import out_of_bounds
 
@@ -16,6 +17,12 @@ class Body(BaseModel):
     """A JSON object of known fields only."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_our_words(cls, given: Any) -> Any:
+        words = {theirs: ours for theirs, ours in REQUEST_WORDS.items() if ours in cls.model_fields}
+        return in_our_words(given, words) if words and isinstance(given, dict) else given
 
 
 def _said(words: str) -> str:

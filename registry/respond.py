@@ -11,6 +11,7 @@ from signoff.contracts.limits import MAX_PARTS
 from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import PART_TYPES, RESERVED_PART_TYPES, part_types
 from signoff.contracts.steps import Offered
+from signoff.contracts.words import ANSWER_WORDS, in_our_words
 from signoff.registry.schema import CompiledSchema, compile_schema
 
 RespondState: TypeAlias = Literal["complete", "clarifying", "awaiting", "delegated", "passed"]
@@ -22,6 +23,7 @@ _STATES: Final[dict[RespondState, str]] = {
     "delegated": "somebody else does it, and you go on when they report",
     "passed": "the actor in `passTo` answers from here on",
 }
+_PART_WORDS: Final = {"partType": "type"}
 _PART_TYPE: Final = re.compile(r"^[a-z][a-z0-9-]{0,39}\Z")
 
 
@@ -44,8 +46,13 @@ class RespondForm:
 
     def parse(self, args: Any) -> Payload | str:
         """The payload, or the sentence that tells the model what is wrong with it."""
-        problems = [f"`{path}` {message}" if path else message for path, message in self.schema.check(args)]
-        problems = problems or self._problems(args)
+        try:
+            args = _in_our_words(args)
+        except ValueError as error:
+            problems = [str(error)]
+        else:
+            problems = [f"`{path}` {message}" if path else message for path, message in self.schema.check(args)]
+            problems = problems or self._problems(args)
         if problems:
             return f"respond was not understood: {'; '.join(problems)}. Call respond again with a `text`."
         parts = tuple((part["type"], part["content"]) for part in args.get("parts", ()))
@@ -57,6 +64,27 @@ class RespondForm:
             return []
         listed = ", ".join(f"`{peer}`" for peer in self.peers)
         return [f"`passTo` goes with the state `passed` and with no other; it is one of {listed}"]
+
+
+def _in_our_words(args: Any) -> Any:
+    """`args` as the schema has them, whichever words and places a model learnt elsewhere (X21, X22)."""
+    if not isinstance(args, dict):
+        return args
+    args = in_our_words(args, ANSWER_WORDS)
+    parts = args.get("parts")
+    return args | {"parts": [_part(part) for part in parts]} if isinstance(parts, list) else args
+
+
+def _part(part: Any) -> Any:
+    """A part whose type may stand beside its content or in its `metadata`, as `type` or `partType`."""
+    if not isinstance(part, dict):
+        return part
+    metadata = part.get("metadata")
+    if isinstance(metadata, dict) and set(metadata) == {"partType"}:
+        part = {name: value for name, value in part.items() if name != "metadata"}
+        part = in_our_words(part, _PART_WORDS)
+        return in_our_words(part | metadata, _PART_WORDS)
+    return in_our_words(part, _PART_WORDS)
 
 
 def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:

@@ -72,6 +72,46 @@ def test_parts_have_a_known_type_or_the_answer_is_not_taken() -> None:
     assert "at most" in str(ALONE.parse({"text": "x", "parts": parts[1:] * (MAX_PARTS + 1)}))
 
 
+@pytest.mark.row("X22")
+def test_the_type_of_a_part_may_stand_in_either_place() -> None:
+    """Beside its content or in its metadata, under either name; where both are there, they agree."""
+    ours = {"text": "x", "parts": [{"type": "citation", "content": 1}]}
+    for part in (
+        {"partType": "citation", "content": 1},
+        {"metadata": {"partType": "citation"}, "content": 1},
+        {"type": "citation", "metadata": {"partType": "citation"}, "content": 1},
+    ):
+        assert ALONE.parse({"text": "x", "parts": [part]}) == ALONE.parse(ours)
+    assert "metadata" not in ALONE.offer.parameters["properties"]["parts"]["items"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"type": "ack", "partType": "error", "content": 1}, "`type` and `partType` mean the same and differ"),
+        ({"type": "ack", "metadata": {"partType": "error"}, "content": 1}, "`type` and `partType` mean the same"),
+        ({"metadata": {"partType": "nonsense"}, "content": 1}, "`parts[0].type` must be one of"),
+        ({"type": "ack", "metadata": {"more": 1}, "content": 1}, "`parts[0].metadata` is not an argument"),
+        ("ack", "must be of type object"),
+    ],
+)
+def test_a_part_that_cannot_be_read_is_told(part: Any, words: str) -> None:
+    """Nothing is guessed: two types, an unknown one, or other metadata go back."""
+    assert words in str(ALONE.parse({"text": "x", "parts": [part]}))
+
+
+@pytest.mark.row("X21")
+@pytest.mark.row("Q6")
+def test_words_of_other_designs_are_taken_in_an_answer_and_never_said() -> None:
+    """The state of a turn under its other names; two that differ go back; the schema has ours alone."""
+    for word in ("state", "turnState", "conversationState"):
+        assert ALONE.parse({"text": "x", word: "awaiting"}) == ("awaiting", "x", "", ())
+    assert "mean the same and differ" in str(ALONE.parse({"text": "x", "state": "complete", "turnState": "awaiting"}))
+    passed = {"text": "x", "conversationState": "passed", "pass_to": "law"}
+    assert AMONG.parse(passed) == ("passed", "x", "law", ())
+    assert set(AMONG.offer.parameters["properties"]) == {"text", "state", "parts", "passTo"}
+
+
 def test_a_catalog_offers_its_own_part_types_and_every_other_actor() -> None:
     """What the model is told is what is checked."""
     actors = [Actor(name=name, model="scripted") for name in ("desk", "bank")]

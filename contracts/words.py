@@ -1,0 +1,23 @@
+"""Other words on the wire for ours: what the designs call the same thing elsewhere is taken, never said (X21)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+REQUEST_WORDS: Final[Mapping[str, str]] = {"handler": "actor", "event": "turn"}
+ANSWER_WORDS: Final[Mapping[str, str]] = {"turnState": "state", "conversationState": "state", "pass_to": "passTo"}
+
+
+def in_our_words(given: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
+    """`given` with each key of `words` under ours.
+
+    Raises `ValueError` where two keys of one meaning differ; nobody can say which of them was meant.
+    """
+    ours = {key: value for key, value in given.items() if key not in words}
+    for key, value in given.items():
+        name = words.get(key)
+        if name is None:
+            continue
+        if name in ours and ours[name] != value:
+            raise ValueError(f"`{name}` and `{key}` mean the same and differ; keep one")
+        ours[name] = value
+    return ours

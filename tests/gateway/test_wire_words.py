@@ -1,0 +1,35 @@
+"""What requests may call an actor and a turn."""
+
+from typing import Any
+
+import pytest
+from gateway_desk import GatewayDesk, fresh
+
+
+@pytest.mark.row("X21")
+@pytest.mark.row("Q6")
+async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gateway: GatewayDesk) -> None:
+    """`handler` and `event` start the same turn as `actor` and `turn`; what comes back has our words alone."""
+    turn = fresh()
+    theirs = await gateway.http.post("/v1/turns", json={"text": "hello", "handler": "desk", "event": turn})
+    ours = await gateway.http.post("/v1/turns", json={"text": "hello", "actor": "desk", "turn": turn})
+    assert (theirs.status_code, theirs.json()["turn"]) == (201, turn)
+    assert theirs.json() == ours.json()
+    view = (await gateway.http.get(theirs.json()["links"]["self"])).json()
+    assert (view["actor"], view["turn"]) == ("desk", turn)
+    assert not {"handler", "event", "conversationState"} & {*view, *theirs.json()}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"actor": "desk", "handler": "other"}, "`actor` and `handler` mean the same and differ"),
+        ({"handler": "desc"}, "did you mean `desk`"),
+        ({"handler": "desk", "conversationState": "complete"}, "`conversationState` is not known here"),
+    ],
+)
+async def test_two_words_that_differ_are_refused(gateway: GatewayDesk, more: dict[str, Any], words: str) -> None:
+    """Nobody guesses which was meant, and no other word slips through."""
+    answer = await gateway.http.post("/v1/turns", json={"text": "x", **more})
+    assert answer.status_code in (404, 422)
+    assert words in answer.json()["message"]
