@@ -26,12 +26,14 @@ from signoff.registry.inventory import InventoryRow, inventory
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of
 from signoff.registry.registry import definition_hash
+from signoff.registry.scopes import Traced, home
 from signoff.registry.tool import Tool
 from signoff.registry.trace import GateSays, gate_trace
 
 app = typer.Typer(help="List and explain the tools of a manifest.", no_args_is_help=True, rich_markup_mode=None)
 
 _ANSWER_STYLE = {"passes": "green", "decides": "yellow", "open": "", "unasked": "dim"}
+_OUTCOME_STYLE = {"won": "green", "lost": "dim", "absent": "dim"}
 _NEEDS_STYLE = {"auto": "green", "asks": "yellow", "denied": "red", "hidden": "dim"}
 
 
@@ -52,23 +54,33 @@ def explain(
     name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's exact name.")],
     args: Annotated[str, typer.Option(help="Arguments as JSON: say what the gates would do with this call.")] = "",
     actor: Annotated[str, typer.Option(help="In whose hands; the first actor that has the tool if not given.")] = "",
+    route: Annotated[str, typer.Option(help="On which route of the actor.")] = "",
+    step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
+    data: Annotated[str, typer.Option(help="What was collected, as JSON.")] = "{}",
     person: Asker = "guest",
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a tool: what it takes, what each gate says of it in order and, with arguments, what a call becomes."""
+    """Explain a tool: which one the name means, what each gate says of it and, with arguments, what a call becomes."""
     given = read_object(args, "--args") if args else None
+    collected = read_object(data, "--data")
 
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
-        tool = find_tool(place.catalog, name)
+        tool, ctx = _meant(place, name, (actor, route, step), person)
         row = next(row for row in inventory(place.catalog) if row.tool == tool.activity)
-        found = await _judgement(place, tool, row, given, actor, person)
+        if ctx is not None:
+            ctx = ctx.model_copy(update={"extra": {"data": collected}})
+        layers = () if ctx is None else place.catalog.sight(ctx).resolution(tool.name).trace
+        found = await _judgement(place, tool, ctx, given)
         gates = () if found is None else gate_trace(found, with_arguments=given is not None, needs=row.needs)
         words: list[RenderableType] = [_facts(tool, row), "", _gates_table(gates)]
         if given is not None and found is not None:
             words.append(Text(f"\nthis call: {_judgement_text(found)}"))
-        out.show(_explained(tool, row, None if given is None else found) | {"gates": gates}, *words)
+        if ctx is not None and place.catalog.scopes[ctx.actor].layered:
+            words += ["", _layers_table(layers)]
+        told = {"gates": gates, "layers": layers}
+        out.show(_explained(tool, row, None if given is None else found) | told, *words)
         return 0
 
     run(body, as_json=as_json)
@@ -80,6 +92,27 @@ def find_tool(catalog: Catalog, name: str) -> Tool:
     if found is None:
         raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, catalog.registry.list())}")
     return found
+
+
+def _meant(place: Workplace, name: str, where: tuple[str, str, str], person: str) -> tuple[Tool, Pinned | None]:
+    """The tool that `name`, or an activity, means for an actor on a route at a step; with the context there, if any."""
+    catalog = place.catalog
+    actor, route, step = where
+    named = catalog.tool(name) or next(iter(catalog.named(name)), None)
+    if actor and actor not in catalog.actors:
+        raise NotFound(f"there is no actor {shown(actor)}{did_you_mean(actor, catalog.actors)}")
+    if named is None:
+        known = {tool.name for tool in catalog.every_tool}
+        raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, known)}")
+    if not any(where):
+        actor, route, step = home(named)
+    row = next(row for row in inventory(catalog) if row.tool == named.activity)
+    actor = actor or next(iter(row.actors), "")
+    if not actor:
+        return named, None
+    catalog.scopes[actor].check(route, step, ())
+    ctx = pinned(place, actor, person).model_copy(update={"route": route, "step": step})
+    return catalog.sight(ctx).tool(named.name) or named, ctx
 
 
 def counted(catalog: Catalog) -> str:
@@ -120,18 +153,13 @@ def pinned(place: Workplace, actor: str, person_id: str) -> Pinned:
     return Pinned(actor=actor, session="explained", turn="explained", tenant=place.tenant, channel="cli", user=user)
 
 
-async def _judgement(
-    place: Workplace, tool: Tool, row: InventoryRow, args: dict[str, Any] | None, actor: str, person: str
-) -> Judgement | None:
+async def _judgement(place: Workplace, tool: Tool, ctx: Pinned | None, args: dict[str, Any] | None) -> Judgement | None:
     """What becomes of a call, or without arguments of one that has none; None where no actor could make it."""
-    if actor and actor not in place.catalog.actors:
-        raise NotFound(f"there is no actor {shown(actor)}{did_you_mean(actor, place.catalog.actors)}")
-    if not actor and not row.actors:
+    if ctx is None:
         if args is None:
             return None
         raise ConfigError(f"no actor has the tool `{tool.name}`: add it to the `tools` of one")
     call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args or {}))
-    ctx = pinned(place, actor or row.actors[0], person)
     if args is None:
         return judge(place.catalog, ctx, call, {}, Tally())
     return await judged(place.catalog, ctx, call, args, frozenset(KINDS))
@@ -143,6 +171,15 @@ def _gates_table(gates: tuple[GateSays, ...]) -> Table:
         table.add_column(column, no_wrap=column != "Why", overflow="fold")
     for each in gates:
         table.add_row(each.gate, Text(each.answer, style=_ANSWER_STYLE[each.answer]), Text(each.words))
+    return table
+
+
+def _layers_table(layers: tuple[Traced, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("Layer", "Where", "Its tool", "Why"):
+        table.add_column(column, no_wrap=column != "Why", overflow="fold")
+    for each in layers:
+        table.add_row(each.layer, each.where, Text(each.outcome, style=_OUTCOME_STYLE[each.outcome]), Text(each.why))
     return table
 
 
@@ -178,7 +215,7 @@ def _facts(tool: Tool, row: InventoryRow) -> Table:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     kinds = [word for word, holds in (("read-only", tool.read_only), ("idempotent", tool.idempotent)) if holds]
-    table.add_row("tool", Text(tool.name, style="bold"))
+    table.add_row("tool", Text(tool.activity, style="bold"))
     table.add_row("does", tool.description)
     table.add_row("effect", tool.effect)
     table.add_row("kind", ", ".join([tool.scope, tool.routing, *kinds, *tool.tags]))

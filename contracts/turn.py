@@ -51,6 +51,7 @@ class Heard(Shape):
 class TurnInput(Shape):
     """The start of a turn. `principal` comes from the gateway's directory.
 
+    `transient` are names of tools that this turn has before all others; they must be in its actor's reach.
     `in_session`: a session began it and is told how it goes. `denied` is what people denied before in that session;
     `heard` is what came to it since its last turn began, for the record.
     """
@@ -68,6 +69,7 @@ class TurnInput(Shape):
     step: str = ""
     context: dict[str, Any] = Field(default_factory=dict)
     dry_run: bool = False
+    transient: tuple[str, ...] = ()
     in_session: bool = False
     denied: tuple[Denial, ...] = ()
     heard: tuple[Heard, ...] = ()

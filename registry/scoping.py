@@ -57,6 +57,11 @@ class Scopes:
     fields: frozenset[str] = frozenset()
     routed: bool = False
 
+    @property
+    def layered(self) -> bool:
+        """Whether there is anything but the actor's list and the registry."""
+        return self.routed or bool(self.placed)
+
     def position(self, route: str, step: str) -> Position | None:
         """The position of this name; for an actor without routes always the one it has."""
         return self.positions.get((route, step) if self.routed else ("", ""))

@@ -58,6 +58,7 @@ class ActorTurn:
             step=turn.step,
             user=turn.principal,
             extra=turn.context,
+            transient=turn.transient,
         )
         gates = GateTask(ctx=self._ctx, calls=(), dry_run=turn.dry_run)
         self._board = Board(self._record, self._desk)

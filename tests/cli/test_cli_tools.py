@@ -124,6 +124,53 @@ async def test_policy_test_refuses_odd_cases(tools: Cli, tmp_path: Path, text: s
     assert_one_sentence(await tools("policy", "test", str(MANIFEST), str(cases)))
 
 
+LAYERED = """\
+version: 1
+defaults: {model: "scripted:nowhere:model"}
+path: [%s]
+tools:
+  look: {handler: "cli_desk_tools:look", scope: generalist}
+actors:
+  clerk:
+    shadowing: allow
+    routes:
+      trip:
+        own_tools:
+          look: {handler: "cli_desk_tools:look", scope: generalist}
+          quote: {handler: "cli_desk_tools:look", scope: generalist}
+        steps:
+          buy: {tools: [look], requires: [city]}
+          ask: {collect: {city: {type: string}}, mode: only}
+"""
+
+
+@pytest.mark.row("F19")
+async def test_tools_explain_says_which_layer_won_and_why_no_other(tools: Cli, tmp_path: Path) -> None:
+    """On a route, at a step, with what was collected there."""
+    manifest = tmp_path / "signoff.yaml"
+    manifest.write_text(LAYERED % DESK)
+    explain = ("tools", "explain", "look", "--manifest", str(manifest))
+
+    async def traced(*more: str) -> tuple[str, dict[str, str]]:
+        data = (await tools(*explain, *more, "--json")).data
+        return data["tool"], {each["layer"]: each["outcome"] for each in data["layers"]}
+
+    on = ("--actor", "clerk", "--route", "trip")
+    assert await traced() == ("look", {"agent": "absent", "registry": "won"})
+    assert await traced(*on) == ("look@clerk.trip", {"route": "won", "agent": "absent", "registry": "lost"})
+    tool, outcomes = await traced(*on, "--step", "buy", "--data", '{"city": "Porto"}')
+    assert (tool, outcomes["step_reference"], outcomes["route"]) == ("look@clerk.trip.buy", "won", "lost")
+    shown = await tools(*explain, *on, "--step", "buy")
+    assert "waits for `city`" in " ".join(shown.out.split())
+    assert "step `buy` is nearer" in " ".join(shown.out.split())
+    gates = (await tools(*explain, *on, "--step", "ask", "--json")).data["gates"]
+    assert [each["gate"] for each in gates if each["answer"] == "decides"] == ["layer"]
+    assert (await tools("tools", "explain", "quote", "--manifest", str(manifest), "--json")).data["tool"] == (
+        "quote@clerk.trip"
+    )
+    assert "has no route and step" in assert_one_sentence(await tools(*explain, *on, "--step", "by"))
+
+
 async def test_policy_explain_shows_rule_engines_and_inputs(tools: Cli) -> None:
     """Verdict, rule, each engine's answer and the context it was judged by; secrets stay hidden."""
     ran = await tools("policy", "explain", "pay", "--args", PAY % 500, "--ctx", '{"user": {"tier": "gold"}}', "--json")

@@ -1,0 +1,124 @@
+"""Tools of a route on the server: each name has an activity of its own there, and no approval goes to another tool."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import AMOUNT_SCHEMA, Bench, Ledger, bench, pay_tool, yes
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.turn import TurnView
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.route import Route, Step
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+SCRIPT = [calls(PAY), respond("done")]
+
+
+def tool(ledger: Ledger, who: str, asks: bool = False, **fields: Any) -> Tool:
+    """A tool `pay` that writes whose it is."""
+    return pay_tool(ledger, asks, handler=ledger.handler(who, who), **fields)
+
+
+def layered(far: Tool, near: Tool, **fields: Any) -> Catalog:
+    """`near` on the route `trip` and `far` in the registry."""
+    routes = (Route(name="trip", tools=(near,), steps=(Step(name="buy", mode="only", tools=("look",)),)),)
+    look = pay_tool(Ledger(), False, name="look", effect="")
+    given: dict[str, Any] = {"name": "desk", "model": "scripted:x:y", "routes": routes, "shadowing": "allow"}
+    return build_catalog(tools=[far, look], actors=[Actor(**given | fields)])
+
+
+async def activities(desk: Bench, key: TurnKey) -> list[str]:
+    """The types of the turn's activities, those of the framework left out."""
+    history = await desk.client.get_workflow_handle(key.workflow_id).fetch_history()
+    kinds = [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        for event in history.events
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+    ]
+    return [kind for kind in kinds if not kind.startswith("signoff.")]
+
+
+@pytest.mark.row("F08")
+@pytest.mark.row("F30")
+async def test_one_name_runs_the_tool_of_the_place(client: Client, store: Store, task_queue: str) -> None:
+    """On the route its own one, elsewhere that of the registry; each by its own activity, and histories replay."""
+    ledger = Ledger()
+    catalog = layered(tool(ledger, "registry"), tool(ledger, "route"))
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        for route, who, kind in (("trip", "route", "pay@desk.trip"), ("", "registry", "pay")):
+            key = await desk.start(route=route)
+            result = await desk.signoff.result(key)
+            assert [(each.tool, each.code, each.value.inline) for each in result.calls] == [("pay", "ok", who)]
+            assert await activities(desk, key) == [kind]
+            await desk.replays(key)
+    assert [row[0] for row in ledger.rows] == ["route", "registry"]
+
+
+@pytest.mark.row("X03")
+async def test_a_shadow_asks_and_runs_once_approved(client: Client, store: Store, task_queue: str) -> None:
+    """The registry's tool asks, so the route's does as well; what was approved is what runs."""
+    ledger = Ledger()
+    catalog = layered(tool(ledger, "registry", True), tool(ledger, "route"))
+    near = catalog.tool("pay@desk.trip")
+    assert near is not None
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        key = await desk.start(route="trip")
+        request = (await desk.waiting(key)).calls[0].approval
+        assert request is not None
+        assert (request.definition, request.approvers) == (near.definition, ("role:approvers",))
+        assert (await desk.signoff.decide(yes(key))).status == "accepted"
+        assert [each.value.inline for each in (await desk.signoff.result(key)).calls] == ["route"]
+    assert [row[0] for row in ledger.rows] == ["route"]
+
+
+async def test_an_approval_does_not_carry_over_to_another_tool_of_the_name(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A deploy takes the route's tool away, or puts one there, while people are asked: they are asked again."""
+    ledger = Ledger()
+    far, near = tool(ledger, "registry", True), tool(ledger, "route", True)
+    without = build_catalog(
+        tools=[far], actors=[Actor(name="desk", model="scripted:x:y", routes=(Route(name="trip"),))]
+    )
+    async with bench(client, store, task_queue, without, SCRIPT) as desk:
+        key = await desk.start(route="trip")
+        await desk.waiting(key)
+    async with bench(client, store, task_queue, layered(far, near), SCRIPT) as desk:
+        assert (await desk.signoff.decide(yes(key))).status == "accepted"
+        again = await desk.until(key, _asked_again)
+        assert ledger.rows == []
+        request = again.calls[0].approval
+        assert request is not None
+        assert (await desk.signoff.decide(yes(key, revision=2, digest=request.digest))).status == "accepted"
+        assert [each.value.inline for each in (await desk.signoff.result(key)).calls] == ["route"]
+    assert [row[0] for row in ledger.rows] == ["route"]
+
+
+def _asked_again(view: TurnView) -> bool:
+    request = view.calls[0].approval
+    return request is not None and request.revision == 2 and request.state == "pending"
+
+
+@pytest.mark.row("F34")
+@pytest.mark.row("X07")
+async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """What the step keeps back does not run, unless the turn was begun with it."""
+    ledger = Ledger()
+    catalog = layered(tool(ledger, "registry"), tool(ledger, "route", input_schema=AMOUNT_SCHEMA))
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        key = await desk.start(route="trip", step="buy")
+        (outcome,) = (await desk.signoff.result(key)).calls
+        assert (outcome.code, outcome.gate) == ("not_available", "layer")
+        key = await desk.start(route="trip", step="buy", transient=("pay",))
+        (outcome,) = (await desk.signoff.result(key)).calls
+        assert (outcome.code, outcome.value.inline) == ("ok", "registry")
+        assert await activities(desk, key) == ["pay@desk.trip.buy.*"]
+        assert len(ledger.rows) == 1
