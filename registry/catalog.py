@@ -28,6 +28,7 @@ from signoff.policy.model import APPROVER, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import check_actors
 from signoff.registry.catalog_hash import catalog_hash
+from signoff.registry.destinations import NOWHERE, Destination, Distribution, Observer, build_distribution
 from signoff.registry.filters import needs_no_list
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
@@ -50,7 +51,8 @@ class Catalog:
     """What one worker knows. Made by `build_catalog` only; `hash` is the same in every process.
 
     `policies` has one compiled policy a tool, by its `activity`, `handlers` the function of each policy that names one;
-    `fields` the context fields that the manifest adds; `scopes` where each actor may stand.
+    `fields` the context fields that the manifest adds; `scopes` where each actor may stand; `distribution` where
+    records of tools go.
     """
 
     registry: ToolRegistry
@@ -65,6 +67,7 @@ class Catalog:
     handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
     reducers: Mapping[str, Reducer] = field(default_factory=dict, repr=False, compare=False)
     scopes: Mapping[str, Scopes] = field(default_factory=dict, repr=False, compare=False)
+    distribution: Distribution = field(default=NOWHERE, repr=False, compare=False)
     _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -178,12 +181,15 @@ def build_catalog(
     context: Mapping[str, Mapping[str, Any]] | None = None,
     part_types: Iterable[str] = (),
     reducers: ReducerRegistry | None = None,
+    destinations: Iterable[Destination] = (),
+    observer: Observer | None = None,
 ) -> Catalog:
     """Check everything against everything. Raises `ConfigError` that names the thing and the remedy.
 
     `people` are added to the built-in ones of the development profile; `context` is JSON Schema by dotted name.
     `part_types` are those of answers beside the ones of contracts/parts.py. `reducers` shorten results; registering
-    more of them afterwards changes nothing (E43).
+    more of them afterwards changes nothing (E43). `destinations` get the records that tools return; `observer` is
+    told of what did not arrive.
     """
     actors = tuple(actors)
     registry = ToolRegistry(_with_own(tools, actors))
@@ -200,6 +206,7 @@ def build_catalog(
             "a global rule requires approval, but there are no default approvers", field="default_approvers"
         )
     types = declared_part_types(part_types)
+    distribution = build_distribution(destinations, observer, _every_tool(registry, scopes))
     return Catalog(
         registry=registry,
         actors=MappingProxyType(known),
@@ -208,11 +215,12 @@ def build_catalog(
         default_approvers=approvers,
         people=DevelopmentDirectory(people if isinstance(people, Directory) else FixedDirectory(people)),
         fields=fields,
-        hash=catalog_hash(registry, known, compiled, rules, approvers, fields, types),
+        hash=catalog_hash(registry, known, compiled, rules, approvers, fields, types, distribution),
         part_types=types,
         handlers=MappingProxyType(_handlers(registry, scopes)),
         reducers=_reducers(reducers, registry),
         scopes=MappingProxyType(scopes),
+        distribution=distribution,
     )
 
 
@@ -242,10 +250,14 @@ def _reducers(given: ReducerRegistry | None, registry: ToolRegistry) -> Mapping[
     return found
 
 
+def _every_tool(registry: ToolRegistry, scopes: Mapping[str, Scopes]) -> Iterator[Tool]:
+    registered = (registry.resolve(name) for name in registry.list())
+    yield from (tool for tool in registered if tool is not None)
+    yield from (each.tool for of_actor in scopes.values() for each in of_actor.placed.values())
+
+
 def _handlers(registry: ToolRegistry, scopes: Mapping[str, Scopes]) -> dict[str, PolicyHandler]:
-    tools = (registry.resolve(name) for name in registry.list())
-    placed = (each.tool for of_actor in scopes.values() for each in of_actor.placed.values())
-    found = {tool.activity: policy_handler(tool) for tool in (*tools, *placed) if tool is not None}
+    found = {tool.activity: policy_handler(tool) for tool in _every_tool(registry, scopes)}
     return {name: handler for name, handler in found.items() if handler is not None}
 
 

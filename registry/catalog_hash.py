@@ -6,6 +6,7 @@ from signoff.contracts.canonical import NotCanonical, sha256_hex
 from signoff.policy.compiled import CompiledPolicy, CompiledRules
 from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import wrong_actor
+from signoff.registry.destinations import Distribution
 from signoff.registry.pinned import ContextFields
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.scoping import scope_content
@@ -19,6 +20,7 @@ def catalog_hash(
     approvers: tuple[str, ...],
     fields: ContextFields,
     types: tuple[str, ...],
+    distribution: Distribution,
 ) -> str:
     """The hash of all that decides what a catalog does, the same in every process."""
     return sha256_hex(
@@ -30,6 +32,7 @@ def catalog_hash(
             "default_approvers": approvers,
             "context": fields.declared,
             "part_types": types,
+            **({"destinations": distribution.content} if distribution.destinations else {}),
         }
     )
 

@@ -14,6 +14,7 @@ from signoff.contracts.ids import TOOL_NAME_PATTERN, is_tool_name
 from signoff.contracts.names import RESPOND
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.conduct import wrong_conduct
+from signoff.registry.destinations import wrong_filter
 from signoff.registry.gate_fields import wrong_gate_field
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.tool import Tool
@@ -218,7 +219,7 @@ def _check_place(tool: Tool) -> None:
 
 
 def _check_gate_fields(tool: Tool) -> None:
-    wrong = wrong_gate_field(tool) or wrong_conduct(tool)
+    wrong = wrong_gate_field(tool) or wrong_conduct(tool) or wrong_filter(tool)
     if wrong is not None:
         raise _refuse(tool, wrong.field, wrong.value, wrong.why)
 

@@ -45,6 +45,8 @@ def derive(
         context=catalog.fields.declared,
         part_types=[each for each in catalog.part_types if each not in PART_TYPES],
         reducers=_reducers(catalog, gone),
+        destinations=catalog.distribution.destinations.values(),
+        observer=catalog.distribution.observer,
     )
 
 

@@ -17,7 +17,7 @@ _SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
     ("context", "context"),
     ("people", "person"),
 )
-_SETTINGS: Final = ("order_of_policies", "default_approvers", "part_types")
+_SETTINGS: Final = ("order_of_policies", "default_approvers", "part_types", "destinations", "observer")
 _NESTED: Final = ("requires_approval", "limits", "capabilities")
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 _DEFINITION: Final = "definition"

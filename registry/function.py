@@ -18,6 +18,7 @@ from signoff.registry.context import ToolContext
 from signoff.registry.docstring import parse_docstring
 from signoff.registry.permission import PermissionCheck
 from signoff.registry.probe import Probe
+from signoff.registry.records import Filter
 from signoff.registry.schema import Problem, dotted
 from signoff.registry.tool import BypassRouting, Concurrency, Handler, InputCheck, Routing, Scope, Tool, Validation
 
@@ -59,6 +60,7 @@ class ToolFields(TypedDict, total=False):
     capabilities: Capabilities
     untrusted_output: bool
     return_direct: bool
+    filters: Mapping[str, Filter]
     available: Available | None
     check_permissions: PermissionCheck | None
     probe: Probe | None

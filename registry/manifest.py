@@ -20,6 +20,7 @@ from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.context import ToolContext
 from signoff.registry.function import ToolFields, from_function
+from signoff.registry.manifest_destinations import read_distribution, read_filters
 from signoff.registry.manifest_folder import read_manifest
 from signoff.registry.manifest_scopes import read_scopes
 from signoff.registry.people import Directory
@@ -41,7 +42,7 @@ from signoff.registry.yamlfile import Place, YamlFile
 
 _TUPLES: Final = ("tags", "secrets", "fallbacks")
 _FUNCTIONS: Final = ("probe", "available", "check_permissions")
-_OWN: Final = ("handler", "name", "input_schema", "capabilities", "reducer", *_FUNCTIONS)
+_OWN: Final = ("handler", "name", "input_schema", "capabilities", "reducer", "filters", *_FUNCTIONS)
 """Keys that are not simply handed to the tool."""
 
 
@@ -74,6 +75,7 @@ def _catalog(file: YamlFile, folder: Path, top: Top) -> Catalog:
         context=top.context,
         part_types=top.part_types,
         reducers=_reducers(file, top.tools),
+        **read_distribution(file, top),
     )
 
 
@@ -172,6 +174,8 @@ def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> di
         fields["bypass_routing"] = BypassRouting(section.bypass_routing.reason)
     if section.capabilities is not None:
         fields["capabilities"] = Capabilities(**_tuples(section.capabilities))
+    if section.filters is not None:
+        fields["filters"] = read_filters(file, place, name, section.filters)
     if isinstance(section.requires_approval, dict):
         inner: Place = (*place, "requires_approval")
         check_keys(file, inner, ApprovalPolicy, section.requires_approval, f"`requires_approval` of tool `{name}`")

@@ -13,6 +13,7 @@ from signoff.registry.schema import DIALECT
 from signoff.registry.sections import (
     ActorSection,
     Defaults,
+    DestinationSection,
     LimitsSection,
     OwnToolSection,
     RouteSection,
@@ -35,6 +36,7 @@ _MODELS: Final = (
     UseSection,
     ToolSection,
     OwnToolSection,
+    DestinationSection,
     ApprovalPolicy,
     GlobalRule,
     PersonSection,
@@ -131,6 +133,7 @@ def _join(known: dict[str, Any]) -> None:
         "additionalProperties": _ref("ToolSection"),
         "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$", "not": {"pattern": "^[Rr][Ee][Ss][Pp][Oo][Nn][Dd]$"}},
     }
+    top["destinations"] |= {"additionalProperties": _ref("DestinationSection")}
     top["policies"] |= {"items": _ref("GlobalRule")}
     top["people"]["anyOf"] = [{"type": "array", "items": _ref("PersonSection")}, {"type": "string"}]
     actor["limits"] |= _ref("LimitsSection")

@@ -22,7 +22,8 @@ _SITE: Final = "site"
 
 
 def normal_form(catalog: Catalog) -> dict[str, Any]:
-    """`hash`, and by name tools, actors, policies, context fields and people; the default approvers, the part types.
+    """`hash`, and by name tools, actors, policies, context fields and people; the default approvers, the part types;
+    where records go, and who is told of those that did not arrive.
 
     A tool of an actor's own is called by its `activity`, `<name>@<actor>.<route>.<step>`.
     Of each, what differs from its default. A function is written `module:function`: what it does is not looked at.
@@ -36,6 +37,8 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "order_of_policies": [rule.name for rule, _ in catalog.rules.rules],
         "default_approvers": list(catalog.default_approvers),
         "context": _plain(catalog.fields.declared),
+        "destinations": {each.name: _fields(each) for each in catalog.distribution.destinations.values()},
+        "observer": _plain(catalog.distribution.observer),
         "part_types": [each for each in catalog.part_types if each not in PART_TYPES],
         "people": _people(catalog),
     }

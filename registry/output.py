@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from signoff.registry.records import AnnotatedRecord
 from signoff.registry.result import ToolResult, jsonable
 from signoff.registry.tool import Tool
 
@@ -11,7 +12,8 @@ _TOLD: Final = 5
 
 def declared_value(result: ToolResult) -> Any:
     """What the output schema is about: `structured` where the handler gives it, else the value; plain JSON."""
-    return jsonable(result.value if result.structured is None else result.structured)
+    value = result.value if result.structured is None else result.structured
+    return value.values if isinstance(value, AnnotatedRecord) else jsonable(value)
 
 
 def output_problem(tool: Tool, result: ToolResult) -> str:

@@ -60,6 +60,8 @@ class Top(Section):
     tools: dict[str, Any] = Field({}, description="Tool by name.")
     policies: list[Any] = Field([], description="Global rules.")
     part_types: list[str] = Field([], description="Types of parts of answers that your own programs read.")
+    destinations: dict[str, Any] = Field({}, description="Where records of tools go, by name.")
+    observer: str | None = Field(None, description="`module:function`: is told of records that did not arrive.")
 
 
 class Defaults(Section):
@@ -153,6 +155,16 @@ class ActorSection(Section):
     )
 
 
+class DestinationSection(Section):
+    """One place that records of tools go to; its name is its key."""
+
+    filter: str | None = Field(
+        None, description="What it gets of a record: `module:function`, or `identity` for all of it."
+    )
+    sink: str | None = Field(None, description="`module:function`: takes what the filter left.")
+    reads: list[str] = Field([], description="Namespaces of the slots that it is given.")
+
+
 class BypassSection(Section):
     """Why a specialist tool bypasses routing."""
 
@@ -209,6 +221,9 @@ class ToolSection(Section):
     return_direct: bool | None = Field(None, description="A call that succeeds ends the turn with its value.")
     reducer: str | None = Field(
         None, description="What shortens its results for the model: a built-in one, or `module:function`."
+    )
+    filters: dict[str, str] | None = Field(
+        None, description="What a destination gets of its records: `module:function`, or `identity`."
     )
     available: str | None = Field(None, description="`module:function`: whether it is there now.")
     check_permissions: str | None = Field(None, description="`module:function`: whether this call is permitted.")

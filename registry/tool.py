@@ -16,6 +16,7 @@ from signoff.registry.context import ToolContext
 from signoff.registry.correction import Corrected
 from signoff.registry.permission import PermissionCheck
 from signoff.registry.probe import Probe
+from signoff.registry.records import Filter
 from signoff.registry.schema import CompiledSchema, Problem, compile_schema
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
@@ -53,6 +54,7 @@ class Tool:
     `return_direct` that succeeds ends the turn with its value (E50).
     `concurrency`: `exclusive` runs alone, `safe` beside others (X16). `attempts` is how often it is tried when a
     connection breaks; None is by nature, see `tries`. `fallbacks` are tried in its place, in order (F40).
+    `filters` are by destination: what each gets of a record that the handler returns (B36).
     `always_include` is for the framework's own tools: no actor's list or toolset leaves them out (X25).
     `probe` finds out whether a call happened of which nobody knows, before people are asked.
     `place` is where an actor, route or step has it as its own; the catalog says it, never its author.
@@ -89,6 +91,7 @@ class Tool:
     capabilities: Capabilities = NO_CAPABILITIES
     untrusted_output: bool = False
     return_direct: bool = False
+    filters: Mapping[str, Filter] = field(default_factory=dict, repr=False, compare=False)
     always_include: bool = False
     available: Available | None = field(default=None, repr=False, compare=False)
     check_permissions: PermissionCheck | None = field(default=None, repr=False, compare=False)

@@ -12,18 +12,27 @@ from signoff.contracts.person import Person
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.derive import derive
+from signoff.registry.destinations import NOWHERE, Destination
 from signoff.registry.normal_form import normal_text
+from signoff.registry.records import identity
 from signoff.registry.reducers import ReducerRegistry
 from signoff.registry.result import Result
 from signoff.registry.tool import Tool
 
-PARTS = {"tools", "actors", "policies", "default_approvers", "people", "context", "part_types", "reducers"}
+PARTS = {
+    *("tools", "actors", "policies", "default_approvers", "people", "context", "part_types", "reducers"),
+    *("destinations", "observer"),
+}
 """What a catalog is built of, and therefore what has to be carried over into a derived one."""
 
 
 def shorter(result: Result, given: Any) -> Result:
     """A reducer that changes nothing."""
     return result
+
+
+async def shown(delivery: Any) -> None:
+    """A sink that forgets."""
 
 
 def a_catalog() -> Catalog:
@@ -39,6 +48,8 @@ def a_catalog() -> Catalog:
         context={"project": {"type": "string"}},
         part_types=["invoice"],
         reducers=reducers,
+        destinations=[Destination(name="cache", filter=identity, sink=shown)],
+        observer=print,
     )
 
 
@@ -60,6 +71,7 @@ def test_deriving_nothing_carries_everything_over() -> None:
     new = derive(old)
     assert normal_text(new) == normal_text(old)
     assert new.reducers == old.reducers
+    assert new.distribution == old.distribution != NOWHERE
     assert set(inspect.signature(build_catalog).parameters) == PARTS, "tell `derive` of the new part, then this test"
 
 

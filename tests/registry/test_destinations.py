@@ -1,0 +1,215 @@
+"""Where records go, by declaration: what is wrong is found at build, and nothing goes anywhere unfiltered."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from registry_kit import a_tool
+
+from signoff.contracts.errors import ConfigError
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.destinations import Delivery, Destination
+from signoff.registry.manifest import load_manifest
+from signoff.registry.normal_form import normal_form
+from signoff.registry.records import AnnotatedRecord, for_model, for_record, identity
+
+RECORD = AnnotatedRecord({})
+WHY = {"scope": "specialist", "justification": "only the desk sells"}
+
+
+async def sink(delivery: Delivery) -> None:
+    """Take it."""
+
+
+def brief(record: AnnotatedRecord) -> AnnotatedRecord:
+    """Nothing of it."""
+    return record.only(())
+
+
+def shorter(record: AnnotatedRecord) -> AnnotatedRecord:
+    """Nothing of it either."""
+    return record.only(())
+
+
+async def late(record: AnnotatedRecord) -> AnnotatedRecord:
+    """A filter that is not synchronous."""
+    return record
+
+
+def a_destination(name: str = "cache", **fields: Any) -> Destination:
+    """One with a sink, for what a test says."""
+    return Destination(**{"name": name, "filter": brief, "sink": sink, **fields})
+
+
+def a_catalog(*tools: Any, to: Any = (), **more: Any) -> Catalog:
+    """A catalog of these tools and destinations."""
+    return build_catalog(tools=tools or [a_tool()], destinations=to, **more)
+
+
+@pytest.mark.row("B33")
+@pytest.mark.parametrize(
+    "name", ["llm-session", "ui-streaming", "cache", "formatter:html", "formatter:sms", "audit", "peer-response"]
+)
+def test_each_canonical_destination_can_be_declared(name: str) -> None:
+    """The six, formatters under names of their own; two are Signoff's and have no sink."""
+    ours = name in ("llm-session", "audit")
+    catalog = a_catalog(a_tool(peer_exposed=True), to=[a_destination(name, sink=None if ours else sink)])
+    tool = catalog.tools()[0]
+    assert catalog.distribution.view(tool, name) is brief
+    assert [each.name for each in catalog.distribution.sinks(tool)] == ([] if ours else [name])
+
+
+@pytest.mark.row("B36")
+@pytest.mark.row("X24")
+def test_nothing_goes_anywhere_without_a_filter() -> None:
+    """Each destination has its own view; a tool's filter goes before the destination's; without one, nothing goes."""
+    sold, told = a_tool("sold", filters={"cache": shorter, "ui-streaming": brief}), a_tool("told")
+    to = [a_destination("cache", filter=identity), a_destination("ui-streaming", filter=None)]
+    distribution = a_catalog(sold, told, to=to).distribution
+    assert (distribution.view(sold, "cache"), distribution.view(told, "cache")) == (shorter, identity)
+    assert (distribution.view(sold, "ui-streaming"), distribution.view(told, "ui-streaming")) == (brief, None)
+    assert [each.name for each in distribution.sinks(told)] == ["cache"]
+    assert (distribution.view(told, "llm-session"), distribution.view(told, "audit")) == (for_model, for_record)
+    assert distribution.view(told, "formatter:html") is None
+
+
+@pytest.mark.row("X24")
+@pytest.mark.parametrize("name", ["llm-session", "audit", "formatter:html", "peer-response"])
+def test_only_ui_and_cache_may_have_the_whole_record(name: str) -> None:
+    """`identity` anywhere else is refused, for a destination and for a tool."""
+    with pytest.raises(ConfigError, match="only `ui-streaming` and `cache` may have"):
+        a_catalog(to=[a_destination(name, filter=identity, sink=None)])
+    with pytest.raises(ConfigError, match="only `ui-streaming` and `cache` may have"):
+        a_tool_checked(filters={name: identity}, peer_exposed=True)
+
+
+def a_tool_checked(**fields: Any) -> None:
+    """Build a catalog of one such tool."""
+    a_catalog(a_tool(**fields), to=[a_destination(), a_destination("peer-response")])
+
+
+def test_records_of_tools_that_peers_may_not_see_never_reach_them() -> None:
+    """Only generalists that are peer exposed, whatever filter there is."""
+    plain, own, open_ = a_tool("plain"), a_tool("own", **WHY), a_tool("open", peer_exposed=True)
+    distribution = a_catalog(plain, own, open_, to=[a_destination("peer-response")]).distribution
+    assert [len(distribution.sinks(tool)) for tool in (plain, own, open_)] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("destination", "words"),
+    [
+        (a_destination("cahce"), "destination `cahce` is none of .*; did you mean `cache`"),
+        (a_destination("formatter:"), "is none of"),
+        (a_destination("formatter:a b"), "is none of"),
+        (a_destination(sink=None), "needs a `sink`"),
+        (a_destination(sink=brief), "has a `sink` that is not an async function"),
+        (a_destination("audit"), "has a `sink`; it is Signoff's own"),
+        (a_destination(filter=late), "has a filter that is not a synchronous function"),
+        (a_destination(filter=None), "nothing would ever go there"),
+        (a_destination(reads=("a.b",)), "reads `a.b`, which is no namespace"),
+    ],
+)
+def test_a_wrong_destination_is_refused(destination: Destination, words: str) -> None:
+    """By name, with the remedy."""
+    with pytest.raises(ConfigError, match=words):
+        a_catalog(to=[destination])
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    """Twice the same, a filter for nobody, a filter for peers that do not see the tool."""
+    with pytest.raises(ConfigError, match="declared twice"):
+        a_catalog(to=[a_destination(), a_destination()])
+    with pytest.raises(ConfigError, match="`book_flight` has a filter for `cache`, which nobody receives"):
+        a_catalog(a_tool(filters={"cache": brief}))
+    with pytest.raises(ConfigError, match="is not `peer_exposed`; drop one"):
+        a_tool_checked(filters={"peer-response": brief})
+    with pytest.raises(ConfigError, match="a destination `ui` that is none of"):
+        a_tool_checked(filters={"ui": brief})
+    with pytest.raises(ConfigError, match="`observer` is not a function"):
+        a_catalog(observer=3)
+
+
+def test_destinations_are_part_of_what_a_catalog_is() -> None:
+    """Its hash and normal form change with them; without any, they are what they were."""
+    plain, other = a_catalog(), a_catalog(to=[a_destination(reads=("acme",))])
+    assert plain.hash == build_catalog(tools=[a_tool()]).hash != other.hash
+    assert normal_form(plain)["destinations"] == {}
+    assert normal_form(other)["destinations"] == {
+        "cache": {
+            "name": "cache",
+            "filter": "test_destinations:brief",
+            "sink": "test_destinations:sink",
+            "reads": ["acme"],
+        }
+    }
+    assert a_catalog(a_tool(filters={"audit": brief})).hash != plain.hash
+
+
+MANIFEST = """\
+version: 1
+path: ['FOLDER']
+destinations:
+  cache: {filter: identity, sink: distributed:keep, reads: [acme]}
+  formatter:html: {sink: distributed:keep}
+  audit: {filter: distributed:brief}
+observer: distributed:missed
+tools:
+  look:
+    handler: distributed:look
+    scope: generalist
+    filters: {formatter:html: distributed:brief}
+"""
+CODE = '''
+async def look(city: str) -> str:
+    """Look."""
+    return city
+
+def brief(record):
+    return record.only(())
+
+async def keep(delivery):
+    pass
+
+def missed(told):
+    pass
+'''
+
+
+def loaded(folder: Path, old: str = "", new: str = "") -> Catalog:
+    """The catalog of the manifest, one text of it exchanged."""
+    (folder / "distributed.py").write_text(CODE)
+    assert old in MANIFEST
+    (folder / "signoff.yaml").write_text(MANIFEST.replace("FOLDER", str(folder)).replace(old, new, 1 if old else 0))
+    return load_manifest(folder / "signoff.yaml")
+
+
+def test_a_manifest_declares_all_of_it(tmp_path: Path) -> None:
+    """Destinations, filters of tools and the observer."""
+    found = loaded(tmp_path)
+    tool, distribution = found.tools()[0], found.distribution
+    assert list(distribution.destinations) == ["cache", "formatter:html", "audit"]
+    assert distribution.destinations["cache"].reads == ("acme",)
+    assert distribution.view(tool, "cache") is identity
+    assert [each.name for each in distribution.sinks(tool)] == ["cache", "formatter:html"]
+    views = [distribution.view(tool, name) for name in ("formatter:html", "audit")]
+    assert [view(RECORD) for view in views if view is not None] == [RECORD, RECORD]
+    assert distribution.observer is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("distributed:keep, reads", "distributed:kep, reads", 4, "`sink` of destination `cache`: module"),
+        ("filter: identity", "filter: all", 4, "`filter` of destination `cache`: `all` is neither"),
+        ("{formatter:html: d", "{formatter:htm: d", 12, "nobody receives"),
+        ("html: distributed:brief", "html: distributed:brif", 12, "`filters.formatter:html` of tool `look`: module"),
+        ("observer: distributed:missed", "observer: distributed:mised", 7, "`observer`: module"),
+        ("  audit: {filter", "  audit: {filtre", 6, "unknown key `filtre` of destination `audit`"),
+        ("  audit: {", "  audti: {", 6, "destination `audti` is none of"),
+    ],
+)
+def test_a_mistake_in_the_manifest_has_its_line(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
+    """File, line, what is wrong."""
+    with pytest.raises(ConfigError, match=words) as refused:
+        loaded(tmp_path, old, new)
+    assert refused.value.context["line"] == line

@@ -1,0 +1,90 @@
+"""Annotated records: views of them, and that no view can be changed by who has another."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.registry.output import declared_value
+from signoff.registry.records import (
+    HIDDEN,
+    AnnotatedRecord,
+    Annotations,
+    Field,
+    copied,
+    for_model,
+    for_record,
+    read_by,
+)
+from signoff.registry.result import ToolResult
+
+RECORD = AnnotatedRecord(
+    {
+        "fare": Field(120, Annotations(tier="anchored", temporal="local", slots={"acme.icon": "bus", "other.x": 1})),
+        "margin": Field(0.3, Annotations(privacy="private")),
+        "passport": Field("X123", Annotations(privacy="secret")),
+    }
+)
+PRIVACY = st.sampled_from(["public", "private", "secret", "Public", "", "hidden"])
+
+
+@pytest.mark.row("B35")
+def test_a_field_has_a_value_and_what_is_to_be_known_of_it() -> None:
+    """Tier, temporal hint and namespaced slots, each reader its own namespaces."""
+    fare = RECORD.fields["fare"]
+    assert (fare.value, fare.annotations.tier, fare.annotations.temporal) == (120, "anchored", "local")
+    assert read_by(RECORD, ("acme",)).fields["fare"].annotations.slots == {"acme.icon": "bus"}
+    assert read_by(RECORD, ()).fields["fare"].annotations.slots == {}
+    assert read_by(RECORD, ()).fields["fare"].annotations.tier == "anchored"
+    assert Field(1).annotations == Annotations()
+
+
+def test_the_model_reads_public_fields_and_the_record_hides_secret_ones() -> None:
+    """Without any filter of the developer's."""
+    assert for_model(RECORD).values == {"fare": 120}
+    assert for_record(RECORD).values == {"fare": 120, "margin": 0.3, "passport": HIDDEN}
+
+
+@given(st.dictionaries(st.text(), st.tuples(st.text(min_size=9), PRIVACY)))
+def test_what_is_not_known_to_be_public_is_kept_back(fields: dict[str, tuple[str, Any]]) -> None:
+    """A privacy that nobody knows is the strictest."""
+    record = AnnotatedRecord({n: Field(v, Annotations(privacy=p)) for n, (v, p) in fields.items()})
+    assert set(for_model(record).fields) == {name for name, (_, privacy) in fields.items() if privacy == "public"}
+    recorded = for_record(record).values
+    assert {name for name in recorded if recorded[name] != HIDDEN} == {
+        name for name, (_, privacy) in fields.items() if privacy in ("public", "private")
+    }
+
+
+def test_fields_are_kept_left_out_and_hidden_by_name() -> None:
+    """What filters are made of; the record itself stays what it is."""
+    assert RECORD.only(("fare", "nothing")).values == {"fare": 120}
+    assert list(RECORD.without(("fare",)).fields) == ["margin", "passport"]
+    assert RECORD.hiding(("fare",)).values == {"fare": HIDDEN, "margin": 0.3, "passport": "X123"}
+    assert RECORD.hiding(("fare",)).fields["fare"].annotations == RECORD.fields["fare"].annotations
+    assert RECORD.values == {"fare": 120, "margin": 0.3, "passport": "X123"}
+
+
+def test_a_copy_shares_nothing_that_can_be_changed() -> None:
+    """Values and slots are plain JSON of its own."""
+    seats, slot = [1, 2], {"deep": [1]}
+    record = AnnotatedRecord({"seats": Field(seats, Annotations(slots={"acme.x": slot}))})
+    other = copied(record)
+    seats.append(3)
+    slot["deep"].append(2)
+    assert other.values == {"seats": [1, 2]}
+    assert other.fields["seats"].annotations.slots == {"acme.x": {"deep": [1]}}
+
+
+@pytest.mark.parametrize("fields", [None, [1], {"a": 1}, {1: Field(1)}, {"a": Field(1, None)}])
+def test_what_is_no_record_is_not_copied(fields: Any) -> None:
+    """A handler can make anything; nobody is given it."""
+    with pytest.raises(TypeError):
+        copied(AnnotatedRecord(fields))
+
+
+def test_the_output_schema_is_about_the_whole_record() -> None:
+    """Before any view is made of it."""
+    assert declared_value(ToolResult(RECORD)) == RECORD.values
+    assert declared_value(ToolResult(RECORD, {"own": 1})) == {"own": 1}
