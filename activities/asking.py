@@ -4,7 +4,7 @@ import asyncio
 import copy
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from signoff.activities.bounded import bounded, called
@@ -17,6 +17,7 @@ from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates import Judgement, Known, judge
 from signoff.registry.permission import Permission, read_permission
+from signoff.registry.route import Select
 from signoff.registry.tool import Tool
 
 SECONDS: Final = 2.0
@@ -43,8 +44,12 @@ async def unavailable(catalog: Catalog, ctx: Pinned, names: Iterable[str], secon
 
 
 async def withheld(catalog: Catalog, ctx: Pinned) -> frozenset[str]:
-    """The names of the tools that the model is not told of, as they are not there now. Never raises."""
-    return await unavailable(catalog, ctx, (tool.name for tool in catalog.sight(ctx).visible()))
+    """The names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
+    seen = catalog.sight(ctx).visible()
+    away, others = await asyncio.gather(
+        unavailable(catalog, ctx, (tool.name for tool in seen)), _not_selected(catalog, ctx, seen)
+    )
+    return away | others
 
 
 async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float = SECONDS) -> Permission:
@@ -95,6 +100,30 @@ async def judged(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, backe
     known = Known(unavailable=await unavailable(catalog, ctx, (call.tool,)), backends=backends)
     found = judge(catalog, ctx, call, args, Tally(), known=known)
     return await answered(catalog, ctx, call, args, Tally(), found, known)
+
+
+async def _not_selected(catalog: Catalog, ctx: Pinned, seen: Sequence[Tool]) -> frozenset[str]:
+    """The names of `seen` that a function of the actor, route or step does not choose, the framework's own aside."""
+    position = catalog.sight(ctx).position
+    if position is None or not position.selects:
+        return frozenset()
+    chosen = await asyncio.gather(*(_selected(select, ctx) for select in position.selects))
+    names = {tool.name for tool in seen if not tool.always_include}
+    return frozenset(name for name in names if not all(name in each for each in chosen))
+
+
+async def _selected(select: Select, ctx: Pinned) -> frozenset[str]:
+    data = ctx.extra.get("data")
+    try:
+        given = copy.deepcopy(data) if isinstance(data, dict) else {}
+        said: object = await bounded(called(select, occasion_of(ctx), given), SECONDS)
+    except Exception as error:
+        logger.warning("no tool is chosen: `select` of actor %s failed (%s)", ctx.actor, type(error).__name__)
+        return frozenset()
+    if isinstance(said, list | tuple | set | frozenset) and all(isinstance(name, str) for name in said):
+        return frozenset(said)
+    logger.warning("no tool is chosen: `select` of actor %s returned a %s", ctx.actor, type(said).__name__)
+    return frozenset()
 
 
 async def _is_available(tool: Tool, occasion: Occasion, seconds: float) -> bool:

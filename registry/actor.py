@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from signoff.contracts.steps import TurnLimits
-from signoff.registry.route import Route, Shadowing, Use, uses
+from signoff.registry.route import Route, Select, Shadowing, Use, uses
 from signoff.registry.tool import Tool
 
 
@@ -27,7 +27,8 @@ class Actor:
     beside one that fails, as far as they can be (X17).
     `own_tools` are this actor's alone, `routes` where it may stand and what it has there (registry/route.py); whatever
     they name must be in `tools` as well, if there is a list. `shadowing` says whether one of them may have the name of
-    another tool (Q3): a shadow never asks fewer people than what it shadows.
+    another tool (Q3): a shadow never asks fewer people than what it shadows. `select` is a function that chooses, for
+    each completion, which of the tools that would be seen are.
     `model` names provider and model (`openai:gpt-5`, `scripted:module:attr`); `model_settings` go to it as they are.
     """
 
@@ -50,6 +51,7 @@ class Actor:
     own_tools: tuple[Tool | Use, ...] = ()
     routes: tuple[Route, ...] = ()
     shadowing: Shadowing = "forbid"
+    select: Select | None = field(default=None, repr=False, compare=False)
 
     @property
     def own_names(self) -> frozenset[str]:

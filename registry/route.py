@@ -1,9 +1,10 @@
 """Routes and steps: where in a conversation an actor stands, and which tools it has there (F05, F06)."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from signoff.registry.availability import Occasion
 from signoff.registry.tool import Tool
 
 LayerMode: TypeAlias = Literal["inherit", "only"]
@@ -30,6 +31,9 @@ class Use:
         return self.tool if isinstance(self.tool, str) else self.tool.name
 
 
+Select: TypeAlias = Callable[[Occasion, dict[str, Any]], Awaitable[Iterable[str]]]
+"""`async (occasion, data)`: the names of those tools, of all that would be seen, that are (F10). It cannot add any."""
+
 Listed: TypeAlias = str | Tool | Use
 """How a tool may be listed: by its name, as a tool of one's own, or as a `Use` of either."""
 
@@ -39,6 +43,7 @@ class Step:
     """One step of a route. Its tools come before those of the route; with `mode` `only` there are no others.
 
     `tool_filter` is CEL over `tool`, `actor` and `ctx`: what it is not exactly true of is not seen here (F12).
+    `select` chooses once more, by a function, for each completion; where it fails, nothing is seen.
     `requires` are data fields that must be there before the step's own tools are seen; `collect` are those that it is
     to bring, each with its JSON Schema or None. They are read from `data` in the context of the turn.
     """
@@ -48,6 +53,7 @@ class Step:
     tools: tuple[Listed, ...] = ()
     mode: LayerMode = "inherit"
     tool_filter: str = ""
+    select: Select | None = field(default=None, repr=False, compare=False)
     requires: tuple[str, ...] = ()
     collect: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
 
@@ -64,6 +70,7 @@ class Route:
     tools: tuple[Listed, ...] = ()
     mode: LayerMode = "inherit"
     tool_filter: str = ""
+    select: Select | None = field(default=None, repr=False, compare=False)
     steps: tuple[Step, ...] = ()
 
 

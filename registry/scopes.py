@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from signoff.policy.filtering import CompiledFilter
 from signoff.registry.registry import ToolRegistry
+from signoff.registry.route import Select
 from signoff.registry.tool import Tool
 
 LayerName: TypeAlias = Literal["transient", "step_inline", "step_reference", "route", "agent", "registry"]
@@ -84,6 +85,7 @@ class Position:
 
     `transient` are the tools that names stand for in a turn's own layer where that differs from the registry; None:
     the name may not shadow what is there.
+    `selects` are functions that choose once more, asked by whoever may wait for them.
     """
 
     actor: str
@@ -92,6 +94,7 @@ class Position:
     registry: ToolRegistry = field(repr=False)
     layers: tuple[Layer, ...] = ()
     filters: tuple[Filtering, ...] = ()
+    selects: tuple[Select, ...] = field(default=(), repr=False, compare=False)
     transient: Mapping[str, Tool | None] = field(default_factory=dict)
 
     def resolve(self, name: str, moment: Moment) -> "Resolution":

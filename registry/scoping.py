@@ -1,6 +1,7 @@
 """An actor's tools, routes and steps brought into layers, once: every mistake in them is found here, at build."""
 
 import dataclasses
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from signoff.registry.declaration import check_declaration, is_placeholder
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.pinned import ContextFields
 from signoff.registry.registry import ToolRegistry, tool_content
-from signoff.registry.route import Listed, Route, Step, Use, uses
+from signoff.registry.route import Listed, Route, Select, Step, Use, uses
 from signoff.registry.schema import CompiledSchema, compile_schema
 from signoff.registry.scopes import TURN, Filtering, Layer, LayerName, Moment, Position, RegistryTools
 from signoff.registry.tool import Tool
@@ -146,7 +147,8 @@ class _Build:
             Layer("agent", f"actor `{actor.name}`", {**own, **self._listed(own)}),
             Layer("registry", "the registry", RegistryTools(self._registry)),
         )
-        positions = {("", ""): self._position("", "", outer, (), own)}
+        self._check_select("select", actor.select)
+        positions = {("", ""): self._position("", "", outer, (), own, (actor.select,))}
         routes = self._named("routes", actor.routes)
         for route in routes:
             self._collects(route)
@@ -172,6 +174,7 @@ class _Build:
 
     def _route(self, route: Route, own: Mapping[str, Tool], outer: Sequence[Layer]) -> dict[tuple[str, str], Position]:
         where, place = f"routes.{route.name}", f"route `{route.name}`"
+        self._check_select(f"{where}.select", route.select)
         steps = self._named(f"{where}.steps", route.steps)
         order = {step.name: index for index, step in enumerate(steps)}
         listed = self._once(f"{where}.tools", route.tools)
@@ -197,7 +200,10 @@ class _Build:
             later = {use.name: use.min_step for use in listed if use.min_step and order[use.min_step] > at}
             here = Layer("route", place, tools, later=later, missing=tuple(missing))
             if step is None:
-                found[route.name, ""] = self._position(route.name, "", (here, *behind), filters, {**own, **inline})
+                selects = (route.select, self._actor.select)
+                found[route.name, ""] = self._position(
+                    route.name, "", (here, *behind), filters, {**own, **inline}, selects
+                )
             else:
                 found[route.name, step.name] = self._step(route, step, (here, *behind), filters, own, inline)
         return found
@@ -230,7 +236,9 @@ class _Build:
         )
         narrowed = (*self._filters(where, place, step.tool_filter), *filters)
         inline = {**own, **of_route, **kinds["step_inline"]}
-        return self._position(route.name, step.name, layers, narrowed, inline)
+        self._check_select(f"{where}.select", step.select)
+        selects = (step.select, route.select, self._actor.select)
+        return self._position(route.name, step.name, layers, narrowed, inline, selects)
 
     def _resolved(self, where: str, use: Use, place: str, enclosing: Sequence[Mapping[str, Tool]]) -> Tool | None:
         """The tool of one entry at `place`: inline, or what a reference resolves to (X06).
@@ -308,10 +316,12 @@ class _Build:
         layers: tuple[Layer, ...],
         filters: tuple[Filtering, ...],
         inline: Mapping[str, Tool],
+        selects: Iterable[Select | None],
     ) -> Position:
         place = ".".join(part for part in (self._actor.name, route, step, TURN) if part)
+        chosen = tuple(each for each in selects if each is not None)
         turn = {name: self._of_turn(name, layers, tool, place) for name, tool in inline.items()}
-        return Position(self._actor.name, route, step, self._registry, layers, filters, turn)
+        return Position(self._actor.name, route, step, self._registry, layers, filters, chosen, turn)
 
     def _of_turn(self, name: str, layers: Sequence[Layer], nearest: Tool, place: str) -> Tool | None:
         """What a turn's own layer may bring forward by this name, though tools of the actor's own have it too."""
@@ -365,6 +375,16 @@ class _Build:
             raise self._wrong(f"{where}.mode", mode, f"has `mode` `{mode}` in `{where}`; allowed: `inherit`, `only`")
         return mode
 
+    def _check_select(self, where: str, select: Any) -> None:
+        if select is None:
+            return
+        if not inspect.iscoroutinefunction(select) and not inspect.iscoroutinefunction(type(select).__call__):
+            raise self._wrong(where, select, f"has a `{where}` that is no `async def (occasion, data)`")
+        try:
+            inspect.signature(select).bind(None, {})
+        except TypeError:
+            raise self._wrong(where, select, f"has a `{where}` that does not take `(occasion, data)`") from None
+
     def _no_min_step(self, where: str, use: Use) -> None:
         if use.min_step:
             raise self._wrong(where, use.min_step, f"has a `min_step` in `{where}`; only a route's tools have one")
@@ -403,6 +423,7 @@ def scope_content(actor: Actor) -> dict[str, object]:
             for route in actor.routes
         ],
         "shadowing": "" if actor.shadowing == "forbid" else actor.shadowing,
+        "selects": actor.select is not None,
     }
     return {name: value for name, value in given.items() if value}
 
@@ -414,6 +435,7 @@ def _level(level: Route | Step) -> dict[str, object]:
         "tools": _contents(level.tools),
         "mode": level.mode,
         "tool_filter": level.tool_filter,
+        "selects": level.select is not None,
     }
 
 

@@ -10,6 +10,7 @@ from temporalio.client import Client
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnView
 from signoff.registry.actor import Actor
+from signoff.registry.availability import Occasion
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.route import Route, Step
 from signoff.registry.tool import Tool
@@ -122,3 +123,27 @@ async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(
         assert (outcome.code, outcome.value.inline) == ("ok", "registry")
         assert await activities(desk, key) == ["pay@desk.trip.buy.*"]
         assert len(ledger.rows) == 1
+
+
+@pytest.mark.row("F10")
+@pytest.mark.row("N24")
+async def test_what_a_function_did_not_choose_is_recorded_and_does_not_run(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """It is asked once a completion, in the model's activity; the gate goes by what was recorded."""
+    ledger, asked = Ledger(), []
+
+    async def select(occasion: Occasion, data: dict[str, Any]) -> list[str]:
+        asked.append(data)
+        return ["look"] if len(asked) == 1 else ["look", "pay"]
+
+    script = [calls(PAY), calls(PAY), respond("done")]
+    tools = [tool(ledger, "registry"), pay_tool(ledger, False, name="look", effect="")]
+    catalog = build_catalog(tools=tools, actors=[Actor(name="desk", model="scripted:x:y", select=select)])
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        key = await desk.start(context={"data": {"city": "Porto"}})
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert [(each.code, each.gate) for each in result.calls] == [("not_available", "available"), ("ok", "execute")]
+    assert asked == [{"city": "Porto"}] * 3
+    assert len(ledger.rows) == 1

@@ -1,0 +1,97 @@
+"""Functions that choose among the tools of a place: they only take away, and one that fails leaves nothing."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from activity_kit import pinned
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities import asking
+from signoff.activities.asking import withheld
+from signoff.contracts.errors import ConfigError
+from signoff.registry.actor import Actor
+from signoff.registry.availability import Occasion
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.route import Route, Step
+
+NAMES = ("pay", "look", "note")
+
+
+def catalog(**fields: Any) -> Catalog:
+    """Three tools and one actor."""
+    tools = [pay_tool(Ledger(), False, name=name) for name in NAMES]
+    return build_catalog(tools=tools, actors=[Actor(**{"name": "desk", "model": "scripted", **fields})])
+
+
+def chooses(said: Any) -> Any:
+    """A function that says so, or raises it."""
+
+    async def select(occasion: Occasion, data: dict[str, Any]) -> Any:
+        if isinstance(said, Exception):
+            raise said
+        return said(occasion, data) if callable(said) else said
+
+    return select
+
+
+@pytest.mark.row("F10")
+@pytest.mark.row("V12")
+@pytest.mark.parametrize(
+    ("said", "left_out"),
+    [
+        (["pay", "look", "note"], set()),
+        (("pay",), {"look", "note"}),
+        (frozenset({"pay", "wire"}), {"look", "note"}),
+        ([], set(NAMES)),
+        (None, set(NAMES)),
+        ("pay", set(NAMES)),
+        (["pay", 1], set(NAMES)),
+        (RuntimeError("no"), set(NAMES)),
+        (lambda occasion, data: ["pay", *data["more"]] if occasion.channel == "slack" else [], {"note"}),
+    ],
+)
+async def test_a_function_chooses_among_what_is_there(said: Any, left_out: set[str]) -> None:
+    """By who asks and what was collected; an unknown name adds nothing, no list and no answer leave nothing."""
+    ctx = pinned(channel="slack", extra={"data": {"more": ["look"]}})
+    assert await withheld(catalog(select=chooses(said)), ctx) == left_out
+
+
+@pytest.mark.row("F10")
+async def test_each_place_chooses_once_more() -> None:
+    """Step, route and actor: a tool is seen that all of them choose."""
+    step = Step(name="s", select=chooses(["pay"]))
+    routes = (Route(name="r", select=chooses(["pay", "look"]), steps=(step, Step(name="t"))),)
+    known = catalog(routes=routes, select=chooses(["pay", "look", "note"]))
+    found = [
+        await withheld(known, pinned(route=route, step=name)) for route, name in (("", ""), ("r", "t"), ("r", "s"))
+    ]
+    assert found == [frozenset(), {"note"}, {"look", "note"}]
+
+
+async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes nothing, and one that never answers chooses nothing."""
+    monkeypatch.setattr(asking, "SECONDS", 0.05)
+
+    async def slow(occasion: Occasion, data: dict[str, Any]) -> list[str]:
+        data["city"] = "changed"
+        await asyncio.sleep(60)
+        return list(NAMES)
+
+    ctx = pinned(extra={"data": {"city": "Porto"}})
+    assert await withheld(catalog(select=slow), ctx) == set(NAMES)
+    assert ctx.extra == {"data": {"city": "Porto"}}
+
+
+def test_what_cannot_be_asked_is_an_error_at_build() -> None:
+    """With the place."""
+
+    async def one(occasion: Occasion) -> list[str]:
+        return []
+
+    for field, select, words in (("select", len, "no `async def"), ("select", one, "does not take")):
+        with pytest.raises(ConfigError, match=words):
+            catalog(**{field: select})
+    with pytest.raises(ConfigError, match=r"`routes.r.steps.s.select` that does not take"):
+        catalog(routes=(Route(name="r", steps=(Step(name="s", select=one),)),))  # type: ignore[arg-type]
+    assert catalog(select=chooses([])).hash != catalog().hash
