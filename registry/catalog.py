@@ -27,6 +27,7 @@ from signoff.policy.handler import PolicyHandler
 from signoff.policy.model import APPROVER, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import check_actors
+from signoff.registry.actor_scopes import Scopes, policy_over
 from signoff.registry.catalog_hash import catalog_hash
 from signoff.registry.destinations import NOWHERE, Destination, Distribution, Observer, build_distribution
 from signoff.registry.filters import needs_no_list
@@ -39,7 +40,7 @@ from signoff.registry.reducers import Reducer, ReducerRegistry
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond import RespondForm, declared_part_types, respond_form
 from signoff.registry.scopes import Moment
-from signoff.registry.scoping import Scopes, build_scopes, policy_over
+from signoff.registry.scoping import build_scopes
 from signoff.registry.tool import Tool
 from signoff.registry.visibility import Sight
 

@@ -9,7 +9,7 @@ from signoff.registry.actor_checks import wrong_actor
 from signoff.registry.destinations import Distribution
 from signoff.registry.pinned import ContextFields
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.scoping import scope_content
+from signoff.registry.scope_content import scope_content
 
 
 def catalog_hash(

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
-from signoff.registry.route import LayerMode, Listed, Route, Step, Use
+from signoff.contracts.errors import ConfigError
+from signoff.registry.reference import load_reference
+from signoff.registry.route import LayerMode, Listed, Route, Select, Step, Use
 from signoff.registry.sections import (
     ActorSection,
     LevelSection,
@@ -27,6 +29,7 @@ class ScopeFields(TypedDict):
 
     own_tools: tuple[Use, ...]
     routes: tuple[Route, ...]
+    select: Select | None
 
 
 class _Level(TypedDict):
@@ -35,12 +38,17 @@ class _Level(TypedDict):
     tools: tuple[Listed, ...]
     mode: LayerMode
     tool_filter: str
+    select: Select | None
 
 
 def read_scopes(file: YamlFile, place: Place, section: ActorSection, tool: ReadTool) -> ScopeFields:
     """The scopes of the actor at `place`. Raises `ConfigError` with file and line."""
     routes = (_route(file, (*place, "routes", name), name, data, tool) for name, data in section.routes.items())
-    return {"own_tools": _own(file, (*place, "own_tools"), section.own_tools, tool), "routes": tuple(routes)}
+    return {
+        "own_tools": _own(file, (*place, "own_tools"), section.own_tools, tool),
+        "routes": tuple(routes),
+        "select": _select(file, place, section.select),
+    }
 
 
 def _route(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool) -> Route:
@@ -65,7 +73,18 @@ def _level(file: YamlFile, place: Place, name: str, section: LevelSection, tool:
         ),
         "mode": section.mode,
         "tool_filter": section.tool_filter,
+        "select": _select(file, place, section.select),
     }
+
+
+def _select(file: YamlFile, place: Place, reference: str | None) -> Select | None:
+    try:
+        found: Select | None = None if reference is None else load_reference(reference)
+    except ConfigError as error:
+        raise file.error(
+            (*place, "select"), f"`select`: {error.message}", **error.context | {"field": "select"}
+        ) from error
+    return found
 
 
 def _use(file: YamlFile, place: Place, data: Any) -> Listed:

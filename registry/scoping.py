@@ -3,25 +3,22 @@
 import dataclasses
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import READ_REST, RESPOND
-from signoff.policy.compiled import CompiledPolicy
 from signoff.policy.filtering import compile_filter
-from signoff.policy.stacked import Below, incomparable, stacked
 from signoff.registry.actor import Actor
+from signoff.registry.actor_scopes import Placed, Scopes
 from signoff.registry.declaration import check_declaration, is_placeholder
-from signoff.registry.nearest import did_you_mean, shown
+from signoff.registry.nearest import did_you_mean
 from signoff.registry.pinned import ContextFields
-from signoff.registry.registry import ToolRegistry, tool_content
+from signoff.registry.registry import ToolRegistry
 from signoff.registry.route import Listed, Route, Select, Step, Use, uses
 from signoff.registry.schema import CompiledSchema, compile_schema
-from signoff.registry.scopes import TURN, Filtering, Layer, LayerName, Moment, Position, RegistryTools
+from signoff.registry.scopes import TURN, Filtering, Layer, LayerName, Position, RegistryTools
 from signoff.registry.tool import Tool
 
 logger = logging.getLogger("signoff.registry")
@@ -29,98 +26,6 @@ logger = logging.getLogger("signoff.registry")
 _MODES: Final = ("inherit", "only")
 _SHADOWING: Final = ("allow", "warn", "forbid")
 _RESERVED: Final = (RESPOND, READ_REST)
-
-
-class Placed(NamedTuple):
-    """A tool that is an actor's own, or stands over others of its name: those, and why they need not be obeyed."""
-
-    tool: Tool
-    over: tuple[Tool, ...] = ()
-    loosens: str = ""
-
-    @property
-    def obeys(self) -> tuple[Tool, ...]:
-        """Those whose policies count for it as well."""
-        return () if self.loosens else self.over
-
-
-@dataclass(frozen=True)
-class Scopes:
-    """Where one actor may stand, by route and step; ("", "") is outside of all routes.
-
-    `placed` are the tools beside those of the registry, by their activity. `schemas` are those of collected data.
-    """
-
-    actor: str
-    positions: Mapping[tuple[str, str], Position]
-    placed: Mapping[str, Placed] = field(default_factory=dict)
-    schemas: Mapping[str, CompiledSchema] = field(default_factory=dict)
-    fields: frozenset[str] = frozenset()
-    routed: bool = False
-
-    @property
-    def layered(self) -> bool:
-        """Whether there is anything but the actor's list and the registry."""
-        return self.routed or bool(self.placed)
-
-    def position(self, route: str, step: str) -> Position | None:
-        """The position of this name; for an actor without routes always the one it has."""
-        return self.positions.get((route, step) if self.routed else ("", ""))
-
-    @cached_property
-    def over(self) -> Mapping[str, tuple[Tool, ...]]:
-        """The tools that count, beside itself, where one of `placed` is judged; by its activity."""
-        return {activity: each.obeys for activity, each in self.placed.items() if each.obeys}
-
-    def check(self, route: str, step: str, transient: tuple[str, ...]) -> None:
-        """Raise `ConfigError` for a position or a tool of the turn's own that this actor does not have."""
-        position = self.position(route, step)
-        if position is None:
-            known = ", ".join(f"`{each}/{inner}`" if inner else f"`{each}`" for each, inner in self.positions if each)
-            message = f"actor `{self.actor}` has no route and step {shown(f'{route}/{step}')}; known: {known}"
-            raise ConfigError(message, actor=self.actor, field="route", value=route)
-        for name in transient:
-            if position.resolve(name, Moment(transient=(name,))).at != 0:
-                message = (
-                    f"actor `{self.actor}` can have no tool {shown(name)} for one turn: none, or it may not shadow"
-                )
-                raise ConfigError(message, actor=self.actor, field="transient", value=name)
-
-    def have(self, extra: Mapping[str, Any]) -> frozenset[str]:
-        """The data fields that are there: not null, and valid where a step collects them with a schema."""
-        data = extra.get("data")
-        given = {
-            **(data if isinstance(data, Mapping) else {}),
-            **{name: extra[name] for name in self.fields & {*extra}},
-        }
-        return frozenset(name for name, value in given.items() if value is not None and self._valid(name, value))
-
-    def _valid(self, name: str, value: Any) -> bool:
-        schema = self.schemas.get(name)
-        return schema is None or not schema.check(value)
-
-
-def policy_over(placed: Placed, own: Mapping[str, CompiledPolicy], approvers: Sequence[str]) -> CompiledPolicy:
-    """The policy of a tool with those of all that it shadows, unless it says why not. `own` are they by activity.
-
-    Raises `ConfigError` where nobody can say which of them is the stricter.
-    """
-    tool, nearest = placed.tool, own[placed.tool.activity]
-    below = [Below(own[each.activity], _fits(each)) for each in placed.obeys]
-    why = incomparable(nearest, [each.policy for each in below], approvers)
-    if why:
-        raise ConfigError(
-            f"actor `{tool.place.partition('.')[0]}` has a tool `{tool.name}` at `{tool.place}` that shadows another, "
-            f"but {why}; or say in `loosens` why it need not be obeyed",
-            actor=tool.place.partition(".")[0],
-            field="requires_approval",
-            value=tool.name,
-        )
-    return stacked(nearest, below, approvers)
-
-
-def _fits(tool: Tool) -> Callable[[Mapping[str, Any]], bool]:
-    return lambda args: not tool.schema.check(args)
 
 
 def build_scopes(actor: Actor, registry: ToolRegistry, fields: ContextFields) -> Scopes:
@@ -412,44 +317,3 @@ class _Build:
 
     def _wrong(self, field: str, value: object, why: str) -> ConfigError:
         return ConfigError(f"actor `{self._actor.name}` {why}", actor=self._actor.name, field=field, value=value)
-
-
-def scope_content(actor: Actor) -> dict[str, object]:
-    """What the hash of an actor holds of its own tools and routes, where it has some."""
-    given = {
-        "own_tools": _contents(actor.own_tools),
-        "routes": [
-            {**_level(route), "steps": [{**_level(step), **_data(step)} for step in route.steps]}
-            for route in actor.routes
-        ],
-        "shadowing": "" if actor.shadowing == "forbid" else actor.shadowing,
-        "selects": actor.select is not None,
-    }
-    return {name: value for name, value in given.items() if value}
-
-
-def _level(level: Route | Step) -> dict[str, object]:
-    return {
-        "name": level.name,
-        "description": level.description,
-        "tools": _contents(level.tools),
-        "mode": level.mode,
-        "tool_filter": level.tool_filter,
-        "selects": level.select is not None,
-    }
-
-
-def _data(step: Step) -> dict[str, object]:
-    return {"requires": step.requires, "collect": dict(step.collect)}
-
-
-def _contents(listed: Iterable[Listed]) -> list[dict[str, object]]:
-    return [
-        {
-            "tool": use.tool if isinstance(use.tool, str) else tool_content(use.tool),
-            "optional": use.optional,
-            "min_step": use.min_step,
-            "loosens": use.loosens,
-        }
-        for use in uses(tuple(listed))
-    ]

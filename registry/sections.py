@@ -105,6 +105,7 @@ class LevelSection(Section):
     own_tools: dict[str, Any] = Field({}, description="Tools that are there and nowhere else, by name.")
     mode: Literal["inherit", "only"] = Field("inherit", description="Whether there are other tools beside these.")
     tool_filter: str = Field("", description="CEL over `tool`, `actor` and `ctx`: what it is not true of is not seen.")
+    select: str | None = Field(None, description="`module:function` that chooses among the tools that would be seen.")
 
 
 class StepSection(LevelSection):
@@ -150,6 +151,7 @@ class ActorSection(Section):
     tags: list[str] = Field([], description="Words for rules.")
     own_tools: dict[str, Any] = Field({}, description="Tools that only this actor has, by name.")
     routes: dict[str, Any] = Field({}, description="Where it may stand, and what it has there, by name.")
+    select: str | None = Field(None, description="`module:function` that chooses among the tools that would be seen.")
     shadowing: Literal["allow", "warn", "forbid"] = Field(
         "forbid", description="Whether a tool may have the name of one behind it."
     )

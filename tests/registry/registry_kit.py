@@ -7,6 +7,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
 from signoff.registry.actor import Actor
+from signoff.registry.availability import Occasion
 from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
 
@@ -21,6 +22,11 @@ SCHEMA: dict[str, Any] = {
 async def handler(args: dict[str, Any], ctx: ToolContext) -> Any:
     """Echo."""
     return {"args": args, "call": ctx.call_id}
+
+
+async def nothing(occasion: Occasion, data: dict[str, Any]) -> list[str]:
+    """Chooses no tool."""
+    return []
 
 
 def a_tool(name: str = "book_flight", **fields: Any) -> Tool:

@@ -40,6 +40,7 @@ actors:
           ask: {collect: {city: {type: string}}}
           buy: {tools: [{name: note}], requires: [city], toolFilter: "tool.name != 'greet'"}
       talk:
+        select: registry_kit:nothing
 """
 
 
@@ -62,6 +63,9 @@ def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
     """Routes and steps in their order, with tools of their own, what they wait for and what they keep back."""
     catalog = loaded(tmp_path)
     assert told(catalog) == told(catalog, "talk") == ["greet@desk", "note", "pay"]
+    position = catalog.sight(pinned(route="talk")).position
+    assert position is not None
+    assert [each.__name__ for each in position.selects] == ["nothing"]
     assert told(catalog, "trip", "ask") == ["note"]
     assert told(catalog, "trip", "buy", city="Porto") == ["note", "pay@desk.trip"]
     assert told(catalog, "trip", "buy") == ["pay@desk.trip"]
@@ -104,7 +108,9 @@ def test_the_schema_for_editors_takes_it(tmp_path: Path) -> None:
             "14: actor `desk` gives no real reason",
         ),
         ("greet: {handler", "respond: {handler", "actor `desk` has in `own_tools` what is no tool"),
-        ("talk:\n", "talk: []\n", "27: route `talk` must be a mapping"),
+        ("talk:\n        select: registry_kit:nothing", "talk: []", "27: route `talk` must be a mapping"),
+        ("registry_kit:nothing", "registry_kit:nobody", "28: `select`: "),
+        ("registry_kit:nothing", "registry_kit:a_call", "28: actor `desk` has a `routes.talk.select` that is no"),
         ("greet: {handler", "greet: {loosens: 1, handler", "10: `loosens` of tool `greet` must be text"),
     ],
 )
