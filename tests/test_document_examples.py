@@ -24,7 +24,10 @@ from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
-EXAMPLES = [block for path in PAGES for block in blocks(path) if block.language in ("python", "yaml")]
+SHOWN = [block for path in PAGES for block in blocks(path) if block.file.startswith("examples/")]
+EXAMPLES = [
+    block for path in PAGES for block in blocks(path) if block.language in ("python", "yaml") and block not in SHOWN
+]
 
 
 @pytest.fixture
@@ -62,6 +65,18 @@ def test_every_example_loads(block: Block, beside: Path) -> None:
         results = run_cases(cases, load_manifest(beside / "signoff.yaml").policies)
         assert all(result.passed for result in results)
         assert len(results) > 1
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.file)
+def test_what_is_shown_of_an_example_is_its_file(block: Block) -> None:
+    """A block that names a file of `examples/` in its first line is that file, to the letter."""
+    assert block.text == f"# {block.file}\n{(ROOT / block.file).read_text(encoding='utf-8')}"
+
+
+def test_every_file_of_the_styles_is_shown() -> None:
+    """docs/styles.md has them all."""
+    files = (ROOT / "examples" / "styles").glob("*/*.*")
+    assert sorted(block.file for block in SHOWN) == sorted(path.relative_to(ROOT).as_posix() for path in files)
 
 
 async def test_the_readme_s_tool_runs_and_asks_as_it_says(

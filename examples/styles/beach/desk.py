@@ -1,0 +1,8 @@
+"""A policy of the desk as a function."""
+
+from signoff.policy.handler import ProposedCall
+
+
+def refunds(call: ProposedCall, context: dict[str, object]) -> str:
+    """Small refunds are asked about, larger ones never made."""
+    return "deny" if call.args["amount"] > 100 else "user"

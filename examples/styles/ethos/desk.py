@@ -1,0 +1,10 @@
+"""What shortens the results of the desk."""
+
+import json
+
+from signoff.registry.result import ReducerInput, Result, ToolFailure, ToolResult
+
+
+def cheapest(result: Result, given: ReducerInput) -> Result:
+    """The first three journeys of a search."""
+    return result if isinstance(result, ToolFailure) else ToolResult(json.dumps(json.loads(str(result.value))[:3]))

@@ -1,0 +1,138 @@
+"""The travel desk in the styles of the four designs: short, right, and in each the same desk."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk_fixtures import bench, yes
+from temporalio.client import Client
+
+from signoff.cli.main import invoke
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import Tally
+from signoff.registry.gates import Judgement, judge
+from signoff.registry.manifest import load_manifest
+from signoff.registry.people import principal_of
+from signoff.registry.reducers import reduced
+from signoff.registry.result import ReducerInput, ToolResult
+from signoff.store.store import Store
+
+STYLES = ("beach", "adr", "falai", "ethos")
+HERE = Path(__file__).parents[2] / "examples" / "styles"
+CATALOGS = {style: load_manifest(HERE / style / "signoff.yaml") for style in STYLES}
+from styles.adr.desk import registry  # noqa: E402  (the manifests put its folder on the path)
+from travel_desk.script import model  # noqa: E402
+
+MOST_LINES = 29
+BOOKING = {"flight": "TP 531", "destination": "Lisbon", "totalCost": 420, "passenger": "the traveller"}
+BOOKS: dict[str, Any] = {"route": "journey", "step": "book"}
+CHANGES: dict[str, Any] = {"route": "changes"}
+PLACES = {"flight_search": {"route": "journey", "step": "find"}, "book_flight": BOOKS}
+"""Where the falai desk must stand for a tool; the others stand nowhere."""
+
+
+def place(style: str, tool: str) -> dict[str, Any]:
+    """Where an actor of that style stands to be given that tool."""
+    return PLACES.get(tool, CHANGES) if style == "falai" else {}
+
+
+def pinned(style: str, person: str, **where: Any) -> Pinned:
+    """The context of a person's turn."""
+    user = principal_of(CATALOGS[style].people.find(person))
+    return Pinned(actor="desk", session="s", turn="t", tenant="main", user=user, **where)
+
+
+def judged(style: str, person: str, tool: str, args: dict[str, Any]) -> Judgement:
+    """What the gates of one style say of a call."""
+    ctx = pinned(style, person, extra={"data": {"destination": "Lisbon"}}, **place(style, tool))
+    return judge(CATALOGS[style], ctx, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_style_is_short_and_right(style: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under thirty lines of YAML and Python together, and `signoff manifest validate` has nothing to say."""
+    files = sorted(path for path in (HERE / style).iterdir() if path.suffix in (".yaml", ".py"))
+    lines = [line for path in files for line in path.read_text().splitlines() if line.strip()]
+    assert [path.name for path in files] == ["desk.py", "signoff.yaml"]
+    assert len(lines) <= MOST_LINES
+    assert invoke(("manifest", "validate", "--manifest", str(HERE / style / "signoff.yaml"))) == 0
+    assert "is right: 1 actor, 4 tools" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize(
+    ("person", "tool", "args", "kind"),
+    [
+        ("guest", "flight_search", {"destination": "Lisbon"}, "run"),
+        ("traveller", "book_flight", {**BOOKING, "totalCost": 39}, "run"),
+        ("traveller", "book_flight", BOOKING, "ask"),
+        ("guest", "book_flight", {**BOOKING, "totalCost": 39}, "ask"),
+        ("traveller", "cancel_booking", {"booking": "TD-1"}, "ask"),
+        ("traveller", "refund", {"booking": "TD-1", "amount": 20}, "ask"),
+    ],
+)
+def test_every_style_is_the_same_desk(style: str, person: str, tool: str, args: dict[str, Any], kind: str) -> None:
+    """The same calls run, and people are asked about the same ones, however it is written down."""
+    assert judged(style, person, tool, args).kind == kind
+
+
+@pytest.mark.parametrize("style", STYLES)
+async def test_a_style_runs_a_turn_through_approval(
+    style: str, client: Client, store: Store, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A booking waits for a person and is then made; a large refund is denied and nobody is asked."""
+    monkeypatch.setenv("TRAVEL_DESK_DB", str(tmp_path / "travel.db"))
+    async with bench(client, store, task_queue, CATALOGS[style], model) as desk:
+        given = {"context": {"data": {"destination": "Lisbon"}}, **place(style, "book_flight")}
+        key = await desk.start("book the 420 euro flight to Lisbon", **given)
+        view = await desk.waiting(key)
+        await desk.signoff.decide(yes(key))
+        booked = await desk.signoff.result(key)
+        refused = await desk.signoff.result(await desk.start("refund 420 euro for TD-1", **place(style, "refund")))
+    assert view.calls[0].tool == "book_flight"
+    assert [(each.tool, each.code, each.decided_by) for each in booked.calls] == [("book_flight", "ok", "approver")]
+    assert "Booked: TP 531 to Lisbon for 420 EUR" in str(booked.parts[0].content.inline)
+    assert [(each.tool, each.code) for each in refused.calls] == [("refund", "denied")]
+    assert refused.calls[0].denied is not None
+    assert refused.calls[0].denied.source == "policy"
+    with sqlite3.connect(tmp_path / "travel.db") as books:
+        assert books.execute("SELECT flight, total FROM bookings").fetchall() == [("TP 531", 420.0)]
+
+
+def test_what_beach_says_of_dispatch_is_kept() -> None:
+    """The search is the one actor's own and runs inline; the rest is for everybody and routed."""
+    tools = {tool.name: (tool.scope, tool.routing) for tool in CATALOGS["beach"].tools()}
+    assert tools.pop("flight_search") == ("specialist", "bypass")
+    assert set(tools.values()) == {("generalist", "routed")}
+
+
+def test_the_manifest_over_a_registry_in_code_changes_nothing_of_it() -> None:
+    """One immutable registry, and the manifest's is the same to its hash."""
+    assert CATALOGS["adr"].registry.hash == registry.hash
+    assert list(registry.list()) == ["book_flight", "cancel_booking", "flight_search", "refund"]
+
+
+def test_a_falai_desk_has_at_each_place_what_it_needs_there() -> None:
+    """Booking comes with its step and the collected city; changes are a place of their own."""
+    there = {"data": {"destination": "Lisbon"}}
+
+    def seen(**where: Any) -> list[str]:
+        sight = CATALOGS["falai"].sight(pinned("falai", "guest", **where))
+        return [tool.name for tool in sight.visible()]
+
+    assert seen(**CHANGES) == ["cancel_booking", "refund"]
+    assert "book_flight" not in seen(route="journey", step="find", extra=there)
+    assert "book_flight" not in seen(**BOOKS)
+    assert "book_flight" in seen(**BOOKS, extra=there)
+
+
+def test_an_ethos_desk_has_a_budget_a_toolset_and_a_reducer() -> None:
+    """The model reads the three cheapest journeys, at most 2,000 characters of them."""
+    catalog = CATALOGS["ethos"]
+    search = catalog.registry.resolve("flight_search")
+    assert search is not None
+    assert (catalog.actors["desk"].toolset, search.toolset, search.max_result_chars) == ("travel", "travel", 2_000)
+    assert reduced(catalog.reducers["flight_search"], ToolResult("[1, 2, 3, 4]"), ReducerInput({})).value == "[1, 2, 3]"
