@@ -56,6 +56,7 @@ class ToolFields(TypedDict, total=False):
     concurrency: Concurrency
     attempts: int | None
     fallbacks: tuple[str, ...]
+    tenants: tuple[str, ...] | None
     validation: Validation
     capabilities: Capabilities
     untrusted_output: bool

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
 from signoff.registry.tool import Tool
@@ -101,5 +102,20 @@ def _always_include(tool: Tool) -> Iterator[Wrong]:
         yield Wrong("always_include", True, why)
 
 
+def _tenants(tool: Tool) -> Iterator[Wrong]:
+    given: Any = tool.tenants
+    if given is None:
+        return
+    if not isinstance(given, tuple):
+        # A text is a sequence of letters too, each of which could be somebody's tenant.
+        yield Wrong("tenants", given, "needs its `tenants` to be a list of names, `[]` for nobody, or left out for all")
+        return
+    wrong = next((each for each in given if not isinstance(each, str) or not is_id(each)), None)
+    if wrong is not None:
+        yield Wrong(
+            "tenants", wrong, f"is for `{wrong}`, which is no tenant's name: it must match `{ID_PATTERN[:-2]}$`"
+        )
+
+
 _Look: TypeAlias = Callable[[Tool], Iterator[Wrong]]
-_LOOKS: Final[tuple[_Look, ...]] = (_validation, _functions, _capabilities, _always_include)
+_LOOKS: Final[tuple[_Look, ...]] = (_validation, _functions, _capabilities, _always_include, _tenants)

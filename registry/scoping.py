@@ -177,6 +177,7 @@ class _Build:
                 check_declaration(tool)
             except RegistrationError as error:
                 raise self._wrong(where, use.name, f"has in `{where}` what is no tool: {error.message}") from error
+            self._check_fallbacks(where, tool)
             if use.optional:
                 raise self._wrong(where, use.name, f"marks its own tool `{use.name}` as `optional`; only names are")
         self._check_listed(where, use)
@@ -186,6 +187,13 @@ class _Build:
         placed = dataclasses.replace(tool, place=f"{self._actor.name}.{place}" if place else self._actor.name)
         self._placed[placed.activity] = Placed(placed, tuple(over), use.loosens.strip())
         return placed
+
+    def _check_fallbacks(self, where: str, tool: Tool) -> None:
+        for name in tool.fallbacks:
+            if self._registry.resolve(name) is None and name not in self._actor.own_names:
+                near = did_you_mean(name, [*self._registry.list(), *self._actor.own_names])
+                why = f"has in `{where}` the tool `{tool.name}` with the unknown fallback `{name}`{near}"
+                raise self._wrong(where, name, why)
 
     def _check_shadow(self, where: str, use: Use, tool: Tool, over: Sequence[Tool]) -> None:
         if not over:

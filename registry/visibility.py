@@ -106,8 +106,14 @@ class Sight:
         return self.ruling(tool).effect == "hide"
 
     def permits(self, tool: Tool) -> bool:
-        """Gate 6: whether the actor's own list and filters let the tool through; no list means every tool."""
-        return self.actor is not None and permitted(self.actor, tool)
+        """Gate 6: whether the actor's own list and filters let the tool through; no list means every tool.
+
+        And whether it exists for the tenant of the turn, by its own word and that of the tools which it shadows (V07).
+        """
+        tools = (tool, *self.over.get(tool.activity, ()))
+        tenant = self.ctx.get("tenant")
+        here = all(each.tenants is None or tenant in each.tenants for each in tools)
+        return here and self.actor is not None and permitted(self.actor, tool)
 
     def offers(self, tool: Tool) -> bool:
         """Whether the actor could see the tool if it was available."""

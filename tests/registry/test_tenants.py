@@ -1,0 +1,71 @@
+"""A tool may exist for some tenants only."""
+
+from typing import Any
+
+import pytest
+from registry_kit import a_call, a_tool, an_actor, pinned
+
+from signoff.contracts.errors import RegistrationError
+from signoff.contracts.steps import Tally
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.gates import judge
+from signoff.registry.route import Route, Use
+from signoff.registry.tool import Tool
+
+GOOD = {"flight": "TP 9", "totalCost": 1}
+
+
+def gate(catalog: Catalog, tenant: str, route: str = "") -> tuple[str, str]:
+    """What decides a call of `book_flight` in this tenant; told and judged alike."""
+    ctx = pinned(tenant=tenant, route=route)
+    found = judge(catalog, ctx, a_call(), GOOD, Tally())
+    told = "book_flight" in [each.name for each in catalog.offered("desk", ctx)]
+    assert told == (found.code == "ok")
+    return found.gate, found.code
+
+
+def of(*tools: Tool, **fields: Any) -> Catalog:
+    """A catalog with one actor."""
+    return build_catalog(tools=tools, actors=[an_actor(**fields)])
+
+
+@pytest.mark.row("V07")
+@pytest.mark.row("F16")
+def test_a_tool_exists_for_its_tenants_only() -> None:
+    """To others it reads like one that does not exist, also where the actor lists it; none named is none."""
+    for tools in (None, ("book_flight",)):
+        known = of(a_tool(tenants=("main", "lab")), tools=tools)
+        assert [gate(known, tenant) for tenant in ("main", "lab", "other")] == [
+            ("approval", "ok"),
+            ("approval", "ok"),
+            ("allowlist", "not_available"),
+        ]
+    assert gate(of(a_tool(tenants=())), "main") == ("allowlist", "not_available")
+    assert gate(of(a_tool()), "other") == ("approval", "ok")
+    message = judge(of(a_tool(tenants=())), pinned(), a_call(), GOOD, Tally()).message
+    assert message.startswith("there is no tool `book_flight` for you")
+
+
+def test_a_shadow_does_not_bring_it_to_others() -> None:
+    """Unless it says why."""
+    far = a_tool(tenants=("lab",))
+    for near, code in ((a_tool(), "not_available"), (Use(tool=a_tool(), loosens="Everybody may on this route."), "ok")):
+        known = of(far, routes=(Route(name="r", tools=(near,)),), shadowing="allow")
+        assert [gate(known, tenant, "r")[1] for tenant in ("lab", "main")] == ["ok", code]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [("main", "a list of names"), (("a b",), "is for `a b`"), ((1,), "is for `1`")]
+)
+def test_wrong_tenants_are_refused(given: Any, words: str) -> None:
+    """At build, with the field."""
+    with pytest.raises(RegistrationError, match=words) as caught:
+        of(a_tool(tenants=given))
+    assert caught.value.context["field"] == "tenants"
+
+
+def test_tenants_are_in_the_hash_and_no_part_of_what_is_approved() -> None:
+    """A tool that is opened to more is the same tool."""
+    plain, limited = a_tool(), a_tool(tenants=("main",))
+    assert of(plain).hash != of(limited).hash
+    assert plain.definition == limited.definition
