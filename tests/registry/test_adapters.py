@@ -1,12 +1,15 @@
 """Handlers and results of other designs, taken over by name and never by their looks."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from registry_kit import a_context, a_tool
 
+from signoff.contracts.errors import ConfigError
 from signoff.registry.adapters import context_first, from_ok, from_success, ok_results, success_results
 from signoff.registry.context import ToolContext
+from signoff.registry.manifest import load_manifest
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.result import ToolFailure, ToolResult
 
@@ -22,6 +25,28 @@ async def test_a_handler_that_takes_its_context_first_is_adapted() -> None:
     ToolRegistry([a_tool(handler=handler)])
     assert await handler({"flight": "AZ1"}, a_context()) == "c1.1 AZ1"
     assert repr(handler).split()[1].endswith("old")
+
+
+@pytest.mark.row("F02")
+async def test_a_tool_by_id_with_parameters_and_its_context_first_is_declared_as_it_is(tmp_path: Path) -> None:
+    """`id`, `parameters` and `description` in a manifest, the handler adapted; a second name is refused."""
+    (tmp_path / "by_id.py").write_text(
+        "from signoff.registry.adapters import context_first\n\n\n"
+        "@context_first\nasync def weather(context, args):\n    return f'{context.user_id}: {args[\"city\"]}'\n"
+    )
+    text = (
+        "version: 1\ntools:\n  weather:\n    id: weather\n    description: Tells the weather.\n"
+        "    parameters: {type: object, properties: {city: {type: string}}, required: [city]}\n"
+        "    handler: by_id:weather\n    scope: generalist\n"
+    )
+    (tmp_path / "signoff.yaml").write_text(text)
+    found = load_manifest(tmp_path / "signoff.yaml").registry.resolve("weather")
+    assert found is not None
+    assert (found.description, found.schema.schema["required"]) == ("Tells the weather.", ["city"])
+    assert await found.handler({"city": "Porto"}, a_context()) == "guest: Porto"
+    (tmp_path / "signoff.yaml").write_text(text.replace("id: weather", "id: weather\n    name: Weather"))
+    with pytest.raises(ConfigError, match="`id` and `name` of tool `weather` mean the same and differ"):
+        load_manifest(tmp_path / "signoff.yaml")
 
 
 @pytest.mark.row("E08")

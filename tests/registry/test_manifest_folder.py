@@ -1,5 +1,6 @@
 """A manifest as a folder: one file a tool and an actor; what stands twice is an error that names both places."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,21 @@ def test_a_folder_is_the_manifest_that_one_file_would_be(tmp_path: Path) -> None
     assert normal_text(catalog) == normal_text(load_manifest(one))
     assert catalog.registry.resolve("search").site == f"{tmp_path}/folder/tools/search.yaml:1"
     assert catalog.people.find("ana").roles == ("finance",)
+
+
+@pytest.mark.row("P19")
+def test_an_agent_is_one_file_that_names_its_tools_and_bounds(tmp_path: Path) -> None:
+    """Tools by name alone, how far it may go, whom it passes to a person; read once, and nothing of it changes."""
+    agent = "tools: [search]\nlimits: {calls: 7, cost: 0.5}\nsurfaces: {chat: {exclude: [search]}}\n"
+    catalog = load(write(tmp_path, actors__desk_yaml=agent))
+    desk = catalog.actor("desk")
+    assert (desk.tools, desk.limits.calls, desk.limits.cost) == (("search",), 7, 0.5)
+    assert desk.surfaces["chat"].exclude == ("search",)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        desk.tools = ()  # type: ignore[misc]
+    write(tmp_path, actors__desk_yaml="tools: []\n")
+    assert catalog.actor("desk") is desk
+    assert "lists the unknown tool `book`" in refusal(write(tmp_path, actors__desk_yaml="tools: [book]\n"))
 
 
 def test_a_file_is_read_alone(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ async def undecided(found: Bench, **fields: Any) -> TurnResult:
     return await found.signoff.result(key)
 
 
+@pytest.mark.row("F38")
 @pytest.mark.parametrize("way", ["asked", "dry_run"])
 async def test_no_path_runs_a_gated_tool_without_a_decision(
     way: str, client: Client, store: Store, task_queue: str

@@ -69,6 +69,7 @@ async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(
 
 
 @pytest.mark.row("N08")
+@pytest.mark.row("N25")
 async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
     client: Client, store: Store, task_queue: str
 ) -> None:
@@ -133,6 +134,7 @@ async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store
     assert ledger.rows == []
 
 
+@pytest.mark.row("N25")
 async def test_a_tool_that_no_worker_has_any_more_is_not_available(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(
 
 
 @pytest.mark.row("B68")
+@pytest.mark.row("N25")
 async def test_a_waiting_turn_survives_the_runs_of_its_session(client: Client, store: Store, task_queue: str) -> None:
     """Asked in the first run, approved in a later one: the answer finds its place in the conversation."""
     ledger = Ledger()

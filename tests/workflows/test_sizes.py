@@ -66,6 +66,7 @@ async def test_calls_beyond_one_mib_of_a_completion_are_too_many(client: Client,
     assert described.raw_description.workflow_execution_info.history_size_bytes < 200_000
 
 
+@pytest.mark.row("N25")
 @pytest.mark.parametrize("failure", [False, True])
 async def test_a_result_is_trimmed_with_its_marker_and_stored(
     failure: bool, client: Client, store: Store, task_queue: str

@@ -1,0 +1,48 @@
+"""What a worker is asked to run is data: nothing alive travels beside it, so no call can see another's context."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, TURN, environment, free, permit_for, pinned, room_of, run, task_for
+from desk_fixtures import Ledger
+
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Principal
+from signoff.contracts.steps import ToolTask
+from signoff.registry.context import ToolContext
+from signoff.store.store import Store
+
+
+@pytest.mark.row("E46")
+async def test_calls_that_run_at_once_see_each_its_own_context(store: Store) -> None:
+    """Both are inside the handler at the same time; each task has gone through JSON, and holds all the handler sees."""
+    inside = asyncio.Barrier(2)
+
+    def answer(args: dict[str, Any], ctx: ToolContext) -> Any:
+        return f"{ctx.user_id} {ctx.turn_id} {args['amount']}"
+
+    async def handler(args: dict[str, Any], ctx: ToolContext) -> Any:
+        await inside.wait()
+        before = answer(args, ctx)
+        await inside.wait()
+        assert answer(args, ctx) == before
+        return before
+
+    tool = free(Ledger(), handler=handler)
+    room = room_of(store, tool)
+    people = {"guest": TURN.turn, "ana": "other"}
+
+    async def called(user: str, turn: str) -> Any:
+        key = TurnKey(TURN.tenant, TURN.session, turn)
+        args = {**ARGS, "amount": len(user)}
+        task = task_for(tool, permit_for(tool, args, ctx=pinned(user=Principal(user=user), turn=turn)), args)
+        sent = ToolTask.model_validate(json.loads(task.model_dump_json()))
+        assert sent == task
+        reply = await run(room, tool, sent, environment(workflow_id=key.workflow_id))
+        assert reply.outcome is not None
+        return reply.outcome.value.inline
+
+    told = await asyncio.gather(*(called(user, turn) for user, turn in people.items()))
+    assert told == ["guest t 5", "ana other 3"]
