@@ -1,12 +1,14 @@
-"""What a person types on a command line: words for an actor, and JSON."""
+"""What a person types on a command line: words for an actor, durations, and JSON."""
 
 import json
 from typing import Any
 
 import typer
 
+from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import is_id
 from signoff.policy.bounds import out_of_bounds
+from signoff.policy.durations import seconds
 
 
 def spoken(text: str) -> str:
@@ -40,3 +42,11 @@ def read_object(text: str, option: str) -> dict[str, Any]:
 
 def _refused(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
+
+
+def read_duration(text: str, option: str) -> float:
+    """The seconds of a duration such as `30d`, given as `option`. Raises `ConfigError` naming it."""
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}", field=option.removeprefix("--"), value=text) from None

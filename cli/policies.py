@@ -14,7 +14,7 @@ from signoff.activities.hearing import verdict_of
 from signoff.audit.log import AuditLog
 from signoff.audit.past import past_calls
 from signoff.audit.record import moment_text
-from signoff.cli.inputs import read_object
+from signoff.cli.inputs import read_duration, read_object
 from signoff.cli.options import Address, AsJson, Asker, Manifest
 from signoff.cli.output import Output, run
 from signoff.cli.simulation import Tried, simulate
@@ -25,7 +25,6 @@ from signoff.cli.workplace import find_workplace, reach_server, read_running
 from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.policy.cases import CaseResult, run_cases
-from signoff.policy.durations import seconds
 from signoff.policy.explain import explain_json, explain_text
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest import load_manifest
@@ -113,7 +112,7 @@ def simulate_file(
     as_json: AsJson = False,
 ) -> None:
     """Judge the recorded calls of the past by the policies of a manifest: what would run that people were asked for?"""
-    begin = utc_now() - timedelta(seconds=_duration(since))
+    begin = utc_now() - timedelta(seconds=read_duration(since, "--since"))
 
     async def body(out: Output) -> int:
         catalog = load_manifest(file)
@@ -126,13 +125,6 @@ def simulate_file(
         return 0
 
     run(body, as_json=as_json)
-
-
-def _duration(text: str) -> float:
-    try:
-        return seconds(text)
-    except ValueError as error:
-        raise ConfigError(f"--since: {error}", field="since", value=text) from None
 
 
 def _tried_json(tried: Tried) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`tools list` and `tools explain`."""
+"""`tools list`, `tools explain` and `tools metrics`."""
 
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ from signoff.approvals.arguments import plural
 from signoff.cli.inputs import read_object
 from signoff.cli.options import AsJson, Asker, Manifest
 from signoff.cli.output import Output, run
+from signoff.cli.tool_metrics import metrics
 from signoff.cli.workplace import Workplace, find_workplace
 from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
@@ -31,6 +32,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.trace import GateSays, gate_trace
 
 app = typer.Typer(help="List and explain the tools of a manifest.", no_args_is_help=True, rich_markup_mode=None)
+app.command()(metrics)
 
 _ANSWER_STYLE = {"passes": "green", "decides": "yellow", "open": "", "unasked": "dim"}
 _OUTCOME_STYLE = {"won": "green", "lost": "dim", "absent": "dim"}
