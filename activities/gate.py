@@ -1,6 +1,7 @@
 """Local activity `signoff.gate`: a whole batch through the gates, once; its result is what history keeps."""
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ from signoff.store.content import load, to_content
 from signoff.store.freezes import Freezes
 
 _DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never answered."
+_TO_A_MODEL = ". Correct them and call it again"
 _START_SLACK = 15.0
 """Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
 
@@ -99,6 +101,8 @@ class GateActivity:
             # What a person wrote and signed is never run as something else.
             message = f"the tool would not take these arguments as they are. {found.note}"
             return Judgement(call.call, "settled", "schema", "input_invalid", message, found.tool)
+        if task.edited_by:
+            return dataclasses.replace(found, message=found.message.removesuffix(_TO_A_MODEL))
         return found
 
     async def _judged(self, task: GateTask, known: Known) -> tuple[list[_Judged], Tally]:

@@ -36,9 +36,7 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
     if problem := _unfitting(request, decision):
         return refusal(request, "malformed", problem)
     if not _names_this(request, decision):
-        return refusal(
-            request, "stale", f"this was asked again; open it once more and answer revision {request.revision}"
-        )
+        return stale(request, decision)
     if request.state != "pending":
         return _too_late(request, decision)
     if not decision.signature and _is_over(request, now):
@@ -127,6 +125,18 @@ def approving(request: ApprovalRequest) -> tuple[Decision, ...]:
     return tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
 
 
+def stale(request: ApprovalRequest, decision: Decision) -> Receipt:
+    """The receipt for what answers another revision of `request`, or what was never asked."""
+    named = decision.revision or 1
+    if named < request.revision:
+        why = "this was asked again"
+    elif named > request.revision:
+        why = f"there is no revision {named} of this"
+    else:
+        why = "the digest is not the one of what is asked"
+    return refusal(request, "stale", f"{why}; open it once more and answer revision {request.revision}")
+
+
 def settled_receipt(request: ApprovalRequest) -> Receipt:
     """What someone is told who asks about, or answers, a request that is decided; `pending` while it is not."""
     if request.state == "pending":
@@ -198,7 +208,9 @@ def _unfitting(request: ApprovalRequest, decision: Decision) -> str:
         return "`result`: only what happened has one"
     if len(decision.result) > REASON_CHARS:
         return f"`result`: at most {REASON_CHARS} characters"
-    if decision.edited_args is not None and (decision.verdict != "approved" or request.kind == "in_doubt"):
+    if decision.edited_args is not None and request.kind == "in_doubt":
+        return "`edited_args`: it runs again as it was approved, or not at all"
+    if decision.edited_args is not None and decision.verdict != "approved":
         return "`edited_args`: only an approval can change the arguments"
     if decision.remember is not None and request.kind == "in_doubt":
         return "`remember`: what happened once says nothing of the next time"

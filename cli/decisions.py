@@ -18,6 +18,7 @@ from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.gateway.confirming import MISSING, confirmed
 from signoff.policy.durations import seconds
 
 Opened: TypeAlias = AbstractAsyncContextManager[Desk]
@@ -218,7 +219,7 @@ async def _answered(out: Output, desk: Desk, name: str, said: Said) -> tuple[Rec
         seen = as_edited(request, edited, found.tool)
     if seen is not None and answer.verdict == "approved":
         _check_confirmed(seen, said.confirm)
-    receipt = await desk.answer(answer, approval_id, request)
+    receipt = await desk.answer(answer, approval_id, request, said.confirm)
     if request is None:
         return receipt, receipt_line(receipt)
     if said.change and receipt.status in ("accepted", "counted"):
@@ -242,10 +243,5 @@ def _wish(remember: bool, where: str, lasting: str, uses: int, everywhere: bool)
 
 def _check_confirmed(request: ApprovalRequest, typed: str) -> None:
     """Raises `Refused` where the policy wants a value of the card typed again and it was not."""
-    if request.confirm != "type":
-        return
-    values = [row.value for row in request.card.rows if row.name and not row.secret]
-    if typed.strip() not in values or not typed.strip():
-        raise Refused(
-            "this request wants a value of its card typed again, such as the amount or the name: add --confirm VALUE"
-        )
+    if not confirmed(request, typed):
+        raise Refused(f"{MISSING}: add --confirm VALUE")

@@ -36,8 +36,10 @@ class Desk(Protocol):
     async def arguments(self, request: ApprovalRequest) -> Editable:
         """The arguments to change."""
 
-    async def answer(self, answer: Decision, approval_id: str, request: ApprovalRequest | None) -> Receipt:
-        """Decide as the person, bound to the request as it was shown."""
+    async def answer(
+        self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = ""
+    ) -> Receipt:
+        """Decide as the person, bound to the request as it was shown; `confirm` is what was typed again."""
 
     async def withdraw(self, name: str, reason: str) -> tuple[Receipt, str]:
         """Withdraw a request as the person; its receipt, and the effect that does not come. Raises as `asked`."""
@@ -48,8 +50,11 @@ class Desk(Protocol):
     async def turn(self, name: str) -> str:
         """The turn of this name, to be followed. Raises `NotFound`, `Refused`."""
 
-    async def cancel(self, turn: str) -> None:
-        """Ask a turn that `turn` gave to stop. Raises `NotFound`, `Refused` for who may not."""
+    async def cancel(self, turn: str) -> str:
+        """Ask a turn that `turn` gave to stop: `cancelling`, or the state in which it is over already.
+
+        Raises `NotFound`, `Refused` for who may not.
+        """
 
     def follow(self, turn: str) -> AsyncIterator[TurnView]:
         """A turn each time it changed, secrets masked, until it is over."""

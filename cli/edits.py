@@ -115,7 +115,14 @@ def _good(typed: Typed) -> dict[str, Any]:
     return typed.args
 
 
+def _what(field: Field) -> str:
+    """What a problem is of; of all arguments at once it mostly says that itself."""
+    if field.path:
+        return f"`{field.dotted}` "
+    return "" if field.problem.startswith("`") else "this "
+
+
 def _problems(typed: Typed) -> str:
-    found = [f"`{field.dotted}` {field.problem}" if field.path else field.problem for field in typed.fields]
+    found = [f"{_what(field)}{field.problem}" for field in typed.fields]
     told = [each for each, field in zip(found, typed.fields, strict=True) if field.problem]
     return "; ".join((*told, *typed.problems))

@@ -63,12 +63,15 @@ def revoke(
         if there is None:
             with loading():
                 from signoff.cli.operating import revoked_here  # noqa: PLC0415
-            gone = await revoked_here(grant, person, tenant or DEFAULT_TENANT, manifest)
+            gone, again = await revoked_here(grant, person, tenant or DEFAULT_TENANT, manifest)
         else:
             async with at_gateway(there, person) as gateway:
                 where = gateway.acting | ({"tenant": tenant} if tenant else {})
+                known = await gateway.listed(Grant, "grants", every=True, tenant=tenant)
+                again = any(each.id == grant and each.revoked_at is not None for each in known)
                 gone = await gateway.call(Grant, "DELETE", f"/v1/grants/{quote(grant, safe='')}", params=where, json={})
-        out.show(gone, f"taken back: {gone.id}, {_what(gone)}")
+        done = f"was taken back already, by {clean(gone.revoked_by)}" if again else "taken back"
+        out.show(gone, f"{done}: {gone.id}, {_what(gone)}")
         return 0
 
     run(body, as_json=as_json)

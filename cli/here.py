@@ -74,7 +74,9 @@ class Here:
             args = await load(store, request.args)
         return Editable(args, self.place.catalog.defined(request.tool, request.definition), request.secrets)
 
-    async def answer(self, answer: Decision, approval_id: str, request: ApprovalRequest | None) -> Receipt:
+    async def answer(
+        self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = ""
+    ) -> Receipt:
         """See `Desk`. The answer is stored also while no worker shows what it is about."""
         decision = signed_off(answer, approval_id, request, self.person, utc_now())
         if request is None:
@@ -106,12 +108,12 @@ class Here:
         """See `Desk`."""
         return ".".join(await find_turn(self.signoff, name, tenant=self.place.tenant))
 
-    async def cancel(self, turn: str) -> None:
+    async def cancel(self, turn: str) -> str:
         """See `Desk`."""
         place = self.place
         async with working_store(place.settings) as store:
             deps = GatewayDeps(self.signoff, place.catalog, place.people, store, place.settings)
-            await Conversations(deps).stop_turn(TurnKey(*turn.split(".")), self.person)
+            return await Conversations(deps).stop_turn(TurnKey(*turn.split(".")), self.person)
 
     async def follow(self, turn: str) -> AsyncIterator[TurnView]:
         """See `Desk`."""

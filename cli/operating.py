@@ -77,8 +77,11 @@ async def grants_here(tenant: str, manifest: Path | None, *, every: bool) -> lis
         return [shown_grant(grant) for grant in await Grants(store).all(tenant, every=every)]
 
 
-async def revoked_here(grant: str, person_id: str, tenant: str, manifest: Path | None) -> Grant:
-    """Take a grant back as the person of this id. Raises `NotFound`, `Refused`, `ConfigError`, `StoreUnavailable`."""
+async def revoked_here(grant: str, person_id: str, tenant: str, manifest: Path | None) -> tuple[Grant, bool]:
+    """Take a grant back as the person of this id; and whether it was before.
+
+    Raises `NotFound`, `Refused`, `ConfigError`, `StoreUnavailable`.
+    """
     place = find_workplace(manifest)
     production = place.settings.profile == "production"
     who = None if production and not person_id else place.speaker(person_id or DEFAULT_DECIDER, tenant)
@@ -90,7 +93,8 @@ async def revoked_here(grant: str, person_id: str, tenant: str, manifest: Path |
         if who is not None and who.id not in found.people:
             operator(place, who.id, tenant)
         seen = told(tenant, "revoke", who, kind="grant", grant=found.id)
-        return shown_grant(await grants.revoke(found.id, tenant, by=named(who), also=writing([seen])))
+        gone = await grants.revoke(found.id, tenant, by=named(who), also=writing([seen]))
+        return shown_grant(gone), found.revoked_at is not None
 
 
 async def _swept(place: Workplace, tenant: str, person: Person, standing: Freeze, address: str | None) -> Swept:

@@ -8,7 +8,9 @@ import typer
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
 Manifest = Annotated[
     Path | None,
-    typer.Option("--manifest", "-m", help="The YAML file, or folder, of actors, tools and policies.", show_default=False),
+    typer.Option(
+        "--manifest", "-m", help="The YAML file, or folder, of actors, tools and policies.", show_default=False
+    ),
 ]
 Address = Annotated[
     str | None,

@@ -23,6 +23,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.inventory import inventory
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DEVELOPMENT_PEOPLE, Directory, declared_people
+from signoff.registry.people_file import FileDirectory
 from signoff.registry.people_vouched import doubt
 from signoff.registry.seats import rights
 from signoff.settings import login_roles
@@ -216,4 +217,5 @@ def _moment(moment: datetime) -> str:
 
 
 def _source(place: Workplace) -> Path:
-    return place.settings.people or place.settings.manifest
+    declared = declared_people(place.people)
+    return declared.path if isinstance(declared, FileDirectory) else place.settings.manifest

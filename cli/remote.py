@@ -113,14 +113,16 @@ class Gateway:
             raise self._stranger()
         return Editable(args)
 
-    async def answer(self, answer: Decision, approval_id: str, request: ApprovalRequest | None) -> Receipt:
+    async def answer(
+        self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = ""
+    ) -> Receipt:
         """See `Desk`."""
         if request is None:
             raise ServerUnavailable("no worker can show what this request says now; nothing was changed, try again")
         said = answer.model_dump(mode="json", include={"verdict", "reason", "edited_args", "remember", "result"})
         body = {name: value for name, value in said.items() if value}
         body |= {"revision": request.revision, "digest": request.digest or request.card.mark}
-        body |= self.acting
+        body |= self.acting | ({"confirm": confirm} if confirm and request.confirm else {})
         reply = await self._send("POST", f"/v1/approvals/{quote(approval_id, safe='')}/decide", json=body, receipt=True)
         return self._read(Receipt, self._json(reply))
 
@@ -148,9 +150,13 @@ class Gateway:
         view = await self._view(name)
         return ".".join((view.tenant, view.session, view.turn))
 
-    async def cancel(self, turn: str) -> None:
+    async def cancel(self, turn: str) -> str:
         """See `Desk`."""
-        await self._send("POST", f"/v1/turns/{quote(turn, safe='')}/cancel", json={})
+        said = self._json(await self._send("POST", f"/v1/turns/{quote(turn, safe='')}/cancel", json={}))
+        state = said.get("state") if isinstance(said, dict) else None
+        if not isinstance(state, str):
+            raise self._stranger()
+        return state
 
     async def start(self, body: Mapping[str, Any]) -> TurnStarted:
         """Start a turn as `POST /v1/turns` takes it. When this returns the turn is safe."""

@@ -11,7 +11,7 @@ from signoff.cli.loading import loading
 from signoff.cli.options import Address, AsJson, Asker, Manifest, Url
 from signoff.cli.output import Output, run
 from signoff.cli.remote import at_gateway, gateway_url
-from signoff.cli.words import turn_lines, turn_table, utc_now
+from signoff.cli.words import clean, turn_lines, turn_table, utc_now
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.turn import TurnView
 
@@ -130,8 +130,9 @@ def cancel(
     async def body(out: Output) -> int:
         async with desk_of(url, manifest, address) as desk:
             key = await desk.turn(turn)
-            await desk.cancel(key)
-        out.show({"id": key, "state": "cancelling"}, f"turn {key.rpartition('.')[2]} is asked to stop")
+            state = await desk.cancel(key)
+        told = "is asked to stop" if state == "cancelling" else f"is over already: {clean(state)}"
+        out.show({"id": key, "state": state}, f"turn {key.rpartition('.')[2]} {told}")
         return 0
 
     run(body, as_json=as_json)

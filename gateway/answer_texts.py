@@ -114,7 +114,7 @@ ENGLISH: Final[Mapping[str, str]] = {
     "doubt.sure_approved": "Run it again?",
     "doubt.sure_denied": "Give up?",
     "doubt.no_verdict": "Nothing was decided: choose one of the three answers.",
-    "card.rule.in_doubt": "You are asked because the tool was started and never answered.",
+    "card.rule.in_doubt": "People are asked because the tool was started and never answered.",
     "state.happened": "It happened",
     "doubt.state.pending": "In doubt",
     "doubt.state.approved": "Run again",

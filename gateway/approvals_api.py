@@ -139,6 +139,7 @@ class ApprovalsApi:
             revision=body.revision,
             shown_digest=body.digest,
             delivery=key,
+            confirm=body.confirm,
             edited_args=body.edited_args,
             result=body.result,
             remember=None if body.remember is None else Remember(**body.remember.model_dump()),
@@ -178,6 +179,7 @@ class ApprovalsApi:
             revision=read.revision,
             shown_digest=read.digest,
             delivery=key,
+            confirm=read.confirm,
         )
         try:
             return await decide(self._deps, named[0], answer)

@@ -1,6 +1,6 @@
 """What requests may say. Closed: an unknown field is refused, identity fields by name."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -11,6 +11,8 @@ from signoff.contracts.session import MessageId
 from signoff.contracts.words import REQUEST_WORDS, in_our_words
 from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.policy.bounds import out_of_bounds
+
+_CONFIRM: Final = "A value of the card, typed again, to approve what wants that: its `confirm` is `type`."
 
 
 class Body(BaseModel):
@@ -122,6 +124,7 @@ class DecideBody(Body):
         default=None, description="All arguments as they shall be instead, with `approved`; a mask keeps what it hides."
     )
     result: str = Field(default="", max_length=REASON_CHARS, description="What came of it, with `happened`.")
+    confirm: str = Field(default="", max_length=REASON_CHARS, description=_CONFIRM)
     remember: RememberBody | None = None
     as_person: str | None = Field(
         default=None, alias="as", min_length=1, description="Who answers (development profile only)."
@@ -142,6 +145,7 @@ class BatchItem(Body):
     digest: str = Field(min_length=8, max_length=64, description="The digest or the card's mark; another is stale.")
     verdict: Literal["approved", "denied"]
     reason: str = Field(default="", max_length=2_000, description="The agent reads it when the verdict is denied.")
+    confirm: str = Field(default="", max_length=REASON_CHARS, description=_CONFIRM)
 
 
 class BatchBody(Body):

@@ -74,8 +74,11 @@ class Conversations:
 
         return still
 
-    async def stop_turn(self, key: TurnKey, person: Person | None) -> None:
-        """Ask a turn to stop, which needs no worker. Raises `Refused` (`not_allowed`) for who may only read it."""
+    async def stop_turn(self, key: TurnKey, person: Person | None) -> str:
+        """Ask a turn to stop, which needs no worker; `cancelling`, or the state in which it is over already.
+
+        Raises `Refused` (`not_allowed`) for who may only read it.
+        """
         row = await turn_row(self._deps.desk.temporal, key)
         if row is None:
             raise _unknown(key)
@@ -83,7 +86,10 @@ class Conversations:
         if not self._may_read(person, about):
             # The row has no room for everybody who was asked.
             about = of_turn(await self.turn(key, person))
+        if row.closed_at is not None and self.may_stop(person, about):
+            return row.state
         await self._stop(person, about, key)
+        return "cancelling"
 
     async def stop_session(self, key: SessionKey, person: Person | None) -> None:
         """Ask every turn of a session that goes on to stop. Raises as `stop_turn`."""

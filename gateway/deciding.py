@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from signoff.approvals import entries
-from signoff.approvals.machine import refusal, settled_receipt
+from signoff.approvals.machine import refusal, settled_receipt, stale
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.decision import Assurance, Decision, Remember, Verdict
@@ -22,7 +22,9 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.gateway.bodies import BatchItem, DecideBody
+from signoff.gateway.confirming import MISSING, confirmed
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.edited_card import as_edited
 from signoff.gateway.faults import Ambiguous, sentence
 from signoff.gateway.masking import unmasked_args
 from signoff.gateway.recording import record
@@ -44,7 +46,7 @@ class Answer:
     """What a person answered, as a door understood it. `shown_digest` is a digest or a card's mark.
 
     `assurance` is how strongly the door identified the person. `edited_args`, `remember` and `result` are those of a
-    decision.
+    decision. `confirm` is what was typed again, None where the door itself has seen to it.
     """
 
     verdict: Verdict
@@ -58,6 +60,7 @@ class Answer:
     edited_args: dict[str, Any] | None = None
     remember: Remember | None = None
     result: str = ""
+    confirm: str | None = None
 
 
 async def find_approval(deps: GatewayDeps, name: str, tenant: str = DEFAULT_TENANT) -> str:
@@ -106,8 +109,9 @@ async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receip
     wished = _decision(deps, approval_id, request, answer)
     if request is not None and not wished.digest:
         # It names another revision and nothing else, so there is nothing that could be signed.
-        told = f"this was asked again; open it once more and answer revision {request.revision}"
-        return refusal(request, "stale", told)
+        return stale(request, wished)
+    if request is not None and _unconfirmed(deps, request, wished, answer.confirm):
+        return refusal(request, "malformed", f"{MISSING}: send one as `confirm`")
     if request is not None and wished.remember is not None and request.allow_remember and request.state == "pending":
         why = await _unremembered(deps, request, wished)
         if why:
@@ -208,6 +212,16 @@ async def _written(
     except Refused as error:
         return refusal(request, "malformed", error.message)
     return whole
+
+
+def _unconfirmed(deps: GatewayDeps, request: ApprovalRequest, decision: Decision, typed: str | None) -> bool:
+    """Whether a value of the card should have been typed again, of the changed one where it is changed."""
+    if typed is None or decision.verdict != "approved" or request.state != "pending":
+        return False
+    if decision.edited_args is not None and request.allow_edit:
+        tool = deps.catalog.defined(request.tool, request.definition)
+        request = as_edited(request, decision.edited_args, tool)
+    return not confirmed(request, typed)
 
 
 async def _unremembered(deps: GatewayDeps, request: ApprovalRequest, decision: Decision) -> str:

@@ -128,10 +128,12 @@ class TurnsApi:
         return streamed(request, stream, self._conversations.following(key))
 
     async def cancel(self, turn: str, request: Request, body: CancelBody | None = None) -> dict[str, str]:
-        """Running tools are awaited, waiting requests become cancelled. For who asked, and for the role `admin`."""
+        """Running tools are awaited, waiting requests become cancelled. For who asked, and for the role `admin`.
+
+        `state` is `cancelling`, or that in which the turn was over already.
+        """
         key = _key(turn, request)
-        await self._conversations.stop_turn(key, person_of(request))
-        return {"id": turn_name(key), "state": "cancelling"}
+        return {"id": turn_name(key), "state": await self._conversations.stop_turn(key, person_of(request))}
 
     def _own(self, body: TurnBody, caller: Caller | None) -> TurnBody:
         """The body with the person and the tenant that the turn is for: the caller's, who may leave them out."""

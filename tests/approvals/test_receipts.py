@@ -190,7 +190,13 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
         ),
         ({"revision": 1}, NOW, "stale", "this was asked again; open it once more and answer revision 2"),
         ({"revision": None}, NOW, "stale", "this was asked again; open it once more and answer revision 2"),
-        ({"digest": "d2"}, NOW, "stale", "this was asked again; open it once more and answer revision 2"),
+        ({"revision": 7}, NOW, "stale", "there is no revision 7 of this; open it once more and answer revision 2"),
+        (
+            {"digest": "d2"},
+            NOW,
+            "stale",
+            "the digest is not the one of what is asked; open it once more and answer revision 2",
+        ),
         ({}, NOW + timedelta(seconds=3600.001), "expired", "the time to answer is over"),
         (
             {"verdict": "happened"},
@@ -225,7 +231,7 @@ def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, mes
     ("fields", "message"),
     [
         ({"verdict": "happened", "result": "x" * (REASON_CHARS + 1)}, "`result`: at most 2000 characters"),
-        ({"edited_args": {}}, "`edited_args`: only an approval can change the arguments"),
+        ({"edited_args": {}}, "`edited_args`: it runs again as it was approved, or not at all"),
         ({"remember": Remember()}, "`remember`: what happened once says nothing of the next time"),
         ({"result": "paid"}, "`result`: only what happened has one"),
     ],

@@ -102,6 +102,18 @@ async def test_an_editor_changes_the_arguments(desk: Cli, clean_env: pytest.Monk
     assert "ok paid 1300 to Ana" in (await desk("watch", card["turn"])).out
 
 
+async def test_what_an_editor_makes_no_json_of_is_told(
+    desk: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a whole sentence, and the editor opens again on what was written."""
+    card = await waiting_request(desk, "pay 2350")
+    clean_env.setenv("EDITOR", editor(tmp_path, ("2350", '"2350'), ('"2350', "1350")))
+    clean_env.delenv("VISUAL", raising=False)
+    first, again = (await desk("approve", card["code"], "--edit")).out.strip().splitlines()
+    assert first.startswith("this is not JSON: ")
+    assert again.startswith("approved: Pay 1350 EUR to Ana")
+
+
 async def test_an_editor_left_alone_decides_nothing(desk: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing saved, or no editor at all: one sentence, and the request waits."""
     card = await waiting_request(desk, "pay 2400")

@@ -61,6 +61,8 @@ async def test_a_token_lists_reads_freezes_and_thaws(
         (grant,) = (await said("ana", "grants", "list", "--json")).data
         assert "takes the role `admin`" in assert_one_sentence(await said("rui", "grants", "revoke", grant["id"]))
         assert (await said("ana", "grants", "revoke", grant["id"])).out.startswith(f"taken back: {grant['id']}")
+        twice = await said("ana", "grants", "revoke", grant["id"])
+        assert twice.out.startswith(f"was taken back already, by ana: {grant['id']}")
 
         told = await said("olga", "audit", "show", turn)
         assert (told.code, "verified: " in told.out, "over cli" in told.out) == (0, True, False), told
@@ -77,6 +79,7 @@ async def test_a_token_lists_reads_freezes_and_thaws(
         assert "can stop it" in assert_one_sentence(await said("olga", "cancel", stopped))
         assert (await said("rui", "cancel", stopped)).code == 0
         assert "the turn is cancelled" in (await said("rui", "watch", stopped)).out
+        assert "is over already: cancelled" in (await said("rui", "cancel", stopped)).out
 
         for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
             for who in ("rui", "olga"):

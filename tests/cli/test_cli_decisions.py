@@ -114,6 +114,8 @@ async def test_a_turn_is_stopped_from_a_terminal(desk: Cli) -> None:
     watched = await desk("watch", card["turn"])
     assert (watched.code, "the turn is cancelled" in watched.out) == (1, True), watched
     assert (await desk("show", card["id"], "--json")).data["state"] == "cancelled"
+    again = await desk("cancel", card["turn"])
+    assert (again.code, again.out.strip()) == (0, f"turn {card['turn']} is over already: cancelled")
     assert "there is no turn" in assert_one_sentence(await desk("cancel", "nowhere"))
 
 

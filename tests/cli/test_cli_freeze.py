@@ -55,6 +55,8 @@ async def test_a_grant_is_given_listed_used_and_revoked(desk: Cli) -> None:
     assert "takes the role `admin`" in assert_one_sentence(refused)
     revoked = await desk("grants", "revoke", grant.id)
     assert (revoked.code, revoked.out.startswith(f"taken back: {grant.id}")) == (0, True)
+    twice = await desk("grants", "revoke", grant.id)
+    assert (twice.code, twice.out.startswith(f"was taken back already, by approver: {grant.id}")) == (0, True)
     assert (await desk("grants", "list")).out.strip() == "nothing is remembered"
     assert "taken back by approver" in (await desk("grants", "list", "--all")).out
     again = await waiting_request(desk, "pay 299")

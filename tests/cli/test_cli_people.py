@@ -77,6 +77,18 @@ async def test_list_without_a_file_is_the_manifest_s(people: Path, cli: Cli) -> 
     assert "finance" not in (await cli("people", "list")).out
 
 
+async def test_people_are_known_by_the_file_that_says_so(people: Path, cli: Cli, tmp_path: Path) -> None:
+    """The one that the manifest names is named, and not the manifest."""
+    inline = "\npeople:\n  - id: ana\n    name: Ana Sousa\n    roles: [approvers]\n  - id: rui\n    name: Rui\n"
+    manifest = manifest_with(tmp_path, inline, "\npeople: people.yaml\n")
+    rows = {
+        row["id"]: row["source"] for row in (await cli("people", "list", "--manifest", str(manifest), "--json")).data
+    }
+    assert (rows["guest"], rows["ana"]) == ("built in", str(people))
+    checked = await cli("people", "check", "--manifest", str(manifest), "--json")
+    assert checked.data["source"] == str(people)
+
+
 async def test_who_is_known_by_login_alone_is_listed_and_signed_out(
     people: Path, cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayDesk) -> Non
         ({"edited_args": {**FLIGHT, "cots": 1}}, 422, "`cots` is not an argument"),
         ({"edited_args": {**FLIGHT, "card": "hidden, 3 characters"}}, 422, "`card`: which hidden value is meant"),
         ({"edited_args": {**FLIGHT, "cost": 2**60}}, 422, "an integer outside"),
-        ({"edited_args": [1]}, 422, "`edited_args`: input should be a valid dictionary"),
+        ({"edited_args": [1]}, 422, "`edited_args` must be a JSON object"),
         ({"edited_args": {**FLIGHT, "cost": 1}, "verdict": "denied"}, 422, "only an approval can change"),
         ({"verdict": "happened"}, 422, "answers only what became of a call that is in doubt"),
         ({"result": "booked"}, 422, "only what happened has one"),
@@ -92,7 +92,35 @@ async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayDesk) -
     described = (await gateway.http.get("/openapi.json")).json()
     operation = described["paths"]["/v1/approvals/{approval}/decide"]["post"]
     schema = operation["requestBody"]["content"]["application/json"]["schema"]
-    assert {"verdict", "edited_args", "remember", "result", "reason", "revision", "digest", "as"} == set(
+    assert {"verdict", "edited_args", "remember", "result", "reason", "confirm", "revision", "digest", "as"} == set(
         schema["properties"]
     )
     assert schema["properties"]["verdict"]["enum"] == ["approved", "denied", "happened"]
+
+
+async def test_what_is_to_be_typed_again_is_asked_of_programs_too(gateway: GatewayDesk) -> None:
+    """Without a value of the card, of the changed one where it is changed, nothing is approved; denying needs none."""
+    first, second, third = [await gateway.asked("typed") for _ in range(3)]
+    for fields in (
+        {},
+        {"confirm": ""},
+        {"confirm": "421"},
+        {"confirm": "420", "edited_args": {"amount": 99, "to": "Bo"}},
+    ):
+        answer = await gateway.decide(first, verdict="approved", revision=1, **fields)
+        assert (answer.status_code, answer.json()["code"]) == (422, "malformed"), answer.text
+        assert "send one as `confirm`" in answer.json()["message"]
+    odd = await gateway.decide(first, verdict="approved", revision=1, confirm="420", edited_args={"to": [1]})
+    assert (odd.status_code, odd.json()["code"]) == (422, "malformed")
+    digest = (await gateway.desk.signoff.request(first)).digest
+    item = {"id": first, "revision": 1, "digest": digest, "verdict": "approved"}
+    several = await gateway.http.post("/v1/approvals/decide", json={"as": "approver", "decisions": [item]})
+    assert several.json()["receipts"][0]["code"] == "malformed"
+    assert (await gateway.decide(second, verdict="denied", revision=1)).json()["status"] == "accepted"
+    edited = {"amount": 99, "to": "Bo"}
+    changed = await gateway.decide(third, verdict="approved", revision=1, confirm="99", edited_args=edited)
+    assert changed.json()["status"] == "accepted", changed.text
+    several = await gateway.http.post(
+        "/v1/approvals/decide", json={"as": "approver", "decisions": [item | {"confirm": "420"}]}
+    )
+    assert several.json()["receipts"][0]["status"] == "accepted", several.text

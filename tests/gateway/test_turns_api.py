@@ -156,6 +156,8 @@ async def test_a_cancelled_turn_ends_cancelled(gateway: GatewayDesk) -> None:
     assert view["state"] == "cancelled"
     assert view["calls"][0]["approval"]["state"] == "cancelled"
     assert await gateway.runs(approval) == 0
+    over = await gateway.http.post(f"/v1/turns/{name}/cancel", headers=headers)
+    assert (over.status_code, over.json()) == (202, {"id": name, "state": "cancelled"})
 
 
 async def test_secret_arguments_are_in_no_view(gateway: GatewayDesk) -> None:

@@ -114,6 +114,7 @@ async def test_an_edit_is_judged_like_a_proposal(
         await desk.signoff.result(key)
     assert (receipt.status, receipt.code) == ("refused", code)
     assert says in receipt.message, receipt.message
+    assert "call it again" not in receipt.message
     assert after == before
     assert ledger.rows == []
 
