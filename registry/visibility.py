@@ -117,7 +117,10 @@ class Sight:
 
     def offers(self, tool: Tool) -> bool:
         """Whether the actor could see the tool if it was available."""
-        return self.sees(tool) and not self.excludes(tool) and self.permits(tool) and not self.hides(tool)
+        return self.sees(tool) and self._passes(tool)
+
+    def _passes(self, tool: Tool) -> bool:
+        return self.permits(tool) and not self.excludes(tool) and not self.hides(tool)
 
     def is_available(self, tool: Tool) -> bool:
         """Gate 8: whether the tool is not known to be away."""
@@ -129,5 +132,5 @@ class Sight:
             return ()
         names = dict.fromkeys(self.position.names(self.moment, self.actor.tools))
         names |= dict.fromkeys(tool.name for tool in self.unlisted)
-        found = (self.tool(name) for name in names)
-        return tuple(tool for tool in found if tool is not None and self.is_available(tool) and self.offers(tool))
+        found = (self.resolution(name).seen for name in names)
+        return tuple(tool for tool in found if tool is not None and self.is_available(tool) and self._passes(tool))

@@ -11,7 +11,7 @@ from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.steps import Tally
 from signoff.policy.model import GlobalRule
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Surface
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates import Judgement, judge
 from signoff.registry.route import Route, Step, Use
@@ -305,6 +305,16 @@ def test_mistakes_are_found_at_build(fields: dict[str, Any], words: str) -> None
     """Each names the actor and the place."""
     with pytest.raises(ConfigError, match=words):
         build_catalog(tools=[a_tool(name) for name in ("pay", "note")], actors=[an_actor(**fields)])
+
+
+@pytest.mark.row("E12")
+def test_a_surface_excludes_an_actors_own_tools_too() -> None:
+    """Nothing nearer brings back what does not exist on a channel."""
+    fields: dict[str, Any] = {"own_tools": (own("greet"),), "surfaces": {"slack": Surface(exclude=("greet", "search"))}}
+    catalog = desk(Route(name="r", tools=(own(),)), **fields)
+    assert told(catalog, "r") == ["search", "greet", "note", "pay"]
+    assert told(catalog, "r", channel="slack") == ["note", "pay"]
+    assert ruled(catalog, "search", "r", channel="slack").gate == "surface"
 
 
 def test_data_has_one_schema() -> None:
