@@ -10,10 +10,10 @@ from typing import Final
 
 import httpx
 
-from signoff.activities.handler import HIDDEN
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
 from signoff.registry.capabilities import NOTHING_GRANTED, Backend, Capabilities, CapabilityError, Granted, Reply
+from signoff.registry.records import HIDDEN
 from signoff.registry.tool import Tool
 
 NETWORK_SECONDS: Final = 30.0

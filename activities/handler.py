@@ -8,9 +8,9 @@ from temporalio import activity
 from signoff.contracts.call import Permit
 from signoff.registry.capabilities import NOTHING_GRANTED, Granted
 from signoff.registry.context import ToolContext
+from signoff.registry.records import HIDDEN
 from signoff.registry.tool import Tool
 
-HIDDEN: Final = "[hidden]"
 _LEAST_CHARS: Final = 3
 """Shorter secrets are left where they stand: hiding every `1` of an error text would only make it unreadable."""
 

@@ -1,7 +1,8 @@
 """What activities write down, each before or together with what it records."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from temporalio import activity
 
@@ -12,12 +13,16 @@ from signoff.contracts import names
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import CallOutcome, Permit
 from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.limits import RECORDED_RESULT_CHARS
 from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.steps import RecordTask
 from signoff.policy.compiled import CompiledPolicy
+from signoff.registry.execution import dispatched, executed, masked
 from signoff.registry.gates import Judgement
 from signoff.registry.registry import definition_hash
+from signoff.registry.result import trim
 from signoff.registry.tool import Tool
+from signoff.store.content import to_content
 from signoff.store.store import Also
 
 
@@ -37,6 +42,13 @@ async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
 def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
     info = activity.info()
     return [entry for entry in seen if info.workflow_type == ACTOR_TURN and entry.stream == info.workflow_id]
+
+
+class Ran(NamedTuple):
+    """What the record may hold of a call that ran: its arguments, and the text of its result; None: it is not known."""
+
+    args: Mapping[str, Any]
+    result: str | None
 
 
 class RecordActivity:
@@ -90,16 +102,41 @@ class Journal:
 
     def beginning(self, permit: Permit, found: Judgement, ticket: str) -> list[AuditEntry]:
         """The handler is about to be called; by a rule or a grant, if nobody was asked."""
-        begins = entries.started(permit, self._tool.name, ticket, now(), found.note)
+        event = dispatched(self._tool, permit)
+        begins = entries.started(permit, self._tool.name, ticket, now(), found.note, event)
         if permit.kind == "approved":
             return [begins]
         engines = found.verdict.evaluators if found.verdict is not None else ""
         definition = definition_hash(self._tool)
         return [entries.allowed(permit, self._tool.name, definition, engines, begins.at), begins]
 
-    def end(self, permit: Permit, outcome: CallOutcome, ticket: str) -> list[AuditEntry]:
-        """What became of the call."""
-        return [entries.finished(permit, outcome, ticket, now())]
+    async def end(self, permit: Permit, outcome: CallOutcome, ticket: str, ran: Ran | None = None) -> list[AuditEntry]:
+        """What became of the call, and where it ran how it was dispatched; of a specialist all of it (B39).
+
+        Raises `StoreUnavailable` where large arguments cannot be kept.
+        """
+        facts = {} if ran is None else {**executed(self._tool, permit), **await self._kept(ran)}
+        return [entries.finished(permit, outcome, ticket, now(), facts)]
+
+    async def _kept(self, ran: Ran) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        if self._tool.scope == "specialist":
+            own = await self._arguments(masked(self._tool, ran.args))
+        if ran.result is None:
+            return own
+        cut = trim(ran.result, RECORDED_RESULT_CHARS)
+        return {**own, "result": cut.text, "result_chars": cut.original_chars if cut.truncated else None}
+
+    async def _arguments(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            kept = await to_content(self._room.store, args)
+        except StoreUnavailable:
+            if self._required:
+                raise
+            return {}
+        if kept.blob is None:
+            return {"arguments": kept.inline}
+        return {"arguments_kept": {"sha256": kept.blob.sha256, "size": kept.blob.size}}
 
     def together(self, seen: Sequence[AuditEntry]) -> Also | None:
         """What writes `seen` in the transaction of what it records; None where it is written apart."""

@@ -23,6 +23,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import OutcomeTask, ToolReply
 from signoff.registry.checking import as_run
+from signoff.registry.execution import executed
 from signoff.registry.tool import Tool
 from signoff.store.content import load
 from signoff.store.tickets import ticket_key
@@ -58,7 +59,10 @@ class OutcomeActivity:
             reply = await self._told(task, task.happened)
         if reply.outcome is not None:
             key = ticket_key(permit.digest, task.ticket)
-            await hand_over(self._room, [finished(permit, reply.outcome, key, now())])
+            tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
+            # Not its arguments: nothing here has bound them to the permit.
+            facts = {} if tool is None else executed(tool, permit)
+            await hand_over(self._room, [finished(permit, reply.outcome, key, now(), facts)])
         return reply
 
     async def _told(self, task: OutcomeTask, word: Decision) -> ToolReply:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from temporalio import activity
 
 from signoff.activities.bounded import bounded
-from signoff.activities.journal import Journal, now
+from signoff.activities.journal import Journal, Ran, now
 from signoff.activities.results import Results
 from signoff.activities.room import Room
 from signoff.approvals import entries
@@ -44,10 +44,10 @@ class Probing:
         said = entries.probed(permit, self._tool.name, key, _word(answer), now())
         if isinstance(answer, Happened):
             budget = context.result_budget_chars
-            outcome = await self._results.of(permit, args, answer.result, budget)
-            note = " ".join(filter(None, (HAPPENED_NOTE, outcome.note)))
-            outcome = outcome.model_copy(update={"note": note})
-            seen = [said, *self._journal.end(permit, outcome, key)]
+            made = await self._results.of(permit, args, answer.result, budget, key)
+            note = " ".join(filter(None, (HAPPENED_NOTE, made.outcome.note)))
+            outcome = made.outcome.model_copy(update={"note": note})
+            seen = [said, *await self._journal.end(permit, outcome, key, Ran(args, made.kept))]
             stands = await self._store.record(key, outcome, also=self._journal.together(seen))
             await self._journal.apart(seen)
             return ToolReply(outcome=stands)

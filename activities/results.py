@@ -3,10 +3,12 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeVar
 
 from temporalio import activity
 
+from signoff.activities.distribution import GATE, Distributing, Views
 from signoff.activities.handler import redacted
 from signoff.activities.rest import how_to_read_on
 from signoff.activities.room import Room
@@ -17,6 +19,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey, completion_of
 from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
 from signoff.registry.output import output_problem
+from signoff.registry.records import AnnotatedRecord, copied
 from signoff.registry.reducers import reduced
 from signoff.registry.result import ReducerInput, Result, ToolFailure, ToolResult, jsonable, render_value, trim
 from signoff.registry.tool import Tool
@@ -31,6 +34,19 @@ OUTPUT: Final = "output"
 """The gate of a call that ran and whose result does not fit its tool's output schema."""
 
 
+UNTOLD: Final = (
+    "`{}` ran and what it does has happened, but no view of its result could be made for you. "
+    "Do not call it again for that; tell the user."
+)
+
+
+class Made(NamedTuple):
+    """An outcome, and the text of the result as the record may hold it; None where it holds none."""
+
+    outcome: CallOutcome
+    kept: str | None = None
+
+
 class Results:
     """Outcomes of one tool. `pause` is how many seconds it waits before it asks a store again that did not answer."""
 
@@ -39,17 +55,69 @@ class Results:
         self._store = room.store
         self._rests = Rests(room.store)
         self._tool = tool
+        self._distributing = Distributing(room, tool)
         self._pause = pause
 
-    async def of(self, permit: Permit, args: Mapping[str, Any], value: Any, budget_chars: int) -> CallOutcome:
-        """The outcome of the permitted call, which returned `value`."""
+    async def of(self, permit: Permit, args: Mapping[str, Any], value: Any, budget_chars: int, key: str = "") -> Made:
+        """The outcome of the permitted call, which returned `value`; `key` is that of its ticket, if it has one."""
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
         if isinstance(result, ToolFailure):
-            return await self._told(permit, args, result, budget_chars)
+            return Made(await self._told(permit, args, result, budget_chars), self._kept(args, result.message))
+        if isinstance(result.value, AnnotatedRecord):
+            return await self._of_record(permit, args, result, result.value, budget_chars, key or permit.digest)
         problem = output_problem(self._tool, result)
-        whole = result.structured
+        whole = result.value if problem and result.structured is None else result.structured
+        outcome = await self._shown(permit, args, replace(result, structured=whole), problem, budget_chars)
+        return Made(outcome, self._kept(args, result.value))
+
+    async def failed(self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int) -> Made:
+        """The outcome of a call that failed with these words, without the values of its secret arguments."""
+        return Made(await self._told(permit, args, ToolFailure(text), budget_chars), self._kept(args, text))
+
+    async def _of_record(
+        self,
+        permit: Permit,
+        args: Mapping[str, Any],
+        result: ToolResult,
+        record: AnnotatedRecord,
+        budget_chars: int,
+        key: str,
+    ) -> Made:
+        """The outcome of a call that returned a record: of the model's view alone, once every sink has its own."""
+        problem, views = await self._distributed(permit, result, record, key)
+        kept = redacted(render_value(views.audit), args, self._tool.masked_arguments)
+        if views.model is None and not problem:
+            failure = await self._told(permit, args, ToolFailure(UNTOLD.format(self._tool.name)), budget_chars)
+            return Made(failure.model_copy(update={"gate": GATE, "cost": _usd(result.cost)}), kept)
+        structured = views.model if result.structured is None else result.structured
+        shown = replace(result, value=views.model, structured=structured)
+        return Made(await self._shown(permit, args, shown, problem, budget_chars), kept)
+
+    async def _distributed(
+        self, permit: Permit, result: ToolResult, record: AnnotatedRecord, key: str
+    ) -> tuple[str, Views]:
+        """What is wrong with the record by its schema, and our views; only where nothing is do others have theirs."""
+        try:
+            record = copied(record)
+        except Exception as error:
+            activity.logger.warning("%s returned no right record: %s", self._tool.name, type(error).__name__)
+            return "", Views(None, {})
+        problem = output_problem(self._tool, replace(result, value=record))
         if problem:
-            whole = result.value if whole is None else whole
+            return problem, await self._distributing.views(permit, record)
+        return "", await self._distributing.distribute(permit, record, key)
+
+    def _kept(self, args: Mapping[str, Any], value: Any) -> str | None:
+        """What the record holds of a result that is no annotated record: only specialists' (B39)."""
+        if self._tool.scope != "specialist":
+            return None
+        return redacted(render_value(value), args, self._tool.masked_arguments)
+
+    async def _shown(
+        self, permit: Permit, args: Mapping[str, Any], result: ToolResult, problem: str, budget_chars: int
+    ) -> CallOutcome:
+        """The outcome of a call that returned `result`, or had this wrong with it by its output schema."""
+        if problem:
             outcome = await self._told(permit, args, ToolFailure(problem), budget_chars)
             outcome = outcome.model_copy(update={"gate": OUTPUT})
         else:
@@ -59,11 +127,8 @@ class Results:
                 "context_update": await self._update("context", result.context_update),
             }
             outcome = outcome.model_copy(update=updates)
-        return outcome.model_copy(update={"structured": await self._structured(whole), "cost": _usd(result.cost)})
-
-    async def failed(self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int) -> CallOutcome:
-        """The outcome of a call that failed with these words, without the values of its secret arguments."""
-        return await self._told(permit, args, ToolFailure(text), budget_chars)
+        structured = await self._structured(result.structured)
+        return outcome.model_copy(update={"structured": structured, "cost": _usd(result.cost)})
 
     async def patiently(self, keep: Callable[[], Awaitable[T]]) -> T:
         """What `keep` returns, once the store answers."""

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -15,14 +15,15 @@ from signoff.activities.capabilities import granted, hidden
 from signoff.activities.escalated import seated
 from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
-from signoff.activities.journal import Journal
+from signoff.activities.journal import Journal, Ran
 from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
 from signoff.activities.probing import Probing, known
 from signoff.activities.pulse import pulse
 from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.rest import bound
-from signoff.activities.results import STORE_PAUSE, Results, plain_outcome
+from signoff.activities.results import STORE_PAUSE, Made, Results, plain_outcome
 from signoff.activities.room import Room
+from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.message import CallPart
@@ -34,6 +35,8 @@ from signoff.registry.tool import Tool
 from signoff.store.content import load
 from signoff.store.freezes import Freezes
 from signoff.store.tickets import ticket_key
+
+T = TypeVar("T")
 
 TRANSIENT = (ConnectionError, TimeoutError)
 WORKERS_TRIED = 60
@@ -129,7 +132,7 @@ class ToolActivity:
     async def _ended(self, task: ToolTask, found: Judgement) -> ToolReply:
         """The gates end here what they had let through before: written down, as nothing else tells of it."""
         outcome = settled_outcome(found, _call(task))
-        await self._journal.alone(self._journal.end(task.permit, outcome, ""))
+        await self._journal.alone(await self._journal.end(task.permit, outcome, ""))
         return ToolReply(outcome=outcome)
 
     async def _once(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> ToolReply:
@@ -171,12 +174,13 @@ class ToolActivity:
                 return looked_up
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
         await self._journal.apart(begins)
-        outcome = _noted(await self._execute(task, args, key), found)
+        made = await self._execute(task, args, key)
+        outcome = _noted(made.outcome, found)
         if outcome.code == "in_doubt":
             looked_up = await self._probing.reply(task.permit, args, self._context(task, key))
             if looked_up is not None:
                 return looked_up
-        ends = self._journal.end(task.permit, outcome, key)
+        ends = await self._ends(task, outcome, key, Ran(args, made.kept))
         await self._results.patiently(lambda: store.record(key, outcome, also=self._journal.together(ends)))
         await self._journal.apart(ends)
         return ToolReply(outcome=outcome)
@@ -184,10 +188,14 @@ class ToolActivity:
     async def _read(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> CallOutcome:
         """Run what needs no ticket."""
         await self._journal.alone(self._journal.beginning(task.permit, found, ""))
-        outcome = _noted(await self._execute(task, args, ""), found)
-        ends = self._journal.end(task.permit, outcome, "")
+        made = await self._execute(task, args, "")
+        outcome = _noted(made.outcome, found)
+        ends = await self._ends(task, outcome, "", Ran(args, made.kept))
         await self._results.patiently(lambda: self._journal.alone(ends))
         return outcome
+
+    async def _ends(self, task: ToolTask, outcome: CallOutcome, key: str, ran: Ran) -> list[AuditEntry]:
+        return await self._results.patiently(lambda: self._journal.end(task.permit, outcome, key, ran))
 
     async def _earlier(self, task: ToolTask, found: Judgement) -> ToolReply | None:
         """What earlier tickets of the call leave to say; None when each is void, or people said it did not happen."""
@@ -210,21 +218,22 @@ class ToolActivity:
                 return await self._refused(task, not_given_up)
         return None
 
-    async def _execute(self, task: ToolTask, args: dict[str, Any], key: str) -> CallOutcome:
+    async def _execute(self, task: ToolTask, args: dict[str, Any], key: str) -> Made:
         began = time.monotonic()
-        outcome = await self._guarded(task, args, key)
-        return outcome.model_copy(update={"duration_ms": int((time.monotonic() - began) * 1000)})
+        made = await self._guarded(task, args, key)
+        took = {"duration_ms": int((time.monotonic() - began) * 1000)}
+        return made._replace(outcome=made.outcome.model_copy(update=took))
 
-    async def _guarded(self, task: ToolTask, args: dict[str, Any], key: str) -> CallOutcome:
+    async def _guarded(self, task: ToolTask, args: dict[str, Any], key: str) -> Made:
         tool, context = self._tool, self._context(task, key)
         limit = asyncio.timeout(tool.timeout)
         try:
             async with limit:
-                value = await self._shielded(args, context, limit)
+                value = await self._shielded(contained(tool, args, context), limit)
         except Exception as error:
             repeatable = tool.read_only or tool.idempotent
             if limit.expired() and not repeatable:
-                return plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT)
+                return Made(plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT))
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < tool.tries:
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = (
@@ -233,11 +242,11 @@ class ToolActivity:
                 else hidden(_words(error), context.capabilities)
             )
             return await self._results.failed(task.permit, args, text, task.budget_chars)
-        return await self._results.of(task.permit, args, value, task.budget_chars)
+        return await self._shielded(self._results.of(task.permit, args, value, task.budget_chars, key))
 
-    async def _shielded(self, args: dict[str, Any], context: ToolContext, limit: asyncio.Timeout) -> Any:
-        """The handler, which a cancelled turn does not tear apart in the middle of its effect."""
-        running = asyncio.ensure_future(contained(self._tool, args, context))
+    async def _shielded(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
+        """The handler, or what is made of its result: a cancelled turn does not tear them apart after an effect."""
+        running = asyncio.ensure_future(work)
         while True:
             try:
                 return await asyncio.shield(running)
@@ -247,7 +256,7 @@ class ToolActivity:
                     raise HandlerEnded("the tool cancelled itself") from None
                 details = activity.cancellation_details()
                 asked = details is not None and details.cancel_requested and not self._tool.read_only
-                if not asked or running.done() or limit.expired():
+                if not asked or running.done() or (limit is not None and limit.expired()):
                     running.cancel()
                     raise
                 _put_off_cancel()

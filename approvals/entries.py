@@ -1,7 +1,7 @@
 """What is written down of a turn: pure builders, from what is known to entries for the audit log.
 
-No entry holds an argument or a result: both are bound by digest. Keys are made of what happened alone, so that a retry,
-a replay or a second witness of the same thing adds nothing.
+No entry holds an argument or a result, but for those of specialists: they are bound by digest. Keys are made of what
+happened alone, so that a retry, a replay or a second witness of the same thing adds nothing.
 """
 
 from collections.abc import Mapping
@@ -103,10 +103,12 @@ def allowed(permit: Permit, tool: str, definition: str, engines: str, at: dateti
     )
 
 
-def started(permit: Permit, tool: str, ticket: str, at: datetime, note: str = "") -> AuditEntry:
+def started(
+    permit: Permit, tool: str, ticket: str, at: datetime, note: str = "", facts: Mapping[str, Any] | None = None
+) -> AuditEntry:
     """A handler is about to be called, with this right to run. `ticket` is empty for a read-only tool.
 
-    `note` is what was done to the arguments, or let pass of them.
+    `note` is what was done to the arguments, or let pass of them; `facts` say more, such as the event that it is.
     """
     return _of_turn(
         permit.ctx,
@@ -125,11 +127,14 @@ def started(permit: Permit, tool: str, ticket: str, at: datetime, note: str = ""
         decisions=[_decided(decision) for decision in permit.decisions],
         doubts=[_decided(decision) for decision in permit.doubts],
         note=note,
+        **(facts or {}),
     )
 
 
-def finished(permit: Permit, outcome: CallOutcome, ticket: str, at: datetime) -> AuditEntry:
-    """What became of a call that was run, or was refused where it should have run."""
+def finished(
+    permit: Permit, outcome: CallOutcome, ticket: str, at: datetime, facts: Mapping[str, Any] | None = None
+) -> AuditEntry:
+    """What became of a call that was run, or was refused where it should have run; `facts` say more of one that ran."""
     kind: AuditKind = "in_doubt" if outcome.code == "in_doubt" else "outcome"
     what = f"{ticket or permit.digest}/{outcome.code}"
     return _of_turn(
@@ -147,6 +152,7 @@ def finished(permit: Permit, outcome: CallOutcome, ticket: str, at: datetime) ->
         cost=outcome.cost,
         duration_ms=outcome.duration_ms,
         truncated=outcome.truncated,
+        **(facts or {}),
     )
 
 

@@ -17,7 +17,7 @@ class AuditEntry(Shape):
     """Something that happened. `key` is unique within its stream, so that writing it again adds nothing.
 
     `stream` is a turn's workflow id, or `admin/<tenant>` for acts that belong to no turn. `at` is UTC, of the clock
-    that `kind` has by contracts.md. `data` is JSON and holds no arguments, only their digest.
+    that `kind` has by contracts.md. `data` is JSON and holds no arguments, only their digest, but for specialists'.
     """
 
     stream: str

@@ -18,6 +18,8 @@ RESULT_BYTES: Final = 1 * MIB
 """Bytes of JSON of one tool result before trimming."""
 RESULT_CHARS_PER_BATCH: Final = 80_000
 """Characters (code points) of results that one batch may hand to the model (E10)."""
+RECORDED_RESULT_CHARS: Final = 2_000
+"""Characters of a result that the record holds, where it holds one (B39)."""
 MESSAGES_BYTES: Final = 1 * MIB
 """Bytes of the message list as the workflow holds it: references and inline text."""
 REQUEST_BODY_BYTES: Final = 1 * MIB

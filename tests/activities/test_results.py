@@ -306,7 +306,7 @@ async def test_what_a_budget_leaves_and_its_rest_are_the_whole(
     tool = free(Ledger(), untrusted_output=outside)
     results = Results(room_of(store, tool), tool)
     value = ToolFailure(text) if fails else ToolResult(text, [text], 0.5)
-    outcome = await environment().run(results.of, permit_for(tool), ARGS, value, budget)
+    outcome = (await environment().run(results.of, permit_for(tool), ARGS, value, budget)).outcome
     assert (outcome.truncated, outcome.original_chars) == (len(text) > budget, len(text))
     told = str(await load(store, outcome.value))
     marker = f"\n[truncated \u2014 {len(text)} chars total]" if outcome.truncated else ""

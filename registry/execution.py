@@ -1,0 +1,44 @@
+"""What is recorded of a call beside its outcome: who called, and how it was dispatched (B39, B40)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from signoff.contracts.call import Permit
+from signoff.contracts.ids import completion_of
+from signoff.registry.records import HIDDEN
+from signoff.registry.tool import Tool
+
+SPECIALIST: Final = "specialist_execution"
+
+
+def dispatched(tool: Tool, permit: Permit) -> dict[str, Any]:
+    """The event of a routed call, as it begins: `source`, `event`, and whether it is private; {} for a bypass (B30).
+
+    Nobody but the calling actor may react to a private one, and only auditors read of it.
+    """
+    if tool.routing == "bypass":
+        return {}
+    event = {"source": f"actor:{permit.ctx.actor}", "event": f"tool_call:{tool.name}"}
+    return {**event, "private": True} if tool.scope == "specialist" else event
+
+
+def executed(tool: Tool, permit: Permit) -> dict[str, Any]:
+    """What is recorded of every call that ran, whoever owns it (B40)."""
+    reason = tool.bypass_routing.reason if tool.bypass_routing is not None else ""
+    kept: dict[str, Any] = {"record": SPECIALIST} if tool.scope == "specialist" else {}
+    return {
+        **kept,
+        "actor": permit.ctx.actor,
+        "scope": tool.scope,
+        "routing": tool.routing,
+        "bypass_reason": reason,
+        "site": tool.site,
+        "tags": list(tool.tags),
+        "completion": completion_of(permit.call),
+    }
+
+
+def masked(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as records may hold them: the secret ones hidden."""
+    secret = tool.masked_arguments
+    return {name: HIDDEN if name in secret else value for name, value in args.items()}

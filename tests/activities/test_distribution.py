@@ -1,0 +1,400 @@
+"""What becomes of a record: each destination its own view, and only the model's can fail the call."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, TURN, begun, environment, free, permit_for, room_of, run, task_for, told
+from desk_fixtures import Ledger
+
+from signoff.activities import distribution
+from signoff.audit.log import AuditLog
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content
+from signoff.registry.destinations import Delivery, Destination, Undelivered
+from signoff.registry.records import HIDDEN, AnnotatedRecord, Annotations, Field, identity
+from signoff.registry.reducers import ReducerRegistry
+from signoff.registry.result import ToolResult
+from signoff.registry.tool import BypassRouting, Tool
+from signoff.store.content import load
+from signoff.store.store import Store
+
+PRIVATE, SECRET = Annotations(privacy="private"), Annotations(privacy="secret")
+RECORD = AnnotatedRecord(
+    {
+        "fare": Field(120, Annotations(tier="anchored", slots={"acme.icon": "bus", "other.x": 1})),
+        "margin": Field(0.3, PRIVATE),
+        "passport": Field("X1234567", SECRET),
+    }
+)
+OWN: dict[str, Any] = {"scope": "specialist", "justification": "only the desk pays"}
+BYPASS: dict[str, Any] = {**OWN, "routing": "bypass", "bypass_routing": BypassRouting("nobody else may hear of it")}
+
+
+class Stage:
+    """What reached sinks and the observer."""
+
+    def __init__(self) -> None:
+        self.got: dict[str, Delivery] = {}
+        self.missed: list[Undelivered] = []
+
+    async def take(self, delivery: Delivery) -> None:
+        """The sink of everything."""
+        self.got[delivery.destination] = delivery
+
+    def to(self, name: str, view: Any = identity, **fields: Any) -> Destination:
+        """A destination of this stage."""
+        return Destination(**{"name": name, "filter": view, "sink": self.take, **fields})
+
+
+def names(*kept: str) -> Callable[[AnnotatedRecord], AnnotatedRecord]:
+    """A filter that lets these fields through."""
+    return lambda record: record.only(kept)
+
+
+def broken(record: AnnotatedRecord) -> AnnotatedRecord:
+    """A filter that fails, with a value in its words."""
+    raise ValueError(str(record.values))
+
+
+def spoiling(record: AnnotatedRecord) -> AnnotatedRecord:
+    """A filter that is not pure: it changes the values it was given."""
+    for each in record.fields.values():
+        if isinstance(each.value, list):
+            each.value.clear()
+    return record
+
+
+async def called(store: Store, answer: Any, *to: Destination, **fields: Any) -> tuple[Tool, CallOutcome]:
+    """The tool and the outcome of its one call, which answers so."""
+    ledger = Ledger()
+    more = {key: fields.pop(key) for key in ("observer", "reducers") if key in fields}
+    tool = free(ledger, handler=ledger.handler("pay", answer), **fields)
+    reply = await run(room_of(store, tool, destinations=to, **more), tool, task_for(tool))
+    assert reply.outcome is not None
+    assert len(ledger.rows) == 1
+    return tool, reply.outcome
+
+
+async def facts(store: Store, kind: str) -> dict[str, Any]:
+    """What the one record of this kind holds."""
+    (found,) = [each.facts for each in await AuditLog(store).stream(TURN.workflow_id) if each.kind == kind]
+    return found
+
+
+@pytest.mark.row("B32")
+async def test_a_record_goes_to_every_destination_each_with_its_view(store: Store) -> None:
+    """Cache, screen, formatters, peers, record and model, of one call; each knows of what it is."""
+    stage = Stage()
+    to = [
+        stage.to("cache"),
+        stage.to("ui-streaming", names("fare", "margin"), reads=("acme",)),
+        stage.to("formatter:html", names("fare")),
+        stage.to("formatter:text", names("margin")),
+        stage.to("peer-response", names("fare")),
+    ]
+    tool, outcome = await called(store, RECORD, *to, peer_exposed=True)
+    views = {name: each.record.values for name, each in stage.got.items()}
+    assert views == {
+        "cache": RECORD.values,
+        "ui-streaming": {"fare": 120, "margin": 0.3},
+        "formatter:html": {"fare": 120},
+        "formatter:text": {"margin": 0.3},
+        "peer-response": {"fare": 120},
+    }
+    assert stage.got["ui-streaming"].record.fields["fare"].annotations.slots == {"acme.icon": "bus"}
+    assert stage.got["cache"].record.fields["fare"].annotations == Annotations(tier="anchored")
+    one = stage.got["cache"]
+    assert (one.tool, one.call_id, one.actor_name, one.tenant_id) == ("pay", "c1.1", "desk", "main")
+    assert (one.session_id, one.turn_id) == (TURN.session, TURN.turn)
+    assert one.idempotency_key == permit_for(tool).digest
+    assert (outcome.code, outcome.value.inline) == ("ok", '{"fare":120}')
+
+
+@pytest.mark.row("B31")
+async def test_the_model_reads_its_view_and_programs_do_too(store: Store) -> None:
+    """The filtered record is the result: reduced after that, with its cost; nothing else of it is in the outcome."""
+    reducers = ReducerRegistry()
+    reducers.register("pay", lambda result, given: ToolResult(f"short {result.value}"))  # type: ignore[union-attr]
+    model = Destination(name="llm-session", filter=names("fare", "margin"))
+    _, outcome = await called(store, ToolResult(RECORD, cost=0.5), model, reducers=reducers)
+    assert outcome.value.inline == 'short {"fare":120,"margin":0.3}'
+    assert (outcome.structured, outcome.cost) == (Content(inline={"fare": 120, "margin": 0.3}), 0.5)
+    assert "X1234567" not in outcome.model_dump_json()
+
+
+async def test_the_record_holds_the_audit_view(store: Store) -> None:
+    """Of a generalist too, as its handler gave a record: secret fields by name alone, or what the filter says."""
+    await called(store, RECORD)
+    assert (await facts(store, "outcome"))["result"] == f'{{"fare":120,"margin":0.3,"passport":"{HIDDEN}"}}'
+
+
+async def test_a_tool_has_a_filter_of_its_own(store: Store) -> None:
+    """It goes before that of the destination."""
+    stage = Stage()
+    filters = {"cache": names("margin"), "audit": names("fare")}
+    await called(store, RECORD, stage.to("cache"), filters=filters)
+    assert stage.got["cache"].record.values == {"margin": 0.3}
+    assert (await facts(store, "outcome"))["result"] == '{"fare":120}'
+
+
+@pytest.mark.row("B34")
+@pytest.mark.parametrize("how", ["sink raises", "sink hangs", "sink ends the process", "filter raises", "no record"])
+async def test_what_does_not_arrive_changes_nothing(
+    store: Store, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others have theirs, the call is what it is, and the observer is told which did not, and no value."""
+    stage = Stage()
+
+    async def sink(delivery: Delivery) -> None:
+        if how == "sink hangs":
+            await asyncio.sleep(60)
+        raise SystemExit("X1234567") if how == "sink ends the process" else ConnectionError("X1234567")
+
+    views: dict[str, Any] = {"filter raises": broken, "no record": lambda record: record.values}
+    bad = stage.to("formatter:bad", views.get(how, identity_but_named), sink=sink)
+    monkeypatch.setattr(distribution, "SECONDS", 0.3)
+    _, outcome = await called(store, RECORD, bad, stage.to("cache"), observer=stage.missed.append)
+    assert (outcome.code, outcome.value.inline) == ("ok", '{"fare":120}')
+    assert list(stage.got) == ["cache"]
+    (told,) = stage.missed
+    assert (told.destination, told.tool, told.call_id, told.turn_id) == ("formatter:bad", "pay", "c1.1", TURN.turn)
+    assert (
+        told.why
+        == {
+            "sink raises": "ConnectionError",
+            "sink hangs": "no answer within 0.3 s",
+            "sink ends the process": "HandlerEnded",
+            "filter raises": "ValueError",
+            "no record": "TypeError",
+        }[how]
+    )
+    assert "did not reach formatter:bad" in caplog.text
+    assert "X1234567" not in caplog.text
+
+
+def identity_but_named(record: AnnotatedRecord) -> AnnotatedRecord:
+    """All of it, on purpose."""
+    return record
+
+
+@pytest.mark.row("N20")
+async def test_only_the_models_view_can_fail_a_call(store: Store) -> None:
+    """It has happened, and the model is told so; the others have their views, and the record its own."""
+    stage = Stage()
+    model = Destination(name="llm-session", filter=broken)
+    _, outcome = await called(store, ToolResult(RECORD, cost=0.5), model, stage.to("cache"))
+    assert (outcome.code, outcome.gate, outcome.structured, outcome.cost) == (
+        "execution_failed",
+        "distribute",
+        None,
+        0.5,
+    )
+    assert "`pay` ran and what it does has happened" in str(outcome.value.inline)
+    assert "X1234567" not in outcome.model_dump_json()
+    assert stage.got["cache"].record.values == RECORD.values
+    ended = await facts(store, "outcome")
+    assert (ended["code"], ended["gate"]) == ("execution_failed", "distribute")
+    assert '"fare":120' in ended["result"]
+
+
+async def test_a_filter_of_the_record_that_fails_hides_everything(store: Store) -> None:
+    """And fails nothing: the fields by name alone."""
+    _, outcome = await called(store, RECORD, Destination(name="audit", filter=broken))
+    assert outcome.code == "ok"
+    fields = ",".join(f'"{name}":"{HIDDEN}"' for name in RECORD.fields)
+    assert (await facts(store, "outcome"))["result"] == f"{{{fields}}}"
+
+
+async def test_an_observer_that_fails_harms_nobody(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """It is only told."""
+
+    def observer(told: Undelivered) -> None:
+        raise ValueError("no")
+
+    _, outcome = await called(store, RECORD, Stage().to("cache", broken), observer=observer)
+    assert outcome.code == "ok"
+    assert "the observer of deliveries failed: ValueError" in caplog.text
+
+
+async def test_no_filter_changes_what_others_get(store: Store) -> None:
+    """Each works on a copy."""
+    stage = Stage()
+    record = AnnotatedRecord({"seats": Field([1, 2])})
+    spoilt = [stage.to("formatter:a", spoiling), stage.to("cache"), stage.to("formatter:b", spoiling)]
+    _, outcome = await called(store, record, *spoilt)
+    assert {name: each.record.values["seats"] for name, each in stage.got.items()} == {
+        "formatter:a": [],
+        "cache": [1, 2],
+        "formatter:b": [],
+    }
+    assert (outcome.value.inline, record.values) == ('{"seats":[1,2]}', {"seats": [1, 2]})
+
+
+async def test_what_does_not_fit_its_schema_goes_nowhere(store: Store) -> None:
+    """Looked at before anybody is given anything; the record holds it, the model's view is kept for programs."""
+    stage = Stage()
+    schema = {"type": "object", "required": ["seat"]}
+    _, outcome = await called(store, RECORD, stage.to("cache"), output_schema=schema)
+    assert (outcome.code, outcome.gate, stage.got) == ("execution_failed", "output", {})
+    assert outcome.structured == Content(inline={"fare": 120})
+    assert '"margin":0.3' in (await facts(store, "outcome"))["result"]
+
+
+@pytest.mark.parametrize("fields", [None, {"a": 1}, {1: Field(1)}])
+async def test_a_record_that_is_made_wrongly_goes_nowhere(store: Store, fields: Any) -> None:
+    """The handler ran: the model is told so, and reads nothing of it."""
+    stage = Stage()
+    _, outcome = await called(store, AnnotatedRecord(fields), stage.to("cache"))
+    assert (outcome.code, outcome.gate, stage.got) == ("execution_failed", "distribute", {})
+
+
+async def test_a_value_that_is_no_record_is_told_to_the_model_alone(store: Store) -> None:
+    """Nothing is guessed from what it looks like."""
+    stage = Stage()
+    _, outcome = await called(store, {"fields": {"fare": 1}}, stage.to("cache"))
+    assert (outcome.value.inline, stage.got) == ('{"fields":{"fare":1}}', {})
+    assert "result" not in await facts(store, "outcome")
+
+
+@pytest.mark.row("B30")
+@pytest.mark.row("B37")
+@pytest.mark.row("B38")
+@pytest.mark.row("B42")
+@pytest.mark.parametrize(
+    ("fields", "event"),
+    [
+        ({}, {"source": "actor:desk", "event": "tool_call:pay"}),
+        (OWN, {"source": "actor:desk", "event": "tool_call:pay", "private": True}),
+        (BYPASS, {}),
+    ],
+)
+async def test_a_routed_call_is_an_event_a_specialists_a_private_one_a_bypass_none(
+    store: Store, fields: dict[str, Any], event: dict[str, Any]
+) -> None:
+    """In the record, before the handler is called; that it ran is recorded of all of them."""
+    await called(store, "paid", **fields)
+    began = await facts(store, "execution")
+    assert {name: began[name] for name in ("source", "event", "private") if name in began} == event
+    assert (await facts(store, "outcome"))["code"] == "ok"
+
+
+@pytest.mark.row("B39")
+@pytest.mark.row("B41")
+@pytest.mark.parametrize("fields", [OWN, BYPASS])
+async def test_a_specialists_call_is_recorded_whole(store: Store, fields: dict[str, Any]) -> None:
+    """Who, what, with which arguments and result, when, for how long, how dispatched, why, where declared."""
+    tool, outcome = await called(store, "paid Ana", secrets=("to",), effect="", tags=("money",), **fields)
+    ended = await facts(store, "outcome")
+    routing = fields.get("routing", "routed")
+    assert ended["record"] == "specialist_execution"
+    assert (ended["actor"], ended["tool"], ended["scope"], ended["routing"]) == ("desk", "pay", "specialist", routing)
+    assert ended.get("bypass_reason") == ("nobody else may hear of it" if routing == "bypass" else None)
+    assert ended["arguments"] == {"amount": 20, "to": HIDDEN}
+    assert ended["result"] == f"paid {HIDDEN}"
+    assert ended.get("duration_ms", 0) == outcome.duration_ms
+    assert (ended["site"], ended["tags"], ended["completion"]) == (tool.site, ["money"], 1)
+
+
+@pytest.mark.row("B40")
+async def test_every_call_that_ran_says_how_it_was_dispatched(store: Store) -> None:
+    """Generalists too, in the record of their outcome; their arguments and results stay digests."""
+    tool, _ = await called(store, "paid", tags=("money",))
+    ended = await facts(store, "outcome")
+    told = {
+        name: ended[name] for name in ("actor", "scope", "routing", "site", "tags", "completion", "tool", "approval")
+    }
+    assert told == {
+        "actor": "desk",
+        "scope": "generalist",
+        "routing": "routed",
+        "site": tool.site,
+        "tags": ["money"],
+        "completion": 1,
+        "tool": "pay",
+        "approval": f"{TURN.tenant}.{TURN.session}.{TURN.turn}.c1.1",
+    }
+    assert not {"record", "arguments", "result", "bypass_reason"} & set(ended)
+
+
+@pytest.mark.row("B39")
+async def test_what_is_long_is_cut_in_the_record_and_kept_in_the_store(store: Store) -> None:
+    """A result has the record's own limit, whatever the model reads; large arguments are kept apart, masked."""
+    ledger = Ledger()
+    args = {"amount": 20, "to": "ü" * 9_000}
+    tool = free(ledger, handler=ledger.handler("pay", "é" * 5_000), **OWN)
+    reply = await run(room_of(store, tool), tool, task_for(tool, args=args))
+    assert reply.outcome is not None
+    assert not reply.outcome.truncated
+    ended = await facts(store, "outcome")
+    assert ended["result"] == f"{'é' * 2_000}\n[truncated — 5000 chars total]"
+    assert ended["result_chars"] == 5_000
+    kept = ended["arguments_kept"]
+    assert await load(store, Content.model_validate({"blob": kept})) == args
+
+
+async def test_a_specialists_failure_is_recorded_without_its_secrets(store: Store) -> None:
+    """Its words, and what it was called with."""
+
+    def fails(args: Any, ctx: Any) -> Any:
+        raise ValueError(f"{args['to']} is not there")
+
+    await called(store, fails, secrets=("to",), effect="", **OWN)
+    ended = await facts(store, "outcome")
+    assert (ended["code"], ended["result"], ended["arguments"]["to"]) == (
+        "execution_failed",
+        f"{HIDDEN} is not there",
+        HIDDEN,
+    )
+    assert ARGS["to"] not in str(await AuditLog(store).stream(TURN.workflow_id))
+
+
+async def test_a_second_run_of_the_same_call_records_nothing_more(store: Store) -> None:
+    """What an activity that is tried again writes is there already."""
+    ledger = Ledger()
+    tool = free(ledger, read_only=True, **BYPASS)
+    room = room_of(store, tool)
+    await run(room, tool, task_for(tool))
+    await run(room, tool, task_for(tool))
+    assert len(ledger.rows) == 2
+    assert (await facts(store, "outcome"))["record"] == "specialist_execution"
+
+
+async def test_all_destinations_are_served_at_once(store: Store) -> None:
+    """Each waits for the other, and both have theirs."""
+    stage, there = Stage(), [asyncio.Event(), asyncio.Event()]
+
+    def sink(mine: int) -> Any:
+        async def take(delivery: Delivery) -> None:
+            there[mine].set()
+            await there[1 - mine].wait()
+            await stage.take(delivery)
+
+        return take
+
+    await called(store, RECORD, stage.to("cache", sink=sink(0)), stage.to("ui-streaming", sink=sink(1)))
+    assert sorted(stage.got) == ["cache", "ui-streaming"]
+
+
+async def test_a_turn_that_is_cancelled_meanwhile_does_not_lose_what_happened(store: Store) -> None:
+    """A slow sink is no reason to forget an effect."""
+    arrived, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(delivery: Delivery) -> None:
+        arrived.set()
+        await go.wait()
+
+    tool = free(Ledger(), handler=Ledger().handler("pay", RECORD))
+    room = room_of(store, tool, destinations=[Stage().to("cache", sink=slow)])
+    env, task = environment(), task_for(tool)
+    running = asyncio.ensure_future(run(room, tool, task, env))
+    await begun(running, arrived)
+    env.cancel()
+    await asyncio.sleep(0)
+    assert not running.done()
+    go.set()
+    assert told(await running) == ("ok", '{"fare":120}')
+    ticket = await store.look(task.permit.digest)
+    assert ticket is not None
+    assert ticket.outcome is not None

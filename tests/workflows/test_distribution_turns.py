@@ -1,0 +1,121 @@
+"""The two axes and the way of records in whole turns: dispatched as declared, gated alike, recorded all."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
+from temporalio.client import Client
+
+from signoff.audit.export import exported
+from signoff.audit.log import AuditLog
+from signoff.audit.timeline import timeline
+from signoff.policy.model import GlobalRule
+from signoff.registry.destinations import Delivery, Destination
+from signoff.registry.records import AnnotatedRecord, Annotations, Field, identity
+from signoff.registry.tool import BypassRouting, Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+ONE = {"amount": 1, "to": "Lisbon"}
+RECORD = AnnotatedRecord({"fare": Field(120), "margin": Field("thirty", Annotations(privacy="private"))})
+OWN: dict[str, Any] = {"scope": "specialist", "justification": "only the desk does this"}
+BYPASS: dict[str, Any] = {**OWN, "routing": "bypass", "bypass_routing": BypassRouting("nobody else may hear of it")}
+
+
+def named(name: str, answer: Any = "done", asks: bool = False, **fields: Any) -> Tool:
+    """A tool of this name that answers so."""
+    return pay_tool(Ledger(), asks, name=name, effect="", handler=Ledger().handler(name, answer), **fields)
+
+
+async def recorded(store: Store, stream: str, kind: str) -> dict[str, dict[str, Any]]:
+    """What records of this kind hold, by tool."""
+    return {each.facts["tool"]: each.facts for each in await AuditLog(store).stream(stream) if each.kind == kind}
+
+
+@pytest.mark.row("B39")
+@pytest.mark.row("B42")
+async def test_specialists_are_dispatched_as_declared_and_recorded_alike(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A bypass that only reads is a local activity, one with effects an ordinary one; who may react is one thing,
+    what is recorded another.
+    """
+    tools = [
+        named("look", read_only=True, **BYPASS),
+        named("note", **BYPASS),
+        named("own", **OWN),
+        named("all"),
+    ]
+    batch = calls(*((tool.name, ONE) for tool in tools))
+    async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("so")]) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        events = await desk.events(key)
+        await desk.replays(key)
+    assert [each.code for each in result.calls] == ["ok"] * 4
+    assert events.count("ACTIVITY_TASK_SCHEDULED") == result.completions + 3
+    began = await recorded(store, key.workflow_id, "execution")
+    assert {name: (each.get("event", ""), each.get("private", False)) for name, each in began.items()} == {
+        "look": ("", False),
+        "note": ("", False),
+        "own": ("tool_call:own", True),
+        "all": ("tool_call:all", False),
+    }
+    ended = await recorded(store, key.workflow_id, "outcome")
+    assert {name: each.get("arguments") for name, each in ended.items()} == {
+        **dict.fromkeys(("look", "note", "own"), ONE),
+        "all": None,
+    }
+    lines = [line async for line in exported(store, stream=key.workflow_id)]
+    assert sum('"record":"specialist_execution"' in line and '"Lisbon"' in line for line in lines) == 3
+    # Those who read what happened are told that it did, not with what.
+    assert "Lisbon" not in str(timeline(await AuditLog(store).stream(key.workflow_id)))
+
+
+@pytest.mark.row("B31")
+@pytest.mark.row("B32")
+@pytest.mark.row("B34")
+async def test_the_model_reads_its_view_whatever_becomes_of_the_others(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """One destination has its view, one fails; the call is what the model's view says, in result and history alike."""
+    got: list[Delivery] = []
+
+    async def keep(delivery: Delivery) -> None:
+        got.append(delivery)
+
+    async def fail(delivery: Delivery) -> None:
+        raise ConnectionError
+
+    to = [
+        Destination(name="cache", filter=identity, sink=keep),
+        Destination(name="ui-streaming", filter=identity, sink=fail),
+    ]
+    catalog = catalog_of([named("fares", RECORD)], destinations=to)
+    async with bench(client, store, task_queue, catalog, [calls(("fares", ONE)), respond("so")]) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        told = await desk.told(key)
+        history = await client.get_workflow_handle(key.workflow_id).fetch_history()
+    assert [part.value.inline for part in told] == ['{"fare":120}']
+    assert (result.calls[0].code, result.state) == ("ok", "complete")
+    assert [each.record.values for each in got] == [{"fare": 120, "margin": "thirty"}]
+    kept = b"".join(event.SerializeToString() for event in history.events)
+    assert (b"fare" in kept, b"thirty" in kept) == (True, False)
+
+
+@pytest.mark.row("N20")
+async def test_denied_calls_and_bypasses_are_recorded_too(client: Client, store: Store, task_queue: str) -> None:
+    """One that a rule denies, one that a person denies, and one that no event tells of."""
+    tools = [named("look", read_only=True, **BYPASS), named("asked", asks=True, **OWN), named("ruled", tags=("ice",))]
+    rules = [GlobalRule(name="frozen", rule="'ice' in tool.tags", effect="deny")]
+    batch = calls(*((tool.name, ONE) for tool in tools))
+    async with bench(client, store, task_queue, catalog_of(tools, policies=rules), [batch, respond("so")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(no(key, "c1.2"))
+        result = await desk.signoff.result(key)
+    assert [each.code for each in result.calls] == ["ok", "denied", "denied"]
+    assert set(await recorded(store, key.workflow_id, "outcome")) == {"look"}
+    assert (await recorded(store, key.workflow_id, "ending"))["asked"]["state"] == "denied"
+    assert (await recorded(store, key.workflow_id, "verdict"))["ruled"]["code"] == "denied"
