@@ -218,6 +218,9 @@ def _unconfirmed(deps: GatewayDeps, request: ApprovalRequest, decision: Decision
     """Whether a value of the card should have been typed again, of the changed one where it is changed."""
     if typed is None or decision.verdict != "approved" or request.state != "pending":
         return False
+    if decision.digest != request.digest:
+        # The turn finds it stale, which is to be told first.
+        return False
     if decision.edited_args is not None and request.allow_edit:
         tool = deps.catalog.defined(request.tool, request.definition)
         request = as_edited(request, decision.edited_args, tool)

@@ -110,6 +110,8 @@ async def test_what_is_to_be_typed_again_is_asked_of_programs_too(gateway: Gatew
         answer = await gateway.decide(first, verdict="approved", revision=1, **fields)
         assert (answer.status_code, answer.json()["code"]) == (422, "malformed"), answer.text
         assert "send one as `confirm`" in answer.json()["message"]
+    other = await gateway.decide(first, verdict="approved", revision=1, digest="0" * 64)
+    assert (other.json()["code"], "the digest is not the one" in other.json()["message"]) == ("stale", True)
     odd = await gateway.decide(first, verdict="approved", revision=1, confirm="420", edited_args={"to": [1]})
     assert (odd.status_code, odd.json()["code"]) == (422, "malformed")
     digest = (await gateway.desk.signoff.request(first)).digest
