@@ -117,7 +117,8 @@ class ModelActivity:
             if proposed.tool == names.RESPOND:
                 call = call_id(task.completion, index)
                 args, malformed, _ = _arguments(proposed.args)
-                parsed = malformed or self._room.catalog.respond(task.ctx.actor).parse(args)
+                form = self._room.catalog.respond(task.ctx.actor)
+                parsed = malformed or form.parse(args, task.ctx.extra.get("data"))
                 if isinstance(parsed, str):
                     raw = proposed.args if isinstance(proposed.args, str) else _dumps(proposed.args)
                     return Response(text=await self._text(completion.text or raw)), call, parsed

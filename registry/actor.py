@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from signoff.contracts.steps import TurnLimits
+from signoff.registry.domain_data import DomainMerge
 from signoff.registry.route import Route, Select, Shadowing, Use, uses
 from signoff.registry.tool import Tool
 
@@ -29,6 +30,8 @@ class Actor:
     they name must be in `tools` as well, if there is a list. `shadowing` says whether one of them may have the name of
     another tool (Q3): a shadow never asks fewer people than what it shadows. `select` is a function that chooses, for
     each completion, which of the tools that would be seen are.
+    `domain_data` is the JSON Schema of data that its answers may bring, `domain_merge` how they join those that the
+    turn began with (registry/domain_data.py).
     `model` names provider and model (`openai:gpt-5`, `scripted:module:attr`); `model_settings` go to it as they are.
     """
 
@@ -48,6 +51,8 @@ class Actor:
     limits: TurnLimits = field(default_factory=TurnLimits)
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    domain_data: Mapping[str, Any] | None = None
+    domain_merge: DomainMerge = "replace"
     own_tools: tuple[Tool | Use, ...] = ()
     routes: tuple[Route, ...] = ()
     shadowing: Shadowing = "forbid"

@@ -7,9 +7,11 @@ from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import READ_REST, RESPOND
 from signoff.registry.actor import Actor
 from signoff.registry.conduct import check_mode
+from signoff.registry.domain_data import check_merge, schema_text
 from signoff.registry.filters import check_filters
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.registry import ToolRegistry
+from signoff.registry.respond import respond_form
 from signoff.registry.secret_settings import literal_secrets
 
 
@@ -27,6 +29,7 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
         _check_secrets(actor)
         check_filters(actor, registry)
         check_mode(actor)
+        _check_domain_data(actor)
         known[actor.name] = actor
     return known
 
@@ -48,6 +51,15 @@ def _check_secrets(actor: Actor) -> None:
     for name in literal_secrets(actor.model_settings):
         why = f"has a secret in `model_settings.{name}`; write `env:NAME` there and put it into that variable"
         raise wrong_actor(actor, f"model_settings.{name}", "", why)
+
+
+def _check_domain_data(actor: Actor) -> None:
+    try:
+        check_merge(actor.domain_merge)
+        respond_form(data=schema_text(actor.domain_data))
+    except ConfigError as error:
+        field = str(error.context.get("field", "domain_data"))
+        raise wrong_actor(actor, field, error.context.get("value", ""), f"cannot have that: {error.message}") from error
 
 
 def wrong_actor(actor: Actor, field: str, value: object, why: str) -> ConfigError:

@@ -30,6 +30,7 @@ from signoff.registry.actor_checks import check_actors
 from signoff.registry.actor_scopes import Scopes, policy_over
 from signoff.registry.catalog_hash import catalog_hash
 from signoff.registry.destinations import NOWHERE, Destination, Distribution, Observer, build_distribution
+from signoff.registry.domain_data import schema_text
 from signoff.registry.filters import needs_no_list
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
@@ -169,7 +170,10 @@ class Catalog:
 
     def respond(self, actor: str) -> RespondForm:
         """How this actor ends a turn; it may pass on to every other one."""
-        return respond_form(tuple(name for name in self.actors if name != actor), self.part_types)
+        peers, asked = tuple(name for name in self.actors if name != actor), self.actors.get(actor)
+        if asked is None or asked.domain_data is None:
+            return respond_form(peers, self.part_types)
+        return respond_form(peers, self.part_types, schema_text(asked.domain_data), asked.domain_merge)
 
 
 def build_catalog(

@@ -55,6 +55,10 @@ def _conduct(actor: Actor) -> dict[str, object]:
     return {name: value for name, (value, default) in given.items() if value != default}
 
 
+def _domain(actor: Actor) -> dict[str, object]:
+    return {} if actor.domain_data is None else {"domain_data": actor.domain_data, "domain_merge": actor.domain_merge}
+
+
 def _actor_content(actor: Actor) -> dict[str, object]:
     content: dict[str, object] = {
         "name": actor.name,
@@ -65,6 +69,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
         **_filters(actor),
         **_conduct(actor),
         **scope_content(actor),
+        **_domain(actor),
         "limits": actor.limits.model_dump(mode="json"),
         "model_settings": dict(actor.model_settings),
         "tags": actor.tags,

@@ -116,6 +116,8 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         surfaces={channel: Surface(exclude=tuple(each.exclude)) for channel, each in section.surfaces.items()},
         mode=section.mode,
         on_failure=section.on_failure,
+        domain_data=section.domain_data,
+        domain_merge=section.domain_merge,
         limits=TurnLimits(**_given(limits)),
         model_settings=section.model_settings,
         tags=tuple(section.tags),

@@ -1,5 +1,6 @@
 """`respond`: how a model ends its turn. Given to every actor, never registered (B46)."""
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import PART_TYPES, RESERVED_PART_TYPES, part_types
 from signoff.contracts.steps import Offered
 from signoff.contracts.words import ANSWER_WORDS, in_our_words
+from signoff.registry.domain_data import DOMAIN_DATA, DomainMerge, merged
 from signoff.registry.schema import CompiledSchema, compile_schema
 
 RespondState: TypeAlias = Literal["complete", "clarifying", "awaiting", "delegated", "passed"]
@@ -23,6 +25,7 @@ _STATES: Final[dict[RespondState, str]] = {
     "delegated": "somebody else does it, and you go on when they report",
     "passed": "the actor in `passTo` answers from here on",
 }
+_DATA: Final = "domainData"
 _PART_WORDS: Final = {"partType": "type"}
 _PART_TYPE: Final = re.compile(r"^[a-z][a-z0-9-]{0,39}\Z")
 
@@ -38,14 +41,21 @@ class Payload(NamedTuple):
 
 @dataclass(frozen=True)
 class RespondForm:
-    """`respond` as one actor has it: what the model is told, and what is made of what it sends."""
+    """`respond` as one actor has it: what the model is told, and what is made of what it sends.
+
+    `merge` is how the data of an answer join those that were there.
+    """
 
     offer: Offered
     schema: CompiledSchema
     peers: tuple[str, ...]
+    merge: DomainMerge = "replace"
 
-    def parse(self, args: Any) -> Payload | str:
-        """The payload, or the sentence that tells the model what is wrong with it."""
+    def parse(self, args: Any, before: Any = None) -> Payload | str:
+        """The payload, or the sentence that tells the model what is wrong with it. `before`: the data that were there.
+
+        Data that the answer brings are its first part.
+        """
         try:
             args = _in_our_words(args)
         except ValueError as error:
@@ -56,6 +66,8 @@ class RespondForm:
         if problems:
             return f"respond was not understood: {'; '.join(problems)}. Call respond again with a `text`."
         parts = tuple((part["type"], part["content"]) for part in args.get("parts", ()))
+        if _DATA in args:
+            parts = ((DOMAIN_DATA, merged(before, args[_DATA], self.merge)), *parts)
         state = cast(RespondState, args.get("state", "complete"))
         return Payload(state, args["text"], args.get("passTo", ""), parts)
 
@@ -102,15 +114,34 @@ def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def respond_form(peers: tuple[str, ...] = (), types: tuple[str, ...] = PART_TYPES) -> RespondForm:
-    """`respond` for an actor that may pass to `peers`, where answers may have parts of `types`."""
-    schema = _schema(peers, types)
+def respond_form(
+    peers: tuple[str, ...] = (), types: tuple[str, ...] = PART_TYPES, data: str = "", merge: DomainMerge = "replace"
+) -> RespondForm:
+    """`respond` for an actor that may pass to `peers`, where answers may have parts of `types`.
+
+    `data` is the text of a JSON Schema for data that answers may bring, or "". Raises `RegistrationError` for one that
+    does not hold within another schema.
+    """
+    schema = _schema(peers, types) if not data else _with_data(_schema(peers, _without_data(types)), json.loads(data))
     offer = Offered(
         name=RESPOND,
         description="Answer the user and end your turn. Call it alone: other calls beside it are not executed.",
         parameters=schema,
     )
-    return RespondForm(offer, compile_schema(schema, tool_name=RESPOND), peers)
+    return RespondForm(offer, compile_schema(schema, tool_name=RESPOND), peers, merge)
+
+
+def _without_data(types: Sequence[str]) -> tuple[str, ...]:
+    # Where such data have a schema there is one way to bring them.
+    return tuple(name for name in types if name != DOMAIN_DATA)
+
+
+def _with_data(schema: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """`schema` with the property for data; definitions that theirs refers to come to the top, where it looks."""
+    inner = {name: each for name, each in data.items() if name not in ("$defs", "$schema")}
+    inner.setdefault("description", "The data of this answer, for programs.")
+    whole = schema | {"properties": {**schema["properties"], _DATA: inner}}
+    return whole | {"$defs": data["$defs"]} if "$defs" in data else whole
 
 
 def _schema(peers: Sequence[str], types: Sequence[str]) -> dict[str, Any]:

@@ -144,6 +144,10 @@ class ActorSection(Section):
     on_failure: Literal["continue", "abort_siblings"] = Field(
         "continue", description="What a call that fails does to those beside it."
     )
+    domain_data: dict[str, Any] | None = Field(None, description="JSON Schema of data that its answers may bring.")
+    domain_merge: Literal["replace", "append", "deep-merge"] = Field(
+        "replace", description="How they join the data that the turn began with."
+    )
     limits: dict[str, Any] = Field({}, description="Caps of one turn.")
     model_settings: dict[str, Any] = Field(
         {}, description="Passed to the provider as they are; a secret as `env:NAME`, never itself."
