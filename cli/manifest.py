@@ -22,6 +22,7 @@ from signoff.registry.inventory import InventoryRow, inventory
 from signoff.registry.manifest import load_manifest
 from signoff.registry.manifest_schema import ManifestPart, manifest_schema
 from signoff.registry.normal_form import normal_text
+from signoff.registry.peers import PeerTool, peer_view
 
 app = typer.Typer(
     help="Check, show and compare manifests, and print their schema.", no_args_is_help=True, rich_markup_mode=None
@@ -53,11 +54,19 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def tree(manifest: Manifest = None, as_json: AsJson = False) -> None:
+def tree(
+    manifest: Manifest = None,
+    peers: Annotated[bool, typer.Option("--peers", help="Only what other agents would be told of.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show the tools by scope, with who has them, and the actors with their tools."""
 
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
+        if peers:
+            found = peer_view(place.catalog)
+            out.show({"tools": [each.model_dump(mode="json") for each in found]}, _peers(found))
+            return 0
         rows = inventory(place.catalog)
         data = {"manifest": str(place.settings.manifest), "hash": place.catalog.hash, **_grouped(place.catalog, rows)}
         out.show(data, _tree(str(place.settings.manifest), place.catalog, rows))
@@ -150,6 +159,14 @@ def _grouped(catalog: Catalog, rows: Iterable[InventoryRow]) -> dict[str, Any]:
 
 def _tools_of(actor: str, rows: Iterable[InventoryRow]) -> list[str]:
     return [row.tool for row in rows if actor in row.actors]
+
+
+def _peers(found: Iterable[PeerTool]) -> Tree:
+    asks = {"never": "asks nobody", "maybe": "maybe asks", "always": "asks"}
+    top = Tree(Text("for other agents, though nothing publishes it yet"), guide_style="dim")
+    for each in found:
+        top.add(Text(f"{each.name}  {asks[each.approval]}  {each.description}"))
+    return top
 
 
 def _tree(name: str, catalog: Catalog, rows: tuple[InventoryRow, ...]) -> Tree:

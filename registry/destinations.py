@@ -83,7 +83,7 @@ class Distribution:
     def view(self, tool: Tool, name: str) -> Filter | None:
         """The filter of a destination for records of `tool`; None: they do not go there."""
         declared = self.destinations.get(name)
-        if name == PEER_RESPONSE and not (tool.peer_exposed and tool.scope == "generalist"):
+        if name == PEER_RESPONSE and not tool.for_peers:
             return None
         return tool.filters.get(name) or (declared.filter if declared is not None else None) or _OURS.get(name)
 

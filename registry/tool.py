@@ -143,6 +143,11 @@ class Tool:
         return f"{self.name}@{self.place}" if self.place else self.name
 
     @property
+    def for_peers(self) -> bool:
+        """Whether other agents may see and call it: a generalist of the application that says so (B14)."""
+        return self.peer_exposed and self.scope == "generalist" and not self.place
+
+    @property
     def tries(self) -> int:
         """How often it is tried: 3 times where it only reads or is idempotent, once where it has effects (X18)."""
         if self.attempts is not None:

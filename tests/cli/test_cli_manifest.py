@@ -119,3 +119,13 @@ async def test_a_wrong_manifest_is_one_sentence_and_exit_code_1(cli: Cli, tmp_pa
     for command in ("validate", "tree", "show"):
         said = assert_one_sentence(await cli("manifest", command, "--manifest", str(tmp_path / "wrong.yaml")))
         assert "wrong.yaml:2: unknown key `tols`" in said
+
+
+async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) -> None:
+    """Only what is exposed to them, with its schemas and whether people are asked."""
+    path = tmp_path / "peers.yaml"
+    path.write_text(ODD.replace("scope: generalist}", "scope: generalist, peerExposed: true, requiresApproval: true}"))
+    ran = await cli("manifest", "tree", "--peers", "--manifest", str(path))
+    assert (ran.code, "idle  asks  " in ran.out, "mine" in ran.out) == (0, True, False)
+    (found,) = (await cli("manifest", "tree", "--peers", "--manifest", str(path), "--json")).data["tools"]
+    assert (found["name"], found["approval"], found["input_schema"]["type"]) == ("idle", "always", "object")

@@ -1,0 +1,62 @@
+"""What other agents would be told of: generalists that say so, and never anything else."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from registry_kit import SCHEMA, a_tool, an_actor
+
+from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.registry.catalog import build_catalog
+from signoff.registry.peers import peer_view
+from signoff.registry.route import Use
+
+OUTPUT = {"type": "object", "properties": {"seat": {"type": "string"}}}
+OWN = {"scope": "specialist", "justification": "only the desk does this"}
+ASKING = ApprovalPolicy(auto_approve_if="args.totalCost < 20.0")
+
+
+def test_a_peer_sees_schemas_and_whether_people_are_asked() -> None:
+    """Name, words, both schemas as they are checked, the approval flag, the definition."""
+    tools = [
+        a_tool("asked", peer_exposed=True, requires_approval=True),
+        a_tool("free", peer_exposed=True, output_schema=OUTPUT, title="Free"),
+        a_tool("ruled", peer_exposed=True, requires_approval=ASKING),
+        a_tool("closed"),
+        a_tool("own", **OWN),
+    ]
+    catalog = build_catalog(tools=tools)
+    found = {each.name: each for each in peer_view(catalog)}
+    assert {name: each.approval for name, each in found.items()} == {
+        "asked": "always",
+        "free": "never",
+        "ruled": "maybe",
+    }
+    free, declared = found["free"], catalog.registry.resolve("free")
+    assert declared is not None
+    assert (free.title, free.description, free.definition) == ("Free", declared.description, declared.definition)
+    assert free.input_schema == declared.schema.schema
+    assert free.input_schema["properties"] == SCHEMA["properties"]
+    assert (free.output_schema, found["asked"].output_schema) == (declared.output.schema, None)  # type: ignore[union-attr]
+
+
+def test_a_rule_that_may_ask_is_told() -> None:
+    """It may reach any tool."""
+    rule = GlobalRule(name="ice", rule="'ice' in tool.tags", effect="require_approval")
+    (found,) = peer_view(build_catalog(tools=[a_tool(peer_exposed=True)], policies=[rule]))
+    assert found.approval == "maybe"
+
+
+def test_an_actors_own_tools_are_nobody_elses() -> None:
+    """Wherever they are declared, and whatever they say."""
+    own = an_actor(own_tools=(Use(tool=a_tool("mine", peer_exposed=True)),))
+    assert peer_view(build_catalog(tools=[a_tool("plain")], actors=[own])) == ()
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6))
+def test_nothing_else_is_seen(kinds: list[tuple[bool, bool]]) -> None:
+    """Of any mix of tools exactly the generalists that are peer exposed, sorted."""
+    tools = [
+        a_tool(f"t{number}", **(OWN if special else {"peer_exposed": exposed}))
+        for number, (special, exposed) in enumerate(kinds)
+    ]
+    shown = [each.name for each in peer_view(build_catalog(tools=tools))]
+    assert shown == [f"t{number}" for number, (special, exposed) in enumerate(kinds) if exposed and not special]
