@@ -1,0 +1,40 @@
+"""What runs a call cannot tell by which channel people spoke or answered."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.registry.context import ToolContext
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+_OF_THE_TURN = {"session_id", "turn_id", "idempotency_key"}
+
+
+@pytest.mark.row("B82")
+async def test_a_handler_is_told_nothing_of_channels(client: Client, store: Store, task_queue: str) -> None:
+    """Asked for and answered by different doors, the same call is given the same context."""
+    seen: list[ToolContext] = []
+
+    async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
+        seen.append(ctx)
+        return "paid"
+
+    catalog = catalog_of([pay_tool(Ledger(), handler=handler)])
+    script = [calls(("pay", {"amount": 20})), respond("done")]
+    doors = (("api", "inbox"), ("chat", "mail"))
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        for asked, answered in doors:
+            key = await desk.start(channel=asked)
+            await desk.waiting(key)
+            await desk.signoff.decide(yes(key, channel=answered, reason="fine"))
+            result = await desk.signoff.result(key)
+            assert [outcome.code for outcome in result.calls] == ["ok"]
+    first, second = (
+        {name: value for name, value in dataclasses.asdict(ctx).items() if name not in _OF_THE_TURN} for ctx in seen
+    )
+    assert first == second
+    assert not {word for pair in doors for word in pair} & {str(value) for value in first.values()}
