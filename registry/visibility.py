@@ -38,7 +38,7 @@ class Sight:
     rulings: dict[str, RulesVerdict] = field(default_factory=dict, repr=False, compare=False)
     unlisted: tuple[Tool, ...] = field(default=(), repr=False, compare=False)
     unavailable: frozenset[str] = _NONE
-    verdicts: dict[tuple[str, str], PolicyVerdict] = field(default_factory=dict, repr=False, compare=False)
+    verdicts: dict[tuple[str, str, str], PolicyVerdict] = field(default_factory=dict, repr=False, compare=False)
     position: Position | None = field(default=None, repr=False, compare=False)
     moment: Moment = field(default=NO_MOMENT, repr=False, compare=False)
     over: Mapping[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
@@ -89,7 +89,7 @@ class Sight:
 
         A call is judged where it is proposed and again where it runs, often by the same process.
         """
-        key = (policy.tool.name, hashlib.sha256(json.dumps(args).encode()).hexdigest())
+        key = (policy.tool.name, policy.hash, hashlib.sha256(json.dumps(args).encode()).hexdigest())
         found = self.verdicts.get(key)
         if found is None:
             if len(self.verdicts) >= _VERDICTS_KEPT:

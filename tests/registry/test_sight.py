@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from registry_kit import a_tool, an_actor, pinned
 
-from signoff.policy.compiled import CompiledPolicy, CompiledRules
+from signoff.policy.compiled import CompiledPolicy, CompiledRules, compile_policy
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 
@@ -105,3 +105,11 @@ def test_no_more_than_a_hundred_verdicts_are_kept_a_context(asked: list[str]) ->
     sight.verdict(policy, {"amount": 100})
     sight.verdict(policy, {"amount": 0})
     assert len(asked) == 102
+
+
+def test_the_verdict_of_another_policy_of_the_same_name_is_never_taken_for_this_ones() -> None:
+    """An actor's own tool may have the name of another one, and a policy of its own."""
+    found = catalog()
+    sight = found.sight(pinned(actor="desk"))
+    loose, strict = (compile_policy(policy, tool=a_tool("pay").facts, input_schema=SCHEMA) for policy in (False, True))
+    assert [sight.verdict(each, {"amount": 1.0}).verdict for each in (loose, strict, loose)] == ["auto", "ask", "auto"]
