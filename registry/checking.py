@@ -26,9 +26,6 @@ class Checked:
     corrected: Corrected | None = None
 
 
-_RIGHT: Final = Checked()
-
-
 def misshapen(call: CallPart, args: Any) -> str:
     """Why these are no arguments of any call, for the model; "" if they may be."""
     if call.malformed:
@@ -53,7 +50,7 @@ def check_arguments(tool: Tool, args: Any) -> Checked:
     if misfits and tool.validation == "strict":
         return Checked(problems=misfits)
     if tool.validate_input is None:
-        return Checked(misfits=misfits) if misfits else _RIGHT
+        return Checked(misfits=misfits)
     try:
         found = tool.validate_input(args)
         if isinstance(found, Corrected):

@@ -99,7 +99,7 @@ class Sight:
 
     def excludes(self, tool: Tool) -> bool:
         """Gate 4: whether the tool does not exist on the surface by which the turn came."""
-        return self.actor is not None and excluded(self.actor, tool, str(self.ctx.get("channel", "")))
+        return self.actor is not None and excluded(self.actor, tool, self.ctx["channel"])
 
     def hides(self, tool: Tool) -> bool:
         """Gate 5: whether a global rule hides this tool: it must read as if it did not exist."""

@@ -177,29 +177,76 @@ async def made(flight: str) -> str:
     return flight
 
 
+LIST = "must be a list of names, `[]` for none, or left out for all"
+MAPPING = "must be a mapping, or left out"
+
+
+def unknown(name: str, instead: str) -> str:
+    """What is said of a name that no tool has."""
+    return f"names `{name}`, which no tool has; {instead}"
+
+
 @pytest.mark.parametrize(
-    ("fields", "field", "words"),
+    ("fields", "field", "value", "words"),
     [
-        ({"toolset": ""}, "toolset", "which no tool has"),
-        ({"toolset": "travle"}, "toolset", "did you mean `travel`?"),
-        ({"allowed_plugins": "maps"}, "allowed_plugins", "must be a list of names"),
-        ({"allowed_plugins": ("map",)}, "allowed_plugins", "did you mean `maps`?"),
-        ({"allowed_mcp_servers": ("githb",)}, "allowed_mcp_servers", "did you mean `github`?"),
-        ({"allowed_mcp_tools": ("github",)}, "allowed_mcp_tools", "must be a mapping"),
-        ({"allowed_mcp_tools": {"githb": ()}}, "allowed_mcp_tools", "did you mean `github`?"),
-        ({"allowed_mcp_tools": {"github": "search"}}, "allowed_mcp_tools.github", "must be a list of names"),
-        ({"allowed_mcp_tools": {"github": ("serch",)}}, "allowed_mcp_tools.github", "did you mean `search`?"),
-        ({"surfaces": {"whatsapp": ("book",)}}, "surfaces.whatsapp", "must be a `Surface`"),
-        ({"surfaces": {"w": Surface(exclude=("bok",))}}, "surfaces.w.exclude", "did you mean `book`"),
+        ({"toolset": ""}, "toolset", "", unknown("", "known: `travel`")),
+        ({"toolset": "travle"}, "toolset", "travle", unknown("travle", "did you mean `travel`?")),
+        ({"allowed_plugins": "maps"}, "allowed_plugins", "maps", LIST),
+        ({"allowed_plugins": ("map",)}, "allowed_plugins", "map", unknown("map", "did you mean `maps`?")),
+        ({"allowed_plugins": ("",)}, "allowed_plugins", "", unknown("", "known: `maps`")),
+        (
+            {"allowed_mcp_servers": ("githb",)},
+            "allowed_mcp_servers",
+            "githb",
+            unknown("githb", "did you mean `github`?"),
+        ),
+        ({"allowed_mcp_tools": ("github",)}, "allowed_mcp_tools", ("github",), MAPPING),
+        (
+            {"allowed_mcp_tools": {"githb": ()}},
+            "allowed_mcp_tools",
+            "githb",
+            unknown("githb", "did you mean `github`?"),
+        ),
+        ({"allowed_mcp_tools": {"github": "search"}}, "allowed_mcp_tools.github", "search", LIST),
+        (
+            {"allowed_mcp_tools": {"github": ("serch",)}},
+            "allowed_mcp_tools.github",
+            "serch",
+            unknown("serch", "did you mean `search`?"),
+        ),
+        (
+            {"allowed_mcp_tools": {"github": ("read",)}},
+            "allowed_mcp_tools.github",
+            "read",
+            unknown("read", "known: `open__issue`, `search`"),
+        ),
+        ({"surfaces": ("book",)}, "surfaces", ("book",), MAPPING),
+        ({"surfaces": {"whatsapp": ("book",)}}, "surfaces.whatsapp", ("book",), "must be a `Surface`"),
+        (
+            {"surfaces": {"w": Surface(exclude=("bok",))}},
+            "surfaces.w.exclude",
+            "bok",
+            unknown("bok", "did you mean `book`?"),
+        ),
     ],
 )
-def test_a_filter_that_means_nothing_is_refused(fields: dict[str, Any], field: str, words: str) -> None:
+def test_a_filter_that_means_nothing_is_refused(fields: dict[str, Any], field: str, value: Any, words: str) -> None:
     """A slip of the pen must not let through what it was to leave out, nor a text be read as its letters."""
     with pytest.raises(ConfigError) as refused:
         catalog(**fields)
-    assert refused.value.context["field"] == field
-    assert words in refused.value.message
-    assert "actor `desk`" in refused.value.message
+    assert refused.value.context == {"actor": "desk", "field": field, "value": value}
+    assert refused.value.message == f"actor `desk`: `{field}` {words}"
+
+
+def test_a_filter_over_what_no_tool_has_at_all_says_so() -> None:
+    """There is nothing to choose from, so nothing is offered."""
+    with pytest.raises(ConfigError, match=r"names `maps`, which no tool has; known: none$"):
+        build_catalog(tools=(a_tool("book"),), actors=(an_actor(allowed_plugins=("maps",)),))
+
+
+def test_a_filter_over_a_servers_tools_speaks_for_that_server_alone() -> None:
+    """Those it names come in unlisted; another server's still need the list."""
+    assert seen(catalog(tools=("look",), allowed_mcp_tools={"github": ("search",)})) == ["look", "mcp__github__search"]
 
 
 def test_every_filter_is_in_the_hash_and_no_filter_is_not_an_empty_one() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.call import CallCode
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.steps import Tally
 from signoff.policy.model import ApprovalPolicy, GlobalRule
@@ -15,9 +16,11 @@ from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.capabilities import KINDS, Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.correction import Corrected
-from signoff.registry.gates import Judgement, Known, judge
+from signoff.registry.gates import GateName, Judgement, Known, by_verdict, judge
 from signoff.registry.permission import PERMISSION_RULE, Permission
+from signoff.registry.route import Route, Step
 from signoff.registry.schema import Problem
+from signoff.registry.scopes import Resolution
 from signoff.registry.tool import Tool
 
 GOOD: dict[str, Any] = {"flight": "TP 531", "totalCost": 420}
@@ -326,3 +329,88 @@ def test_an_occasion_is_what_is_pinned() -> None:
     )
     with pytest.raises(AttributeError):
         told.tenant = "other"  # type: ignore[misc]
+
+
+def told(code: CallCode, gate: GateName, message: str, tool: Tool, **fields: Any) -> Judgement:
+    """A call that a gate settled, with the tool it was about."""
+    return Judgement("c1.1", "settled", gate, code, message, tool, **fields)
+
+
+def test_what_is_missing_is_told_with_the_tool_it_is_missing_for() -> None:
+    """Gates 8 and 12: the record of the call says which tool it was, the model which of its needs are not met."""
+    tool = a_tool(capabilities=Capabilities(network=("api.example.com",), storage=True))
+    away = ruled(tool, unavailable=frozenset({tool.name}))
+    assert away == told("not_available", "available", "Tool book_flight is not currently available", tool)
+    needs = ", ".join(tool.capabilities.kinds)
+    assert set(tool.capabilities.kinds) == {"network", "storage"}
+    message = f"`book_flight` needs {needs}, which is not set up here; do without it"
+    assert ruled(tool) == told("not_available", "capabilities", message, tool)
+
+
+def test_a_permission_is_asked_for_and_refused_in_words() -> None:
+    """Gate 10: the question names the tool whose check is to be asked; a denial says why and what to do instead."""
+    tool = a_tool(check_permissions=asked)
+    message = "nobody has asked whether `book_flight` is permitted"
+    assert ruled(tool) == Judgement("c1.1", "question", "permission", "refused", message, tool)
+    why = "Permission denied: not yours"
+    message = f"{why}. Do not try it again; tell the user or find another way"
+    denied = ruled(tool, permission=Permission.deny("not yours"))
+    assert denied == told("denied", "permission", message, tool, denied_reason=why)
+
+
+@pytest.mark.parametrize("policy", [False, True, ApprovalPolicy(require_approval_if="args.totalCost > 1.0")])
+def test_people_who_may_override_read_both_why_and_never_a_rule_that_is_not_the_reason(policy: Any) -> None:
+    """Gate 14: the check's words alone where the policy would have let the call run, else before the policy's own."""
+    override = Permission.deny("not yours", can_override=True)
+    found = ruled(a_tool(check_permissions=asked, requires_approval=policy), permission=override).verdict
+    without = ruled(a_tool(requires_approval=policy)).verdict
+    assert found is not None
+    assert without is not None
+    assert found.why == ("not yours" if policy is False else f"not yours; {without.why}")
+    assert (found.rule, found.rule_text) == (PERMISSION_RULE, "")
+
+
+def test_a_verdict_that_is_known_already_becomes_a_call_by_itself() -> None:
+    """As where a policy's handler was asked: nothing to override is nobody to ask."""
+    tool = a_tool()
+    catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
+    verdict = catalog.policy(tool.activity).judge(GOOD, {})
+    found = by_verdict(catalog.sight(pinned()), a_call(), tool, verdict)
+    assert found == Judgement("c1.1", "run", "approval", tool=tool, verdict=verdict)
+
+
+def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
+    """Gate 7: it reads like one that does not exist, until what it waits for is there."""
+    step = Step(name="pay", tools=("book_flight",), requires=("quote",))
+    actor = an_actor(tools=("look", "book_flight"), routes=(Route(name="trip", steps=(step,)),))
+    schema = {"quote": {"type": "number"}}
+    catalog = build_catalog(tools=(a_tool(), a_tool("look")), actors=(actor,), context=schema)
+    waits, there = pinned(route="trip", step="pay"), pinned(route="trip", step="pay", extra={"quote": 1})
+    message = "there is no tool `book_flight` for you; use one of the tools you were given"
+    found = judge(catalog, waits, a_call(), GOOD, Tally())
+    assert found == Judgement("c1.1", "settled", "layer", "not_available", message)
+    assert judge(catalog, there, a_call(), GOOD, Tally()).kind == "run"
+
+
+@pytest.mark.parametrize("effect", ["hide", "deny", "require_approval"])
+def test_the_strictest_rule_over_a_tool_or_what_it_shadows_counts(effect: Any) -> None:
+    """Gate 5: whichever of the two it speaks of, so no tag is left off to get by."""
+    for near, far in (("money",), ()), ((), ("money",)):
+        rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)
+        route = Route(name="r", tools=(a_tool(tags=near),))
+        actor = an_actor(routes=(route,), shadowing="allow")
+        catalog = build_catalog(tools=(a_tool(tags=far),), actors=(actor,), policies=(rule,))
+        sight = catalog.sight(pinned(route="r"))
+        tool = sight.tool("book_flight")
+        assert tool is not None
+        assert tool.activity == "book_flight@desk.r"
+        assert sight.ruling(tool).effect == effect
+
+
+def test_an_actor_that_nobody_knows_stands_nowhere() -> None:
+    """A name still means the registry's tool, so that a waiting call has one; none is seen, and it says why."""
+    tool = a_tool()
+    sight = build_catalog(tools=(tool,), actors=(an_actor(),)).sight(pinned("gone"))
+    found = sight.resolution("book_flight")
+    assert found == Resolution("book_flight", (), 0, tool, "the actor stands nowhere that is known")
+    assert (found.seen, sight.sees(tool), sight.visible()) == (None, False, ())

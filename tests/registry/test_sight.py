@@ -113,3 +113,14 @@ def test_the_verdict_of_another_policy_of_the_same_name_is_never_taken_for_this_
     sight = found.sight(pinned(actor="desk"))
     loose, strict = (compile_policy(policy, tool=a_tool("pay").facts, input_schema=SCHEMA) for policy in (False, True))
     assert [sight.verdict(each, {"amount": 1.0}).verdict for each in (loose, strict, loose)] == ["auto", "ask", "auto"]
+
+
+def test_a_sight_in_which_nothing_is_away_is_the_same_one() -> None:
+    """Each call asks for it; only what is away makes another, that remembers the same."""
+    sight = catalog().sight(pinned())
+    assert sight.without(frozenset()) is sight
+    away = sight.without(frozenset({"wire"}))
+    assert [tool.name for tool in away.visible()] == ["pay"]
+    assert away.without(frozenset({"wire"})) is away
+    assert away.rulings is sight.rulings
+    assert away.verdicts is sight.verdicts

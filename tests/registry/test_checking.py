@@ -1,0 +1,94 @@
+"""Arguments under a tool's own check: what is told of a correction, what of a misfit, and what a call is run with."""
+
+from typing import Any
+
+import pytest
+from registry_kit import a_call, a_tool, an_actor, pinned
+
+from signoff.contracts.steps import Tally
+from signoff.registry.catalog import build_catalog
+from signoff.registry.checking import as_run
+from signoff.registry.correction import Corrected
+from signoff.registry.gates import Judgement, judge
+from signoff.registry.schema import Problem
+from signoff.registry.tool import Tool
+
+GOOD: dict[str, Any] = {"flight": "TP 531", "totalCost": 420}
+OPEN: dict[str, Any] = {"type": "object"}
+MISFIT = "The arguments do not fit the schema: `totalCost` must be of type number."
+
+
+def ruled(tool: Tool, args: Any = GOOD) -> Judgement:
+    """The judgement of one call by an actor that has the tool."""
+    return judge(build_catalog(tools=(tool,), actors=(an_actor(),)), pinned(), a_call(), args, Tally())
+
+
+def corrects(to: dict[str, Any], why: str = "", **fields: Any) -> Tool:
+    """A tool that wants exactly these arguments."""
+    return a_tool(validate_input=lambda args: [] if args == to else Corrected(to, why), **fields)
+
+
+@pytest.mark.parametrize(
+    ("to", "why", "note"),
+    [
+        ({"flight": "TP 9", "totalCost": 1}, "", "The arguments were corrected (`flight`, `totalCost`)."),
+        ({"flight": "TP 9", "totalCost": 420}, "it left", "The arguments were corrected (`flight`): it left."),
+        ({**GOOD, "seat": None}, "", "The arguments were corrected (`seat`)."),
+        ({"flight": "TP 531"}, "", "The arguments were corrected (`totalCost`)."),
+    ],
+)
+def test_a_correction_names_what_it_changed_added_or_took_away(to: dict[str, Any], why: str, note: str) -> None:
+    """Model and people read which arguments are others now, and the reason where the check gives one."""
+    found = ruled(corrects(to, why, input_schema=OPEN))
+    assert (found.kind, found.corrected, found.note) == ("run", to, note)
+
+
+def test_a_correction_that_changes_nothing_is_said_to() -> None:
+    """A check that corrects always is not asked for ever, and what it did is told as it is."""
+    found = ruled(a_tool(validate_input=lambda args: Corrected(args)))
+    assert (found.kind, found.note) == ("run", "The arguments were corrected (none changed).")
+
+
+def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:
+    """A list inside of what a check keeps cannot be changed by way of a judgement."""
+    kept: dict[str, Any] = {"stops": ["LIS"]}
+    found = ruled(corrects(kept, input_schema=OPEN), {"stops": []})
+    found.args({})["stops"].append("OPO")
+    assert kept == {"stops": ["LIS"]}
+
+
+@pytest.mark.parametrize(
+    ("to", "told"),
+    [
+        (lambda args: {**args, "flight": args["flight"] + "!"}, "are corrected again and again"),
+        (
+            lambda args: {**args, "totalCost": 2**60},
+            "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out",
+        ),
+    ],
+)
+def test_a_correction_that_is_no_arguments_is_a_problem_of_the_whole(to: Any, told: str) -> None:
+    """It has no path, and the model is told to correct them itself."""
+    message = f"the arguments of `book_flight` are not valid: {told}. Correct them and call it again"
+    assert ruled(a_tool(validate_input=lambda args: Corrected(to(args)))).message == message
+
+
+def test_a_misfit_is_told_whatever_the_tools_own_check_says() -> None:
+    """Also where the check finds nothing, and beside what was corrected."""
+    misfit = {"flight": "tp", "totalCost": "much"}
+    fine = ruled(a_tool(validation="warn", validate_input=lambda args: []), misfit)
+    assert (fine.kind, fine.corrected, fine.note) == ("run", None, MISFIT)
+    better = {"flight": "TP", "totalCost": "much"}
+    mended = ruled(corrects(better, "in capitals", validation="warn"), misfit)
+    assert (mended.kind, mended.corrected) == ("run", better)
+    assert mended.note == f"The arguments were corrected (`flight`): in capitals. {MISFIT}"
+
+
+def test_what_a_call_is_run_with_is_what_it_was_judged_with() -> None:
+    """Asked again later, the check corrects to the same; without one, or where it finds nothing, they are as given."""
+    wanted = {"flight": "TP 9", "totalCost": 1}
+    tool = corrects(wanted)
+    assert as_run(tool, GOOD) == ruled(tool).args(GOOD) == wanted
+    assert as_run(tool, wanted) is wanted
+    assert as_run(a_tool(), GOOD) is GOOD
+    assert as_run(a_tool(validate_input=lambda args: [Problem("flight", "is unknown")]), GOOD) is GOOD
