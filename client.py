@@ -34,8 +34,8 @@ from signoff.contracts.canonical import NotCanonical, canonical_json, nesting
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
-from signoff.contracts.limits import MAX_NESTING, REQUEST_BODY_BYTES
-from signoff.contracts.message import Message
+from signoff.contracts.limits import INLINE_BYTES, MAX_NESTING, REQUEST_BODY_BYTES
+from signoff.contracts.message import Message, user_message
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.session import Injection, MailboxMessage, SessionInput, SessionReceipt, SessionView
 from signoff.contracts.signed import unsigned_principal
@@ -48,6 +48,9 @@ PATIENCE: Final = timedelta(seconds=3)
 _WATCH_SECONDS = 0.7
 _LOOK_SECONDS = 1.0
 _LEAST_LOOK_SECONDS = 0.1
+_TOLD_CHARS = 200
+_LATE_HEX = 32
+_BROUGHT_BYTES = INLINE_BYTES - 1_024
 _NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 _STORED = "it is stored and taken in when a worker is back"
 _UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
@@ -262,6 +265,24 @@ class Signoff:
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
         return SessionReceipt(status="pending", message=_STORED)
+
+    async def bring(self, event_id: str, text: str) -> SessionReceipt:
+        """Bring the result of work that a handler handed off under `event_id` (`ToolContext.hand_off`), once.
+
+        It reaches the turn that handed it off, or the one that goes on in its place, as a message that names the id.
+        Raises `NotFound` for an id that names nothing, and for a turn without a session; `ServerUnavailable`.
+        """
+        named = parse_approval_id(event_id)
+        if named is None:
+            raise NotFound(f"`{event_id[:_TOLD_CHARS]}` is not the id of an event, `<tenant>.<session>.<turn>.<call>`")
+        if len(text.encode("utf-8", "replace")) > _BROUGHT_BYTES:
+            return _unsayable(f"it is over {_BROUGHT_BYTES} bytes; keep it elsewhere and say where it lies")
+        turn = named.turn
+        late = f"late-{hashlib.sha256(event_id.encode()).hexdigest()[:_LATE_HEX]}"
+        said = user_message(f"Result of `{event_id}`: {text}")
+        return await self.inject(
+            SessionKey(turn.tenant, turn.session), Injection(id=late, turn=turn.turn, message=said)
+        )
 
     async def session(self, key: SessionKey) -> SessionView:
         """A session as it stands. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""

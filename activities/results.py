@@ -21,7 +21,17 @@ from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
 from signoff.registry.output import output_problem
 from signoff.registry.records import AnnotatedRecord, copied
 from signoff.registry.reducers import reduced
-from signoff.registry.result import ReducerInput, Result, ToolFailure, ToolResult, jsonable, render_value, trim
+from signoff.registry.result import (
+    Handed,
+    ReducerInput,
+    Result,
+    ToolFailure,
+    ToolResult,
+    handed_result,
+    jsonable,
+    render_value,
+    trim,
+)
 from signoff.registry.tool import Tool
 from signoff.registry.untrusted import fenced
 from signoff.store.content import json_bytes, to_content
@@ -61,6 +71,10 @@ class Results:
     async def of(self, permit: Permit, args: Mapping[str, Any], value: Any, budget_chars: int, key: str = "") -> Made:
         """The outcome of the permitted call, which returned `value`; `key` is that of its ticket, if it has one."""
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
+        if isinstance(value, Handed):
+            # Not what its output schema is about: that comes later.
+            result = handed_result(value, self._tool.name)
+            return Made(await self._shown(permit, args, result, "", budget_chars), self._kept(args, result.value))
         if isinstance(result, ToolFailure):
             return Made(await self._told(permit, args, result, budget_chars), self._kept(args, result.message))
         if isinstance(result.value, AnnotatedRecord):

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.person import Principal
 from signoff.registry.capabilities import NOTHING_GRANTED, Granted
+from signoff.registry.result import Handed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,3 +39,12 @@ class ToolContext:
     route: str = ""
     step: str = ""
     capabilities: Granted = NOTHING_GRANTED
+
+    @property
+    def event_id(self) -> str:
+        """What names this very call everywhere: `<tenant>.<session>.<turn>.<call>`, for every attempt the same."""
+        return ApprovalKey(TurnKey(self.tenant_id, self.session_id, self.turn_id), self.call_id).id
+
+    def hand_off(self) -> Handed:
+        """What a handler returns that gave the work away under `event_id`, by which its result is brought later."""
+        return Handed(self.event_id)

@@ -34,6 +34,25 @@ class ToolFailure:
     code: FailureCode = "execution_failed"
 
 
+@dataclass(frozen=True)
+class Handed:
+    """The work was handed off, and goes on elsewhere: the call succeeds with that (B43).
+
+    Its real result comes later, under `event_id`, and is told to the turn, or to the one that goes on in its place.
+    """
+
+    event_id: str
+
+
+def handed_result(handed: Handed, tool: str) -> ToolResult:
+    """What the model and programs are told of work that was handed off."""
+    words = (
+        f"`{tool}` handed the work off as `{handed.event_id}`. Its result is not there yet: it will reach you as a "
+        "message that names this id. Do not call it again for that; answer `awaiting` if you have nothing else to do."
+    )
+    return ToolResult(words, {"event_id": handed.event_id})
+
+
 Result: TypeAlias = ToolResult | ToolFailure
 
 

@@ -1,0 +1,86 @@
+"""Work that a handler hands off: the call succeeds at once, its result comes later, to the turn or to its heir."""
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from session_desk import talk, words
+from temporalio.client import Client
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.content import Content
+from signoff.contracts.errors import NotFound
+from signoff.contracts.message import ResultPart
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond
+
+ONE = {"amount": 1}
+
+
+def export() -> Tool:
+    """A tool that gives the work away."""
+    ledger = Ledger()
+    given = ledger.handler("export", lambda args, ctx: ctx.hand_off())
+    schema = {"type": "object", "required": ["rows"]}
+    return pay_tool(ledger, False, name="export", effect="", handler=given, output_schema=schema)
+
+
+def waiting(request: CompletionRequest) -> Completion:
+    """Hands the export off, waits for it, and tells what came."""
+    text = last_user_text(request)
+    if text.startswith("Result of"):
+        return respond(f"It came. {text}")
+    told = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
+    return respond("It is on its way.", "awaiting") if told else calls(("export", ONE))
+
+
+@pytest.mark.row("B43")
+async def test_a_result_that_comes_later_lets_the_turn_go_on(client: Client, store: Store, task_queue: str) -> None:
+    """The handler has an id of its call to give away; by that id the result is brought once, and goes to the heir."""
+    async with bench(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as desk:
+        session = talk(desk)
+        await session.say("export all", "a")
+        await session.turn("a", "awaiting")
+        (outcome,) = (await desk.signoff.result(session.turn_key("a"))).calls
+        event = f"main.{session.key.session}.a.c1.1"
+        assert (outcome.code, outcome.structured) == ("ok", Content(inline={"event_id": event}))
+        assert f"handed the work off as `{event}`" in str(outcome.value.inline)
+        receipt = await desk.signoff.bring(event, "42 rows")
+        assert (receipt.status, receipt.turn) == ("accepted", "a-2")
+        assert await session.answer("a-2") == f"It came. Result of `{event}`: 42 rows"
+        again = await desk.signoff.bring(event, "42 rows")
+        other = await desk.signoff.bring(event, "43 rows")
+    assert (again.code, other.code) == ("duplicate", "conflict")
+
+
+@pytest.mark.row("B43")
+async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The original turn reads it with its next completion."""
+
+    def driver(request: CompletionRequest) -> Completion:
+        if not any(isinstance(part, ResultPart) for each in request.messages for part in each.parts):
+            return calls(("export", ONE), ("pay", ONE))
+        return respond(" | ".join(filter(None, map(words, request.messages))))
+
+    tools = [export(), pay_tool(Ledger())]
+    async with bench(client, store, task_queue, catalog_of(tools), ScriptedModel(driver)) as desk:
+        session = talk(desk)
+        await session.say("both", "a")
+        await session.turn("a", "waiting")
+        event = f"main.{session.key.session}.a.c1.1"
+        assert (await desk.signoff.bring(event, "42 rows")).turn == "a"
+        await desk.signoff.decide(yes(session.turn_key("a"), "c1.2"))
+        assert await session.answer("a") == f"both | Result of `{event}`: 42 rows"
+        view = await desk.signoff.session(session.key)
+    assert [turn.turn for turn in view.turns] == ["a"]
+
+
+async def test_what_cannot_be_brought_says_so(client: Client, store: Store, task_queue: str) -> None:
+    """An id that names nothing, a turn without a session, a text that no history should hold."""
+    async with bench(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as desk:
+        with pytest.raises(NotFound, match="is not the id of an event"):
+            await desk.signoff.bring("c1.1", "42 rows")
+        with pytest.raises(NotFound):
+            await desk.signoff.bring("main.nobody.nothing.c1.1", "42 rows")
+        assert (await desk.signoff.bring("main.nobody.nothing.c1.1", "x" * 9_000)).code == "malformed"
