@@ -148,6 +148,23 @@ GRANT_USES: Final = Table(
 )
 """Which tickets were claimed by which grant; of a denial, which calls it denied."""
 
+USES: Final = Table(
+    "uses",
+    METADATA,
+    Column("key", String(80), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("tool", String(300), nullable=False),
+    Column("person", String(200), nullable=False),
+    Column("session", String(64), nullable=False),
+    Column("turn", String(64), nullable=False),
+    Column("call", String(32), nullable=False),
+    Column("used_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("returned_at", BigInteger, nullable=True),
+    Index("uses_by_tool", "tenant", "tool", "used_at"),
+)
+"""One row a use of a tool whose number is limited, under its ticket's key; `returned_at` where the call failed.
+`tool` is the tool's activity."""
+
 AUDIT_HEADS: Final = Table(
     "audit_heads",
     METADATA,

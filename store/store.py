@@ -13,10 +13,21 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
 from signoff.contracts.errors import Refused, SignoffError, StoreUnavailable
 from signoff.contracts.limits import PREVIEW_CHARS
+from signoff.registry.usage import Use
 from signoff.store.engine import Base, Found, make_private, open_base, read_url
 from signoff.store.schema import BLOBS, KEYS, METADATA, TICKETS, StoreClock
 from signoff.store.tables import prepare
-from signoff.store.terms import added, freeze_of, moment, share_tenant, spend, tenant_of
+from signoff.store.terms import (
+    added,
+    freeze_of,
+    keep_use,
+    moment,
+    return_use,
+    share_tenant,
+    spend,
+    take_use,
+    tenant_of,
+)
 from signoff.store.tickets import Claim, Ticket
 
 KEY_BYTES: Final = 32
@@ -124,13 +135,14 @@ class Store:
         tool: str,
         owner: str = "",
         grant: str = "",
+        use: Use | None = None,
         also: Also | None = None,
     ) -> Claim:
         """Claim the ticket `key`; of all claimers ever, exactly one is answered `fresh`. `owner` is for people.
 
-        In the same transaction one use of `grant` is spent, if given, and the tenant, which `workflow` names, is seen
-        not to be frozen; else nothing is claimed. `also` is what else is written with a fresh ticket, or it is not
-        claimed either.
+        In the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, and the
+        tenant, which `workflow` names, is seen not to be frozen; else nothing is claimed. `also` is what else is
+        written with a fresh ticket, or it is not claimed either.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -147,6 +159,9 @@ class Store:
                 raise _NotGiven(Claim(kind="frozen", frozen=frozen))
             if grant and not spend(connection, grant, key):
                 raise _NotGiven(Claim(kind="ungranted"))
+            again = None if use is None else take_use(connection, use, key)
+            if again is not None:
+                raise _NotGiven(Claim(kind="used_up", again=again))
             if also is not None:
                 also(connection)
             return Claim(kind="fresh")
@@ -174,6 +189,8 @@ class Store:
 
         def enter(connection: Connection) -> Claim:
             undone = connection.execute(_UNDO, {"ticket": key}).rowcount == 1
+            if undone:
+                return_use(connection, key)
             if undone and also is not None:
                 also(connection)
             ticket = _read_ticket(connection, key)
@@ -187,7 +204,8 @@ class Store:
         """Write down what became of a claimed ticket, once; returns the outcome that stands, which is the first.
 
         `also` is what else is written with it, in the same transaction. A ticket that was taken to have come to nothing
-        takes an outcome that knows better; so does one of which nobody knew what it came to.
+        takes an outcome that knows better; so does one of which nobody knew what it came to. A use of a limited tool is
+        given back by a failure.
         Raises `Refused` when there is no such ticket or it is void.
         """
 
@@ -195,8 +213,13 @@ class Store:
             values = {"ticket": key, "told": outcome.model_dump_json()}
             done = connection.execute(_RECORD, values).rowcount == 1
             if not done and outcome.code != "in_doubt":
-                done = connection.execute(_RECORD_LATE, values).rowcount == 1 or _corrected(connection, values)
+                done = connection.execute(_RECORD_LATE, values).rowcount == 1
+                if done:
+                    keep_use(connection, key)
+                done = done or _corrected(connection, values)
             if done:
+                if outcome.code == "execution_failed":
+                    return_use(connection, key)
                 if also is not None:
                     also(connection)
                 return outcome

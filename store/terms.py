@@ -1,15 +1,16 @@
-"""What a claim depends on beside its ticket: its tenant is not frozen, and its grant is not used up or revoked."""
+"""What a claim depends on beside its ticket: no freeze, a grant with a use left, a tool that may be used once more."""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, bindparam, delete, select, text, update
+from sqlalchemy import Connection, Row, Table, bindparam, delete, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import parse_workflow_id
-from signoff.store.schema import FREEZES, GRANT_USES, GRANTS, StoreClock
+from signoff.registry.usage import Use
+from signoff.store.schema import FREEZES, GRANT_USES, GRANTS, USES, StoreClock
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,6 +32,12 @@ _SPEND: Final = (
 _UNSPEND: Final = delete(GRANT_USES).where(
     GRANT_USES.c.grant_id == bindparam("named"), GRANT_USES.c.key == bindparam("ticket")
 )
+# Nobody counts uses of a tool while somebody else takes one; a transaction takes no other such lock after this one.
+_COUNTING: Final = text("SELECT pg_advisory_xact_lock(7310272, hashtext(:counted))")
+_RETURN: Final = (
+    update(USES).where(USES.c.key == bindparam("ticket"), USES.c.returned_at.is_(None)).values(returned_at=StoreClock())
+)
+_KEEP: Final = update(USES).where(USES.c.key == bindparam("ticket")).values(returned_at=None)
 
 
 def added(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
@@ -72,6 +79,53 @@ def spend(connection: Connection, grant: str, ticket: str) -> bool:
         return True
     connection.execute(_UNSPEND, {"named": grant, "ticket": ticket})
     return False
+
+
+def take_use(connection: Connection, use: Use, ticket: str) -> datetime | None:
+    """Take one use of a limited tool for one ticket; else, with nothing changed, when there is one again."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_COUNTING, {"counted": f"{use.tenant} {use.tool}"})
+    again = possible_again(connection, use)
+    if again is None:
+        values = use._asdict() | {"key": ticket}
+        del values["limit"]
+        added(connection, USES, values)
+    return again
+
+
+def possible_again(connection: Connection, use: Use, *, but: str = "") -> datetime | None:
+    """None where one more use is possible now, else when it is.
+
+    A use of the call `but` of the same turn is not counted.
+    """
+    period = round(use.limit.period * 1000)
+    used = [USES.c.tenant == use.tenant, USES.c.tool == use.tool, USES.c.returned_at.is_(None)]
+    if use.limit.per == "user":
+        used.append(USES.c.person == use.person)
+    if use.limit.per == "session":
+        used.append(USES.c.session == use.session)
+    if but:
+        used.append(or_(USES.c.session != use.session, USES.c.turn != use.turn, USES.c.call != but))
+    # The oldest that is in the way: once it is out of the period, there is room for another.
+    oldest = (
+        select(USES.c.used_at)
+        .where(*used, USES.c.used_at > StoreClock() - period)
+        .order_by(USES.c.used_at.desc())
+        .offset(use.limit.count - 1)
+        .limit(1)
+    )
+    found = connection.scalar(oldest)
+    return None if found is None else moment(found + period)
+
+
+def return_use(connection: Connection, ticket: str) -> None:
+    """Give back the use of a ticket whose call came to nothing, if it took one."""
+    connection.execute(_RETURN, {"ticket": ticket})
+
+
+def keep_use(connection: Connection, ticket: str) -> None:
+    """Take back what was given back: the call was done after all."""
+    connection.execute(_KEEP, {"ticket": ticket})
 
 
 def tenant_of(workflow: str) -> str:

@@ -6,7 +6,7 @@ from typing import Literal
 from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome
 
-ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted"]
+ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted", "used_up"]
 TicketState = Literal["claimed", "done", "void"]
 
 
@@ -15,13 +15,15 @@ class Claim(Shape):
 
     `fresh`: it is the caller's, run; `done`: it ran, here is `outcome`; `open`: somebody began and never told what
     became of it; `void`: it must not run under this key any more; `undone`: somebody began, and it is known to have
-    come to nothing, so that the next ticket may be claimed. `frozen` and `ungranted`: nothing was claimed, as the
-    tenant is frozen or the grant has no use left. `frozen` is why the tenant is, also beside another kind.
+    come to nothing, so that the next ticket may be claimed. `frozen`, `ungranted` and `used_up`: nothing was
+    claimed, as the tenant is frozen, the grant has no use left, or the tool none until `again`. `frozen` is why the
+    tenant is, also beside another kind.
     """
 
     kind: ClaimKind
     outcome: CallOutcome | None = None
     frozen: str = ""
+    again: datetime | None = None
 
 
 class Ticket(Shape):

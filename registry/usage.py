@@ -1,0 +1,72 @@
+"""How often a tool may be used (F18): the declaration, what one use of it is, and the words for when it is used up."""
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+Per: TypeAlias = Literal["user", "session", "tenant"]
+
+PERS: Final[tuple[Per, ...]] = ("user", "session", "tenant")
+LONGEST: Final = 366 * 86_400.0
+_OF: Final = {"user": "for this user", "session": "in this session", "tenant": "in this tenant"}
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+@dataclass(frozen=True)
+class UsageLimit:
+    """At most `count` uses for one user, session or tenant within any `period` of so many seconds."""
+
+    count: int
+    per: Per
+    period: float
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, "" if nothing is."""
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
+            return "`count` must be a whole number from 1 on"
+        if self.per not in PERS:
+            return "`per` must be `user`, `session` or `tenant`"
+        if isinstance(self.period, bool) or not isinstance(self.period, int | float):
+            return "`period` must be a number of seconds"
+        return "" if 0 < self.period <= LONGEST else "`period` must be more than 0 and at most 366 days"
+
+    @property
+    def content(self) -> dict[str, object]:
+        """It as hashes cover it."""
+        period = int(self.period) if self.period == int(self.period) else self.period
+        return {"count": self.count, "per": self.per, "period": period}
+
+
+class Use(NamedTuple):
+    """One use of a limited tool, of which `tool` is the activity: by whom, and of which call."""
+
+    limit: UsageLimit
+    tenant: str
+    tool: str
+    person: str
+    session: str
+    turn: str
+    call: str
+
+
+def used_up(name: str, limit: UsageLimit, again: datetime) -> str:
+    """What the model is told of a tool without a use left; `again` is when there is one."""
+    times = "once" if limit.count == 1 else f"{limit.count} times"
+    # Never a moment too early: whoever comes back at that second finds a use.
+    at = (again + timedelta(seconds=1)).replace(microsecond=0) if again.microsecond else again
+    within = f"{_OF[limit.per]} within {_duration(limit.period)}"
+    return (
+        f"Tool {name} was used {times} {within}, which is all it may be; it is possible again at {at:%Y-%m-%d %H:%M:%S}"
+        " UTC. Do without it until then"
+    )
+
+
+def _duration(seconds: float) -> str:
+    left, words = math.ceil(seconds), []
+    for size, unit in _UNITS:
+        amount, left = divmod(left, size)
+        if amount:
+            words.append(f"{amount}{unit}")
+    return "".join(words)

@@ -1,0 +1,152 @@
+"""Uses of limited tools, on every database: taken with tickets, never more often than they may be."""
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from signoff.contracts.call import CallCode, CallOutcome
+from signoff.contracts.decision import Remember
+from signoff.contracts.grant import Like
+from signoff.registry.usage import UsageLimit, Use
+from signoff.store.grants import Grants
+from signoff.store.schema import USES
+from signoff.store.store import Store
+from signoff.store.tickets import Claim
+from signoff.store.usage import Usage
+
+DAY = 86_400.0
+
+
+def a_use(number: int = 1, limit: UsageLimit | None = None, **fields: Any) -> Use:
+    """The use of `pay` by the call of this number."""
+    given = {"tenant": "main", "tool": "pay", "person": "ana", "session": "s", "turn": "t"} | fields
+    return Use(limit or UsageLimit(1, "user", DAY), call=f"c1.{number}", **given)
+
+
+async def claim(store: Store, use: Use, key: str = "", **fields: Any) -> Claim:
+    """The ticket of the call of this use."""
+    name = key or f"{use.tenant}-{use.session}-{use.turn}-{use.call}"
+    return await store.claim(name, workflow="turn/main/s/t", call=use.call, tool=use.tool, use=use, **fields)
+
+
+def ended(code: CallCode) -> CallOutcome:
+    """An outcome."""
+    return CallOutcome(call="c1.1", tool="pay", code=code)
+
+
+async def test_a_use_is_taken_with_a_ticket_until_there_is_none(store: Store) -> None:
+    """The next claimer gets no ticket, and is told when there is a use again by the store's own clock."""
+    limit = UsageLimit(2, "user", DAY)
+    assert [(await claim(store, a_use(number, limit))).kind for number in (1, 2)] == ["fresh", "fresh"]
+    refused = await claim(store, a_use(3, limit))
+    assert (refused.kind, await store.look("main-s-t-c1.3")) == ("used_up", None)
+    assert refused.again is not None
+    assert abs(refused.again - datetime.now(UTC) - timedelta(days=1)) < timedelta(seconds=30)
+    assert await Usage(store).look([a_use(3, limit), a_use(3, limit, person="bo")]) == [refused.again, None]
+
+
+@pytest.mark.parametrize(
+    ("per", "others"),
+    [
+        ("user", [{"person": "bo"}, {"tenant": "other"}, {"tool": "wire"}]),
+        ("session", [{"session": "s2"}, {"tenant": "other"}, {"tool": "wire"}]),
+        ("tenant", [{"tenant": "other"}, {"tool": "wire"}]),
+    ],
+)
+async def test_each_is_counted_by_itself(store: Store, per: Any, others: list[dict[str, str]]) -> None:
+    """What one user, session or tenant has used up is there for the others, and so is every other tool."""
+    limit = UsageLimit(1, per, DAY)
+    await claim(store, a_use(1, limit))
+    everything = {"person": "bo", "session": "s2", "turn": "t2"}
+    same = {name: value for name, value in everything.items() if name != {"user": "person"}.get(per, per)}
+    assert (await claim(store, a_use(2, limit, **same))).kind == "used_up"
+    for number, other in enumerate(others, 3):
+        assert (await claim(store, a_use(number, limit, **other))).kind == "fresh"
+
+
+async def test_a_use_counts_for_one_period(store: Store) -> None:
+    """A moment before its end it is in the way, a moment after it is not."""
+    await claim(store, a_use(1))
+
+    async def age(seconds: float) -> None:
+        back = update(USES).values(used_at=USES.c.used_at - int(seconds * 1000))
+        await store.run(lambda connection: connection.execute(back).close())
+
+    await age(DAY - 60)
+    (again,) = await Usage(store).look([a_use(2)])
+    assert again is not None
+    assert timedelta(0) < again - datetime.now(UTC) < timedelta(seconds=61)
+    await age(61)
+    assert await Usage(store).look([a_use(2)]) == [None]
+    assert (await claim(store, a_use(2))).kind == "fresh"
+
+
+async def test_a_ticket_takes_one_use_however_often_it_is_claimed(store: Store) -> None:
+    """A retry, a reset turn and another process find the ticket; to the call itself its own use is not in the way."""
+    limit = UsageLimit(2, "user", DAY)
+    kinds = [(await claim(store, a_use(1, limit))).kind for _ in range(3)]
+    await store.record("main-s-t-c1.1", ended("ok"))
+    assert [*kinds, (await claim(store, a_use(1, limit))).kind] == ["fresh", "open", "open", "done"]
+    assert (await claim(store, a_use(2, limit))).kind == "fresh"
+    assert await Usage(store).look([a_use(1, limit)]) == [None]
+    assert await Usage(store).look([a_use(3, limit), a_use(1, limit, turn="t2")]) != [None, None]
+
+
+@pytest.mark.parametrize(("code", "left"), [("ok", False), ("in_doubt", False), ("execution_failed", True)])
+async def test_a_failure_gives_the_use_back(store: Store, code: CallCode, left: bool) -> None:
+    """What succeeded, and what nobody knows, counts."""
+    await claim(store, a_use(1))
+    await store.record("main-s-t-c1.1", ended(code))
+    assert ((await claim(store, a_use(2))).kind == "fresh") is left
+
+
+async def test_what_came_to_nothing_gives_it_back_until_it_did_not(store: Store) -> None:
+    """A claimer that was only slow did use it: then it counts again."""
+    await claim(store, a_use(1))
+    await store.void_claimed("main-s-t-c1.1")
+    assert await Usage(store).look([a_use(2)]) == [None]
+    await store.record("main-s-t-c1.1", ended("ok"))
+    assert await Usage(store).look([a_use(2)]) != [None]
+
+
+async def test_a_doubt_that_ends_in_failure_gives_it_back(store: Store) -> None:
+    """Known at last."""
+    await claim(store, a_use(1))
+    await store.record("main-s-t-c1.1", ended("in_doubt"))
+    await store.record("main-s-t-c1.1", ended("execution_failed"))
+    assert await Usage(store).look([a_use(2)]) == [None]
+
+
+async def test_what_is_not_claimed_takes_nothing(store: Store) -> None:
+    """Ticket, grant and use go together: without one of them none is taken."""
+
+    def refuse(connection: Any) -> None:
+        raise ValueError("no")
+
+    with pytest.raises(Exception, match="did not answer"):
+        await claim(store, a_use(1), also=refuse)
+    assert (await claim(store, a_use(1), grant="none")).kind == "ungranted"
+    assert await Usage(store).look([a_use(1)]) == [None]
+    like = Like(tenant="main", tool="pay", definition="d", where="true", rule="r", policy_hash="p")
+    wish = Remember(seconds=60, uses=3)
+    await Grants(store).write("g", "approved", like, wish, people=("ana",), approval_id="a")
+    await claim(store, a_use(2))
+    assert (await claim(store, a_use(3), grant="g")).kind == "used_up"
+    grant = await Grants(store).look("g")
+    assert grant is not None
+    assert grant.uses_left == 3
+
+
+async def test_two_turns_never_share_the_last_use(store_url: str) -> None:
+    """Of forty claims at once over four connections to one store as many get one as there are."""
+    limit = UsageLimit(7, "tenant", DAY)
+    stores = [await Store.open(store_url) for _ in range(4)]
+    uses = [a_use(number, limit, turn=f"t{number}") for number in range(40)]
+    found = await asyncio.gather(*(claim(stores[at % 4], use) for at, use in enumerate(uses)))
+    assert Counter(each.kind for each in found) == {"fresh": 7, "used_up": 33}
+    for store in stores:
+        await store.close()
