@@ -43,6 +43,21 @@ def test_data_that_engines_cannot_read_keep_back() -> None:
     """Half a character, and numbers beyond what both count alike."""
     assert "cannot be asked" in problem("true", {"channel": "\ud800"})
     assert "cannot be asked" in problem("true", {"channel": 2**60})
+    found = compile_filter("true", owner="actor `desk`", field="tool_filter")
+    told = found.problem(actor={"name": "\ud800", "tags": []}, tool=TOOL, ctx={})
+    assert told == "cannot be asked: the data hold text that is not Unicode (a lone surrogate)"
+
+
+def test_what_is_no_data_at_all_keeps_back_and_says_what_went_wrong() -> None:
+    """It is asked where a model waits for its tools, so it never raises."""
+    found = compile_filter("true", owner="actor `desk`", field="tool_filter")
+    nobody: Any = 5
+    assert found.problem(actor=nobody, tool=TOOL, ctx={}) == "cannot be asked (TypeError)"
+
+
+def test_a_declared_number_is_one_also_where_it_was_written_without_a_point() -> None:
+    """JSON has one kind of number, CEL two: the declared schema says which is meant."""
+    assert problem("ctx.limit + 0.5 > 1.0", {"limit": 1}, limit={"type": "number"}) == ""
 
 
 def test_a_wrong_filter_is_found_at_build() -> None:
