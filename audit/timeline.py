@@ -88,7 +88,8 @@ def _execution(facts: Mapping[str, Any]) -> str:
     if "refused" in facts:
         return f"{_call(facts)} was not run: {facts['refused']}"
     people = ", ".join(each["subject"] for each in facts.get("decisions", ())) or _rule(facts)
-    return f"{_call(facts)} begins, {facts.get('permit')} by {people}"
+    event = ", as a private event" if facts.get("private") else ""
+    return f"{_call(facts)} begins, {facts.get('permit')} by {people}{event}"
 
 
 def _outcome(facts: Mapping[str, Any]) -> str:
