@@ -177,11 +177,40 @@ async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) ->
         (forever, "gave no answer within 0.05 s"),
     ],
 )
-async def test_what_is_no_permission_denies(store: Store, says: Any, words: str) -> None:
+async def test_what_is_no_permission_denies(
+    store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A check may signal its no by raising; nothing that is broken lets a call pass, or lets people override it."""
     answer = await permission_of(tool(check_permissions=Guard(says)), dict(ARGS), pinned(), SOON)
-    assert (answer.allowed, answer.can_override) == (False, False)
-    assert words in answer.reason
+    assert answer == Permission.deny(f"the permission check {words}")
+    assert caplog.messages == [f"tool pay: the permission check {words}"]
+
+
+async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> None:
+    """At 500 characters; the words are the developer's, the place they are read in is not."""
+    guard = Guard(Permission.deny("n" * 501))
+    assert (await permission_of(tool(check_permissions=guard), dict(ARGS), pinned())).reason == "n" * 500
+
+
+@pytest.mark.parametrize(
+    ("says", "words"), [(ValueError("secret"), "failed (ValueError)"), (1, "returned a int"), (False, "")]
+)
+async def test_who_runs_the_worker_reads_why_a_tool_is_away(
+    store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the kind of what went wrong and none of its words; a plain no is no fault."""
+    room = room_of(store, tool(available=Switch(says)))
+    assert await unavailable(room.catalog, pinned(), ("pay",)) == {"pay"}
+    assert caplog.messages == ([f"tool pay is not available: `available` {words}"] if words else [])
+
+
+async def test_a_dry_run_asks_for_permission_and_runs_nothing(store: Store) -> None:
+    """So that it tells what would have become of the call; a policy's people are not asked."""
+    guard = Guard(Permission.allow())
+    room = room_of(store, tool(check_permissions=guard, requires_approval=True))
+    settled = (await gated(room, "pay", dry_run=True)).rulings[0].outcome
+    assert settled is not None
+    assert (settled.code, settled.gate, len(guard.asked)) == ("ok", "dry_run", 1)
 
 
 async def test_a_permission_is_asked_with_a_copy_and_gives_no_secret_away(store: Store) -> None:

@@ -95,3 +95,14 @@ def test_what_cannot_be_asked_is_an_error_at_build() -> None:
     with pytest.raises(ConfigError, match=r"`routes.r.steps.s.select` that does not take"):
         catalog(routes=(Route(name="r", steps=(Step(name="s", select=one),)),))  # type: ignore[arg-type]
     assert catalog(select=chooses([])).hash != catalog().hash
+
+
+@pytest.mark.parametrize(
+    ("said", "words"), [(RuntimeError("secret"), "failed (RuntimeError)"), ("pay", "returned a str")]
+)
+async def test_who_runs_the_worker_reads_why_nothing_is_chosen(
+    said: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With whose function it was, and none of its words."""
+    assert await withheld(catalog(select=chooses(said)), pinned()) == set(NAMES)
+    assert caplog.messages == [f"no tool is chosen: `select` of actor desk {words}"]
