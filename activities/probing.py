@@ -1,5 +1,6 @@
 """A tool's probe, asked what became of a call of which nobody knows, before people are; the ticket keeps its answer."""
 
+from copy import deepcopy
 from typing import Any, Final
 
 from temporalio import activity
@@ -62,7 +63,7 @@ class Probing:
         if self._tool.probe is None:
             return Unknown()
         try:
-            answer: object = await bounded(self._tool.probe(args, context), self._seconds)
+            answer: object = await bounded(self._tool.probe(deepcopy(args), context), self._seconds)
         except Exception as error:
             activity.logger.warning("the probe of %s failed: %s", self._tool.name, type(error).__name__)
             return Unknown()

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -226,10 +227,12 @@ class ToolActivity:
 
     async def _guarded(self, task: ToolTask, args: dict[str, Any], key: str) -> Made:
         tool, context = self._tool, self._context(task, key)
+        # A handler may do to its arguments what it likes: what is hidden and recorded of them is what they were.
+        given = deepcopy(args) if tool.scope == "specialist" or tool.masked_arguments else args
         limit = asyncio.timeout(tool.timeout)
         try:
             async with limit:
-                value = await self._shielded(contained(tool, args, context), limit)
+                value = await self._shielded(contained(tool, given, context), limit)
         except Exception as error:
             repeatable = tool.read_only or tool.idempotent
             if limit.expired() and not repeatable:

@@ -398,3 +398,17 @@ async def test_a_turn_that_is_cancelled_meanwhile_does_not_lose_what_happened(st
     ticket = await store.look(task.permit.digest)
     assert ticket is not None
     assert ticket.outcome is not None
+
+
+async def test_what_a_handler_does_to_its_arguments_changes_no_record(store: Store) -> None:
+    """One that takes its secret out and puts something unwritable in: the secret stays hidden, the call recorded."""
+
+    def spoils(args: Any, ctx: Any) -> Any:
+        secret = args.pop("to")
+        args["amount"] = object()
+        return f"paid {secret}"
+
+    await called(store, spoils, secrets=("to",), effect="", **OWN)
+    ended = await facts(store, "outcome")
+    assert ended["arguments"] == {"amount": 20, "to": HIDDEN}
+    assert ended["result"] == f"paid {HIDDEN}"
