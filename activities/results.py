@@ -18,6 +18,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey, completion_of
 from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
+from signoff.contracts.updates import UPDATE
 from signoff.registry.output import output_problem
 from signoff.registry.records import AnnotatedRecord, copied
 from signoff.registry.reducers import reduced
@@ -34,6 +35,7 @@ from signoff.registry.result import (
 )
 from signoff.registry.tool import Tool
 from signoff.registry.untrusted import fenced
+from signoff.registry.updates import FAILED, accepted
 from signoff.store.content import json_bytes, to_content
 from signoff.store.rests import Rests
 
@@ -42,6 +44,7 @@ T = TypeVar("T")
 STORE_PAUSE = 1.0
 OUTPUT: Final = "output"
 """The gate of a call that ran and whose result does not fit its tool's output schema."""
+_NAMES_CHARS: Final = 200
 
 
 UNTOLD: Final = (
@@ -136,13 +139,33 @@ class Results:
             outcome = outcome.model_copy(update={"gate": OUTPUT})
         else:
             outcome = await self._told(permit, args, result, budget_chars)
-            updates = {
-                "data_update": await self._update("data", result.data_update),
-                "context_update": await self._update("context", result.context_update),
-            }
-            outcome = outcome.model_copy(update=updates)
+            outcome = await self._updated(permit, args, result, outcome, budget_chars)
         structured = await self._structured(result.structured)
         return outcome.model_copy(update={"structured": structured, "cost": _usd(result.cost)})
+
+    async def _updated(
+        self, permit: Permit, args: Mapping[str, Any], result: ToolResult, outcome: CallOutcome, budget_chars: int
+    ) -> CallOutcome:
+        """`outcome` with what the tool wishes to change; of a tool that may change something, what of it counts (F44).
+
+        What does not fit makes the call a failure: what it did has happened, and the model must not do it again.
+        """
+        data, context = self._object("data", result.data_update), self._object("context", result.context_update)
+        wished = {"data_update": await self._wish(data), "context_update": await self._wish(context)}
+        if not self._tool.updates or (data is None and context is None):
+            return outcome.model_copy(update=wished)
+        catalog = self._room.catalog
+        found = accepted(
+            self._tool, catalog.scopes[permit.ctx.actor], catalog.fields, permit.ctx, data or {}, context or {}
+        )
+        if found.ignored:
+            names = ", ".join(found.ignored)[:_NAMES_CHARS]
+            activity.logger.warning("an update of %s is left out, nothing declares it: %s", self._tool.name, names)
+        if found.problem:
+            failure = ToolFailure(FAILED.format(self._tool.name, found.problem))
+            failed = await self._told(permit, args, failure, budget_chars)
+            return failed.model_copy(update={"gate": UPDATE})
+        return outcome.model_copy(update=wished | {"updates": found.updates if found.updates.names else None})
 
     async def patiently(self, keep: Callable[[], Awaitable[T]]) -> T:
         """What `keep` returns, once the store answers."""
@@ -196,13 +219,16 @@ class Results:
     async def _content(self, value: Any) -> Content:
         return await self.patiently(lambda: to_content(self._store, value))
 
-    async def _update(self, what: str, value: Any) -> Content | None:
+    async def _wish(self, value: dict[str, Any] | None) -> Content | None:
+        return None if value is None else await self._content(value)
+
+    def _object(self, what: str, value: Any) -> dict[str, Any] | None:
         """A wish to change what a conversation holds; what is no plain JSON object is warned of and left out (F44)."""
         if value is None:
             return None
         plain = _plain(value)
         if isinstance(value, Mapping) and _same(plain, value) and len(json_bytes(plain)) <= RESULT_BYTES:
-            return await self._content(plain)
+            return dict(plain)
         activity.logger.warning("the %s update of %s is no plain JSON object: left out", what, self._tool.name)
         return None
 

@@ -4,7 +4,7 @@ No entry holds an argument or a result, but for those of specialists: they are b
 happened alone, so that a retry, a replay or a second witness of the same thing adds nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -152,8 +152,17 @@ def finished(
         cost=outcome.cost,
         duration_ms=outcome.duration_ms,
         truncated=outcome.truncated,
+        updates=[] if outcome.updates is None else list(outcome.updates.names),
         **(facts or {}),
     )
+
+
+def untaken(ctx: Pinned, call: str, tool: str, names: Sequence[str], why: str, at: datetime) -> AuditEntry:
+    """What a call changed of the context was not taken: the caller has said it (`given`), or it was too much (`full`).
+
+    Tells names, never values.
+    """
+    return _of_turn(ctx, "outcome", f"untaken/{call}", at, call=call, tool=tool, untaken=why, updates=list(names))
 
 
 def probed(permit: Permit, tool: str, ticket: str, said: str, at: datetime) -> AuditEntry:

@@ -9,6 +9,7 @@ from signoff.contracts.base import Shape
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
+from signoff.contracts.updates import Updates
 
 CallCode = Literal[
     "ok", "input_invalid", "not_available", "execution_failed", "denied", "skipped", "in_doubt", "refused",
@@ -97,6 +98,8 @@ class CallOutcome(Shape):
     data_update: Content | None = None
     context_update: Content | None = None
     """JSON objects that the tool wishes merged into collected data and into the context, for who reads the outcome."""
+    updates: Updates | None = None
+    """What of it is merged, as the tool declares it. Outcomes of old, and of tools that declare nothing, have none."""
     fallback: str = ""
     """The tool that answered, or was decided, in place of `tool`, which failed with `primary_error`."""
     primary_error: str = ""

@@ -46,6 +46,8 @@ SESSION_WINDOW_TURNS: Final = 50
 SESSION_WINDOW_BYTES: Final = 256 * KIB
 """Answered turns that a session remembers, and hands to the next one."""
 SESSION_SEEN: Final = 1_000
+SESSION_UPDATES_BYTES: Final = 8 * KIB
+"""Bytes of JSON of all that the tools of one session have changed of its context; what would be more is not taken."""
 SESSION_DENIED: Final = 100
 SESSION_HEARD: Final = 50
 """Records a session keeps for its next turn to write; what comes after them is counted."""

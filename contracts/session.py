@@ -12,6 +12,7 @@ from signoff.contracts.message import Message
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import Denial, Heard, ResponsePart, TurnError, TurnState
+from signoff.contracts.updates import NO_UPDATES, Updates
 
 SessionTurnState = Literal["working", "waiting"] | TurnState
 """`working` until the turn ends or waits for people for the first time."""
@@ -80,7 +81,8 @@ class SessionInput(Shape):
 
     `actor` is whom it talks to, `owner` for whom: what others would say there, its turns would do in the owner's name.
     `seen` maps ids of messages and injections to a hash of their content, oldest first.
-    `injected` waits for turns that go on; those in `sent` were sent to theirs.
+    `injected` waits for turns that go on; those in `sent` were sent to theirs. `updates` are what tools changed of the
+    context of the turns to come.
     """
 
     engine: int
@@ -97,6 +99,7 @@ class SessionInput(Shape):
     denied: tuple[Denial, ...] = ()
     heard: tuple[Heard, ...] = ()
     refusals: int = 0
+    updates: Updates = NO_UPDATES
     events_per_run: int = SESSION_EVENTS
     patience_seconds: float = SESSION_PATIENCE_SECONDS
 
@@ -104,7 +107,7 @@ class SessionInput(Shape):
 class TurnReport(Shape):
     """What a turn tells its session: that it waits for people, or how it ended.
 
-    `taken` are the ids of the injections that its model was told.
+    `taken` are the ids of the injections that its model was told; `updates` what its tools changed of the context.
     """
 
     turn: str
@@ -114,6 +117,7 @@ class TurnReport(Shape):
     pass_to: str = ""
     denied: tuple[Denial, ...] = ()
     taken: tuple[str, ...] = ()
+    updates: Updates = NO_UPDATES
 
 
 class SessionReceipt(Shape):

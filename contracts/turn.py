@@ -12,6 +12,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.message import Message
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
+from signoff.contracts.updates import NO_UPDATES, Updates
 
 TurnState = Literal["complete", "clarifying", "awaiting", "delegated", "passed", "error", "cancelled"]
 LiveState = Literal[
@@ -53,7 +54,8 @@ class TurnInput(Shape):
 
     `transient` are names of tools that this turn has before all others; they must be in its actor's reach.
     `in_session`: a session began it and is told how it goes. `denied` is what people denied before in that session;
-    `heard` is what came to it since its last turn began, for the record.
+    `heard` is what came to it since its last turn began, for the record. `updates` is what tools changed of
+    the context in its earlier turns; `context` is what the caller says, and wins.
     """
 
     engine: int
@@ -73,6 +75,7 @@ class TurnInput(Shape):
     in_session: bool = False
     denied: tuple[Denial, ...] = ()
     heard: tuple[Heard, ...] = ()
+    updates: Updates = NO_UPDATES
 
 
 class Usage(Shape):

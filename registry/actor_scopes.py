@@ -31,7 +31,8 @@ class Placed(NamedTuple):
 class Scopes:
     """Where one actor may stand, by route and step; ("", "") is outside of all routes.
 
-    `placed` are the tools beside those of the registry, by their activity. `schemas` are those of collected data.
+    `placed` are the tools beside those of the registry, by their activity. `schemas` are those of collected data
+    and of the context; `collected` are the names of the data that steps bring.
     """
 
     actor: str
@@ -39,6 +40,7 @@ class Scopes:
     placed: Mapping[str, Placed] = field(default_factory=dict)
     schemas: Mapping[str, CompiledSchema] = field(default_factory=dict)
     fields: frozenset[str] = frozenset()
+    collected: frozenset[str] = frozenset()
     routed: bool = False
 
     @property

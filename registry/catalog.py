@@ -43,6 +43,7 @@ from signoff.registry.respond import RespondForm, declared_part_types, respond_f
 from signoff.registry.scopes import Moment
 from signoff.registry.scoping import build_scopes
 from signoff.registry.tool import Tool
+from signoff.registry.updates import check_updates
 from signoff.registry.visibility import Sight
 
 _SIGHTS_KEPT: Final = 200
@@ -202,6 +203,9 @@ def build_catalog(
     fields = context_fields(context)
     approvers = _approvers(default_approvers)
     scopes = {name: build_scopes(actor, registry, fields) for name, actor in known.items()}
+    collected = frozenset(name for each in scopes.values() for name in each.collected)
+    for tool in _every_tool(registry, scopes):
+        check_updates(tool, collected, fields)
     compiled = _policies(registry, scopes, fields, approvers)
     for name, policy in compiled.items():
         _check_somebody_decides(name, policy, approvers)

@@ -57,6 +57,7 @@ class ToolFields(TypedDict, total=False):
     attempts: int | None
     fallbacks: tuple[str, ...]
     tenants: tuple[str, ...] | None
+    updates: tuple[str, ...]
     validation: Validation
     capabilities: Capabilities
     untrusted_output: bool

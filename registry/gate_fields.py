@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from signoff.contracts.ids import ID_PATTERN, is_id
+from signoff.contracts.updates import DATA
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
 from signoff.registry.tool import Tool
@@ -16,6 +17,7 @@ _LISTS: Final = ("network", "secrets", "fs_reach")
 _HOST: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,62})\.)*[a-z0-9](?:[a-z0-9-]{0,62})(?::[0-9]{1,5})?\Z")
 _SECRET: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _FRAMEWORK: Final = "signoff."
+_IDENTITY: Final = "user"
 
 
 class Wrong(NamedTuple):
@@ -117,5 +119,18 @@ def _tenants(tool: Tool) -> Iterator[Wrong]:
         )
 
 
+def _updates(tool: Tool) -> Iterator[Wrong]:
+    given: Any = tool.updates
+    if not isinstance(given, tuple) or not all(isinstance(each, str) and each for each in given):
+        yield Wrong("updates", given, "needs its `updates` to be a list of names")
+        return
+    for name in given:
+        if name == DATA:
+            yield Wrong("updates", name, f"updates all of `{DATA}`; name the fields that it changes")
+        elif name.split(".")[0] == _IDENTITY:
+            # Who somebody is comes from those who vouch for them, and from no tool (P18).
+            yield Wrong("updates", name, f"updates `{name}`; no tool may change who the user is")
+
+
 _Look: TypeAlias = Callable[[Tool], Iterator[Wrong]]
-_LOOKS: Final[tuple[_Look, ...]] = (_validation, _functions, _capabilities, _always_include, _tenants)
+_LOOKS: Final[tuple[_Look, ...]] = (_validation, _functions, _capabilities, _always_include, _tenants, _updates)

@@ -40,7 +40,7 @@ from signoff.registry.sections import (
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.yamlfile import Place, YamlFile
 
-_TUPLES: Final = ("tags", "secrets", "fallbacks", "tenants")
+_TUPLES: Final = ("tags", "secrets", "fallbacks", "tenants", "updates")
 _FUNCTIONS: Final = ("probe", "available", "check_permissions")
 _OWN: Final = ("handler", "name", "input_schema", "capabilities", "reducer", "filters", *_FUNCTIONS)
 """Keys that are not simply handed to the tool."""

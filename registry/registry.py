@@ -103,6 +103,7 @@ def tool_content(tool: Tool) -> dict[str, object]:
         **_if_declared("attempts", tool.attempts, None),
         **_if_declared("fallbacks", tool.fallbacks, ()),
         **_if_declared("tenants", tool.tenants, None),
+        **_if_declared("updates", tool.updates, ()),
         **_if_declared("filters", sorted(tool.filters), []),
         **_if_declared("always_include", tool.always_include, False),
         **_if_declared("asks_whether_available", tool.available is not None, False),

@@ -61,7 +61,9 @@ class _Build:
             positions |= self._route(route, own, outer)
         known = frozenset(self._fields.schemas)
         schemas = self._schemas | {name: self._fields.schemas[name] for name in known}
-        return Scopes(actor.name, positions, self._placed, schemas, known, routed=bool(routes))
+        return Scopes(
+            actor.name, positions, self._placed, schemas, known, frozenset(self._collected), routed=bool(routes)
+        )
 
     def _own(self) -> dict[str, Tool]:
         found: dict[str, Tool] = {}

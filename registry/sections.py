@@ -222,6 +222,7 @@ class ToolSection(Section):
     attempts: int | None = Field(None, description="How often it is tried when a connection breaks.")
     fallbacks: list[str] | None = Field(None, description="Tools that are tried in its place, in order.")
     tenants: list[str] | None = Field(None, description="For whom it exists. Left out: everybody. `[]`: nobody.")
+    updates: list[str] | None = Field(None, description="Data and fields of the context that its results may change.")
     validation: Literal["strict", "warn", "off"] | None = Field(None, description="What a misfit with the schema does.")
     capabilities: CapabilitiesSection | None = Field(None, description="What its handler is given.")
     untrusted_output: bool | None = Field(None, description="Its results are text from outside.")

@@ -55,6 +55,7 @@ class Tool:
     `concurrency`: `exclusive` runs alone, `safe` beside others (X16). `attempts` is how often it is tried when a
     connection breaks; None is by nature, see `tries`. `fallbacks` are tried in its place, in order (F40).
     `tenants` are those for whom it exists, None: for all, `()`: for nobody.
+    `updates` are the data and fields of the context that its results may change, and no others (F44).
     `filters` are by destination: what each gets of a record that the handler returns (B36).
     `always_include` is for the framework's own tools: no actor's list or toolset leaves them out (X25).
     `probe` finds out whether a call happened of which nobody knows, before people are asked.
@@ -89,6 +90,7 @@ class Tool:
     attempts: int | None = None
     fallbacks: tuple[str, ...] = ()
     tenants: tuple[str, ...] | None = None
+    updates: tuple[str, ...] = ()
     validation: Validation = "strict"
     capabilities: Capabilities = NO_CAPABILITIES
     untrusted_output: bool = False

@@ -9,11 +9,11 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals import desk as desks
-    from signoff.approvals.entries import begun, heard, over, turn_stream
+    from signoff.approvals.entries import begun, heard, over, turn_stream, untaken
     from signoff.contracts import names
     from signoff.contracts.approval import ApprovalRequest
     from signoff.contracts.audit import AuditEntry
-    from signoff.contracts.call import Pinned
+    from signoff.contracts.call import CallOutcome, Pinned
     from signoff.contracts.content import text_of
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS
     from signoff.contracts.message import Message, TextPart
@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows.record import TurnRecord, correction, skipped
     from signoff.workflows.running import Running
     from signoff.workflows.settling import Settling
+    from signoff.workflows.updating import Updating
 
 
 _BROKEN_OFF = ("error", "cancelled")
@@ -48,6 +49,7 @@ class ActorTurn:
     def __init__(self, turn: TurnInput) -> None:
         self._record = TurnRecord(turn)
         self._desk = desks.Desk()
+        self._updating = Updating(turn, self._untaken)
         self._ctx = Pinned(
             actor=turn.actor,
             session=turn.session_id,
@@ -57,7 +59,7 @@ class ActorTurn:
             route=turn.route,
             step=turn.step,
             user=turn.principal,
-            extra=turn.context,
+            extra=self._updating.extra,
             transient=turn.transient,
         )
         gates = GateTask(ctx=self._ctx, calls=(), dry_run=turn.dry_run)
@@ -145,7 +147,7 @@ class ActorTurn:
         self._record.result = result
         self._record.state = result.state
         self._board.publish()
-        await self._session.ended(result, self._asking.denials())
+        await self._session.ended(result, self._asking.denials(), self._updating.changed)
         await self._let_handlers_finish()
         while await self._wrote_rest(result):
             await self._let_handlers_finish()
@@ -176,13 +178,25 @@ class ActorTurn:
             says, withheld = _words(reply), reply.withheld
             # A turn may wait for months: what it does not need meanwhile it does not keep.
             del reply
-            settled = await self._settling.batch(calls, says, withheld)
+            settled = self._updated(await self._settling.batch(calls, says, withheld))
             record.settle(calls, settled, ())
             if self._asking.stopped:
                 return record.finished("cancelled")
             direct = next((outcome for outcome in settled if outcome.direct), None)
             if direct is not None:
                 return record.answered(Response(text=direct.value))
+
+    def _updated(self, settled: list[CallOutcome]) -> list[CallOutcome]:
+        """The outcomes of a batch, once what its tools changed is part of the context of all that follows."""
+        if all(outcome.updates is None for outcome in settled):
+            return settled
+        settled = self._updating.take(settled)
+        self._ctx = self._ctx.model_copy(update={"extra": self._updating.extra})
+        self._settling.stand(self._ctx)
+        return settled
+
+    def _untaken(self, outcome: CallOutcome, names: tuple[str, ...], why: str) -> None:
+        self._desk.unwritten.add(untaken(self._ctx, outcome.call, outcome.tool, names, why, workflow.now()))
 
     def _show(self) -> None:
         self._board.publish()

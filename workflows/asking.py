@@ -15,7 +15,7 @@ from signoff.approvals import desk as desks
 from signoff.approvals.changes import told_to_model
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest, CardRow
-from signoff.contracts.call import CallOutcome
+from signoff.contracts.call import CallOutcome, Pinned
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import MAX_REVISIONS
@@ -44,6 +44,10 @@ class Asking:
         self._examining = asyncio.Lock()
         self._denied = {denial.action: denial for denial in record.turn.denied}
         self.stopped = False
+
+    def stand(self, ctx: Pinned) -> None:
+        """Ask about the calls to come in this context."""
+        self._ask_gates = self._ask_gates.model_copy(update={"ctx": ctx})
 
     def enter(self, ruling: Ruling) -> Ruling:
         """Open the request of a call that must wait; returns the ruling without it, as the desk keeps it from now.

@@ -16,6 +16,7 @@ from signoff.contracts.limits import (
     SESSION_MAILBOX,
     SESSION_OPEN_BYTES,
     SESSION_SEEN,
+    SESSION_UPDATES_BYTES,
     SESSION_WINDOW_BYTES,
     SESSION_WINDOW_TURNS,
 )
@@ -35,6 +36,7 @@ from signoff.contracts.session import (
     turn_of,
 )
 from signoff.contracts.turn import Denial, TurnError, TurnInput
+from signoff.contracts.updates import merged
 from signoff.workflows.envelopes import read
 from signoff.workflows.session_log import SessionLog
 
@@ -59,6 +61,7 @@ class Conversation:
         self._seen = dict(session.seen)
         self._denied = {denial.action: denial for denial in session.denied}
         self._refusals = session.refusals
+        self._updates = session.updates
         self._log = SessionLog(session.heard)
 
     # What is sent to the session.
@@ -123,6 +126,8 @@ class Conversation:
         elif report.state == "waiting":
             self.step_aside(turn.turn)
         elif turn.state in _OPEN:
+            if not self._update(report):
+                self._log.told("report", envelopes, self._refused("full", ""), now)
             self._ended(turn, report)
 
     def gone(self, turn_id: str, error: TurnError, now: datetime) -> None:
@@ -221,6 +226,7 @@ class Conversation:
                 "denied": tuple(self._denied.values()),
                 "heard": self._log.kept,
                 "refusals": self._refusals,
+                "updates": self._updates,
             }
         )
 
@@ -270,6 +276,17 @@ class Conversation:
         if left and report.state != "passed":
             self._follow_up(ended, turn.actor, left)
         self._trim()
+
+    def _update(self, report: TurnReport) -> bool:
+        """Keep what the turn's tools changed, for the turns to come; not where there would be too much of it.
+
+        Each turn saw only its own: those beside each other may together come to more than one may.
+        """
+        updates = merged(self._updates, report.updates)
+        if updates.size > SESSION_UPDATES_BYTES:
+            return False
+        self._updates = updates
+        return True
 
     def _remember_denials(self, denials: Sequence[Denial]) -> None:
         for denial in denials[:SESSION_DENIED]:
@@ -325,6 +342,7 @@ class Conversation:
             in_session=True,
             denied=tuple(self._denied.values()),
             heard=self._log.take(),
+            updates=self._updates,
         )
 
     def _transcript(self) -> Iterator[Message]:

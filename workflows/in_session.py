@@ -15,6 +15,7 @@ from signoff.contracts.limits import SESSION_MAILBOX
 from signoff.contracts.message import Message
 from signoff.contracts.session import Injection, TurnReport
 from signoff.contracts.turn import Denial, TurnError, TurnInput, TurnResult
+from signoff.contracts.updates import Updates
 from signoff.workflows.envelopes import read
 
 
@@ -48,7 +49,7 @@ class InSession:
             report = TurnReport(turn=self._turn.turn_id, state="waiting")
             self._aside = asyncio.create_task(self._tell(names.TURN_WAITS, report))
 
-    async def ended(self, result: TurnResult, denied: Sequence[Denial]) -> None:
+    async def ended(self, result: TurnResult, denied: Sequence[Denial], updates: Updates) -> None:
         """Tell the session how the turn ended. Returns when it knows, or is there no more."""
         report = TurnReport(
             turn=self._turn.turn_id,
@@ -58,6 +59,7 @@ class InSession:
             pass_to=result.pass_to,
             denied=tuple(denied),
             taken=tuple(self._taken),
+            updates=updates,
         )
         await self._end(report)
 

@@ -199,8 +199,9 @@ def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:
     )
 
 
-def _beside(outcome: CallOutcome) -> Iterator[Content]:
-    yield from (each for each in (outcome.structured, outcome.data_update, outcome.context_update) if each is not None)
+def _beside(outcome: CallOutcome) -> Iterator[Shape]:
+    beside = (outcome.structured, outcome.data_update, outcome.context_update, outcome.updates)
+    yield from (each for each in beside if each is not None)
 
 
 def _size(shape: Shape) -> int:

@@ -10,7 +10,7 @@ from temporalio import workflow
 from signoff.approvals.desk import Desk
 from signoff.approvals.machine import approving
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallOutcome
+from signoff.contracts.call import CallOutcome, Pinned
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import stand_in_id
 from signoff.contracts.limits import MAX_REVISIONS
@@ -57,6 +57,11 @@ class Settling:
         self._asking = asking
         self._running = running
         self._show = show
+
+    def stand(self, ctx: Pinned) -> None:
+        """Judge and run the calls to come in this context."""
+        self._gates = self._gates.model_copy(update={"ctx": ctx})
+        self._asking.stand(ctx)
 
     async def batch(self, calls: tuple[CallPart, ...], says: str, withheld: tuple[str, ...] = ()) -> list[CallOutcome]:
         """Settle every call of one completion; those that need nobody do not wait for those that do.

@@ -1,0 +1,56 @@
+"""What the tools of one turn changed of its context, batch by batch. Plain data and plain computation."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.limits import SESSION_UPDATES_BYTES
+from signoff.contracts.turn import TurnInput
+from signoff.contracts.updates import NO_UPDATES, UPDATE, Updates, applied, free, merged
+
+_FULL: Final = (
+    "update_invalid: `{}` ran and what it does has happened, but all that tools changed of this conversation would be "
+    "over {} bytes, so nothing of what it would have changed was taken. Do not call it again for that; tell the user."
+)
+
+
+class Updating:
+    """The context of one turn. `told` hears of each call whose names were not taken, and why."""
+
+    def __init__(self, turn: TurnInput, told: Callable[[CallOutcome, tuple[str, ...], str], None]) -> None:
+        self._given = turn.context
+        self._held = turn.updates
+        self._told = told
+        self.changed = NO_UPDATES
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """The context as the next completion sees it."""
+        return applied(self._held, self._given)
+
+    def take(self, outcomes: Sequence[CallOutcome]) -> list[CallOutcome]:
+        """Apply what the calls of a batch change, in input order; returns their outcomes, with those that failed at it.
+
+        To be told once all of them are settled: which of them ended first must not matter.
+        """
+        return [outcome if outcome.updates is None else self._take(outcome, outcome.updates) for outcome in outcomes]
+
+    def _take(self, outcome: CallOutcome, wished: Updates) -> CallOutcome:
+        new = free(wished, self._given)
+        held = merged(self._held, new)
+        if held.size > SESSION_UPDATES_BYTES:
+            self._told(outcome, wished.names, "full")
+            return _full(outcome)
+        kept_out = tuple(name for name in wished.names if name not in new.names)
+        if kept_out:
+            self._told(outcome, kept_out, "given")
+        self._held, self.changed = held, merged(self.changed, new)
+        return outcome if new.names else outcome.model_copy(update={"updates": None})
+
+
+def _full(outcome: CallOutcome) -> CallOutcome:
+    text = _FULL.format(outcome.fallback or outcome.tool, SESSION_UPDATES_BYTES)
+    failed = {"code": "execution_failed", "gate": UPDATE, "value": Content(inline=text), "direct": False}
+    gone = {"updates": None, "data_update": None, "context_update": None, "truncated": False, "rest": ""}
+    return outcome.model_copy(update=failed | gone)
