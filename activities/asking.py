@@ -56,12 +56,10 @@ async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float = SEC
     """What the tool's permission check says of a call with these arguments. Never raises."""
     if tool.check_permissions is None:
         return Permission.allow()
-    why = ""
     try:
         # A copy: what the check is shown is not what runs.
         said = await bounded(called(tool.check_permissions, copy.deepcopy(args), occasion_of(ctx)), seconds)
-        answer = read_permission(said)
-        why = "" if answer is not None else f"the permission check returned a {type(said).__name__}"
+        answer, why = read_permission(said), f"the permission check returned a {type(said).__name__}"
     except TimeoutError:
         answer, why = None, f"the permission check gave no answer within {seconds:g} s"
     except Exception as error:

@@ -54,6 +54,7 @@ ROOMS = {
             for each in (
                 *("tool", "permit", "gate", "identify"),
                 *("hearing", "journal", "probing", "remembered", "results", "escalated", "outcome"),
+                *("asking", "capabilities", "distribution"),
             )
         ),
         tuple(
@@ -62,6 +63,7 @@ ROOMS = {
                 *("permit", "seated", "escalated", "signed_permits", "identify", "identify_signed", "identify_vouched"),
                 *("gate_activity", "gate_questions", "tool_activity", "handler", "outcome_activity"),
                 *("hearing", "journal", "probing", "remembered", "frozen"),
+                *("asking", "selected_tools", "capabilities", "distribution", "results", "rest", "tool_metrics"),
             )
         ),
     ),

@@ -19,7 +19,7 @@ from signoff.contracts.names import GATE
 from signoff.contracts.steps import GateReply, GateTask, ModelReply, ModelTask
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
-from signoff.registry.availability import Occasion
+from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.correction import Corrected
 from signoff.registry.permission import PERMISSION_RULE, Permission
 from signoff.registry.tool import Tool
@@ -184,6 +184,21 @@ async def test_what_is_no_permission_denies(
     answer = await permission_of(tool(check_permissions=Guard(says)), dict(ARGS), pinned(), SOON)
     assert answer == Permission.deny(f"the permission check {words}")
     assert caplog.messages == [f"tool pay: the permission check {words}"]
+
+
+async def test_a_permission_check_is_told_who_asks_and_may_do_what_it_likes_with_what_it_is_shown(store: Store) -> None:
+    """The occasion is that of the turn; a list inside of the arguments is another one than that which runs."""
+    asked: list[Occasion] = []
+
+    async def check(args: dict[str, Any], occasion: Occasion) -> Permission:
+        asked.append(occasion)
+        args["to"].clear()
+        return Permission.allow()
+
+    given: dict[str, Any] = {"amount": 20, "to": ["Ana"]}
+    ctx = pinned(channel="slack")
+    assert await permission_of(tool(check_permissions=check), given, ctx) == Permission.allow()
+    assert (asked, given["to"]) == ([occasion_of(ctx)], ["Ana"])
 
 
 async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> None:

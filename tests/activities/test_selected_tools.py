@@ -1,6 +1,7 @@
 """Functions that choose among the tools of a place: they only take away, and one that fails leaves nothing."""
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
@@ -81,6 +82,21 @@ async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pyt
     ctx = pinned(extra={"data": {"city": "Porto"}})
     assert await withheld(catalog(select=slow), ctx) == set(NAMES)
     assert ctx.extra == {"data": {"city": "Porto"}}
+
+
+async def test_a_function_is_told_what_was_collected_as_a_copy_all_the_way_down() -> None:
+    """And an empty object where nothing was."""
+    told: list[Any] = []
+
+    async def select(occasion: Occasion, data: dict[str, Any]) -> list[str]:
+        told.append(copy.deepcopy(data))
+        data.setdefault("legs", []).clear()
+        return list(NAMES)
+
+    known, data = catalog(select=select), {"legs": [1, 2]}
+    for extra in ({"data": data}, {}, {"data": "none"}):
+        assert await withheld(known, pinned(extra=extra)) == frozenset()
+    assert told == [data, {}, {}] == [{"legs": [1, 2]}, {}, {}]
 
 
 def test_what_cannot_be_asked_is_an_error_at_build() -> None:
