@@ -10,6 +10,7 @@ from sqlalchemy import text
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import GateActivity
+from signoff.activities.journal import RecordActivity
 from signoff.activities.outcome import OutcomeActivity
 from signoff.approvals.entries import attempt, fingerprint
 from signoff.audit.log import AuditLog
@@ -19,8 +20,9 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.message import CallPart
+from signoff.contracts.names import RECORD
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.steps import GateReply, GateTask, OutcomeTask
+from signoff.contracts.steps import GateReply, GateTask, OutcomeTask, RecordTask
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.store.store import Store
 
@@ -189,6 +191,20 @@ async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None
     reply = await run(room, tool, task_for(tool, audit=(late,)))
     assert reply.outcome == ended
     assert [record.key for record in await written(store)][3:] == ["attempt/late"]
+
+
+async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store: Store) -> None:
+    """One that is not of the turn whose activity it is is left out; again, it is there already."""
+    record = RecordActivity(room_of(store, pay_tool(Ledger(), FREE)))
+    other = SEEN.model_copy(update={"stream": "turn/main/s/other"})
+    for _ in range(2):
+        await environment(RECORD).run(record.record, RecordTask(audit=(SEEN, other)))
+    assert [each.key for each in await written(store)] == [SEEN.key]
+    assert await written(store, other.stream) == []
+    await environment(RECORD, workflow_type="other").run(
+        record.record, RecordTask(audit=(SEEN.model_copy(update={"key": "attempt/late"}),))
+    )
+    assert [each.key for each in await written(store)] == [SEEN.key]
 
 
 async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Store) -> None:
