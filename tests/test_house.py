@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,13 @@ def test_no_committed_file_holds_a_path_of_one_machine() -> None:
     """Files name each other relatively."""
     found = {name: hit.group() for name, text in committed_texts().items() if (hit := MACHINE_PATH.search(text))}
     assert found == {}
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Test folders are no packages, so of two files of one name only one would run where both are asked for."""
+    counted = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert counted
+    assert [name for name, number in counted.items() if number > 1] == []
 
 
 def test_constraints_are_names_and_versions_only() -> None:
