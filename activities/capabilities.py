@@ -12,7 +12,7 @@ import httpx
 
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
-from signoff.registry.capabilities import NOTHING_GRANTED, Backend, Capabilities, CapabilityError, Granted, Reply
+from signoff.registry.capabilities import Backend, Capabilities, CapabilityError, Granted, Reply
 from signoff.registry.records import HIDDEN
 from signoff.registry.tool import Tool
 
@@ -176,7 +176,7 @@ def granted(backends: Mapping[str, Backend], tool: Tool, tenant: str) -> Granted
             found[kind] = backends[kind].resolve(tool.capabilities, tenant)
         except Exception as error:
             logger.warning("no %s for tool %s (%s)", kind, tool.name, type(error).__name__)
-    return Granted(found) if found else NOTHING_GRANTED
+    return Granted(found)
 
 
 def hidden(text: str, given: Granted) -> str:

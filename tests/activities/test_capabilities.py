@@ -10,7 +10,14 @@ from activity_kit import TURN, room_of, run, task_for, told
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities import capabilities
-from signoff.activities.capabilities import EnvironmentSecrets, HttpNetwork, TenantStorage, built_in_backends, granted
+from signoff.activities.capabilities import (
+    EnvironmentSecrets,
+    HttpNetwork,
+    TenantStorage,
+    built_in_backends,
+    granted,
+    hidden,
+)
 from signoff.activities.room import Room
 from signoff.contracts.steps import ToolReply
 from signoff.registry.capabilities import KINDS, Backend, Capabilities, CapabilityError, Granted, Network, Storage
@@ -141,10 +148,27 @@ async def test_each_tenant_has_files_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", ".", "/etc/passwd", "../other/a", "a/../../other/a", "a/..", "out/secret", "a\0b", "a\\..\\b", "out"]
+    "path",
+    [
+        *(
+            "",
+            ".",
+            "/etc/passwd",
+            "../other/a",
+            "a/../../other/a",
+            "a/..",
+            "a/../b",
+            "out/secret",
+            "a\0b",
+            "a\\..\\b",
+            "out",
+        ),
+        *("../" + "a" * 300, "/".join(("out", "a" * 100, "b" * 100)), "{root}/files/main/a"),
+    ],
 )
 async def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
-    """Neither up, nor from the root, nor along a link that somebody laid."""
+    """Neither up, nor from the root, nor along a link that somebody laid; the words quote so much of it."""
+    path = path.format(root=tmp_path)
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("s")
@@ -152,8 +176,9 @@ async def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> Non
     (tmp_path / "files" / "main" / "out").symlink_to(outside)
     files = folder(tmp_path / "files")
     for act in (files.read(path), files.write(path, b"x"), files.delete(path)):
-        with pytest.raises(CapabilityError, match="PATH_NOT_REACHABLE"):
+        with pytest.raises(CapabilityError) as refused:
             await act
+        assert (refused.value.code, str(refused.value)) == ("PATH_NOT_REACHABLE", f"PATH_NOT_REACHABLE: {path[:200]}")
     assert (outside / "secret").read_text() == "s"
     assert await files.list() == ()
 
@@ -161,7 +186,7 @@ async def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> Non
 async def test_a_name_that_is_no_tenant_has_no_files(tmp_path: Path) -> None:
     """It could be a path."""
     for tenant in ("", "..", "a/b"):
-        with pytest.raises(CapabilityError, match="no tenant"):
+        with pytest.raises(CapabilityError, match=r"^PATH_NOT_REACHABLE: the turn has no tenant$"):
             await folder(tmp_path, tenant).write("a", b"x")
 
 
@@ -187,9 +212,8 @@ def answering(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("no answer from /down?key=s3cret")
     if request.url.path == "/large":
         return httpx.Response(200, content=b"x" * 100)
-    return httpx.Response(
-        200, json={"asked": str(request.url), "method": request.method, "body": request.content.decode()}
-    )
+    told = {"method": request.method, "body": request.content.decode(), "header": request.headers.get("x-a")}
+    return httpx.Response(200, json={"asked": str(request.url), "waits": request.extensions["timeout"], **told})
 
 
 def network(*hosts: str) -> Network:
@@ -203,36 +227,43 @@ async def test_declared_hosts_are_reached(tmp_path: Path) -> None:
     """By HTTPS, at their own port, or at this machine by HTTP; the reply is plain data."""
     hosts = network("api.example.com", "db.example.com:8443", "localhost:8080")
     reply = await hosts.request("POST", "https://API.example.com/v1", headers={"X-A": "1"}, content=b"hi")
-    assert (reply.status, reply.json()["method"], reply.json()["body"]) == (200, "POST", "hi")
+    said = reply.json()
+    assert (reply.status, said["method"], said["body"], said["header"]) == (200, "POST", "hi", "1")
+    assert set(said["waits"].values()) == {capabilities.NETWORK_SECONDS} == {30.0}
     assert reply.headers["content-type"] == "application/json"
     assert '"asked"' in reply.text
     for url in ("https://api.example.com:443/", "https://db.example.com:8443/", "http://localhost:8080/"):
         assert (await hosts.request("GET", url)).status == 200
 
 
+LONG = f"https://{'a.' * 110}example/"
+
+
 @pytest.mark.row("E47")
 @pytest.mark.parametrize(
-    "url",
+    ("url", "told"),
     [
-        "https://evil.example/",
-        "https://api.example.com.evil.example/",
-        "https://evil.example/api.example.com",
-        "https://api.example.com@evil.example/",
-        "https://user:word@api.example.com/",
-        "https://api.example.com:8443/",
-        "http://api.example.com/",
-        "http://localhost/",
-        "ftp://api.example.com/",
-        "//api.example.com/",
-        "api.example.com",
-        "https://[::1",
-        "",
+        ("https://evil.example/", "https://evil.example:443"),
+        ("https://api.example.com.evil.example/", "https://api.example.com.evil.example:443"),
+        ("https://evil.example/api.example.com", "https://evil.example:443"),
+        ("https://api.example.com@evil.example/", "https://evil.example:443"),
+        ("https://user:word@api.example.com/", "https://api.example.com:443"),
+        ("https://api.example.com:8443/", "https://api.example.com:8443"),
+        ("http://api.example.com/", "http://api.example.com:80"),
+        ("http://localhost/", "http://localhost:80"),
+        ("ftp://api.example.com/", "ftp://api.example.com:0"),
+        ("//api.example.com/", "://api.example.com:0"),
+        ("api.example.com", "://:0"),
+        ("https://[::1", "this is no address"),
+        ("", "://:0"),
+        (LONG, LONG[:200]),
     ],
 )
-async def test_no_other_host_is_reached(url: str) -> None:
-    """However its address is dressed up."""
-    with pytest.raises(CapabilityError, match="HOST_NOT_ALLOWED"):
+async def test_no_other_host_is_reached(url: str, told: str) -> None:
+    """However its address is dressed up; the words name host and port, and nothing else of it."""
+    with pytest.raises(CapabilityError) as refused:
         await network("api.example.com", "localhost:8080").request("GET", url)
+    assert (refused.value.code, str(refused.value)) == ("HOST_NOT_ALLOWED", f"HOST_NOT_ALLOWED: {told}")
 
 
 async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +271,8 @@ async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPat
     hosts = network("api.example.com")
     reply = await hosts.request("GET", "https://api.example.com/away")
     assert (reply.status, reply.headers["location"]) == (302, "https://evil.example/")
+    monkeypatch.setattr(capabilities, "REPLY_BYTES", 100)
+    assert (await hosts.request("GET", "https://api.example.com/large")).body == b"x" * 100
     monkeypatch.setattr(capabilities, "REPLY_BYTES", 99)
     with pytest.raises(CapabilityError, match="REPLY_TOO_LARGE"):
         await hosts.request("GET", "https://api.example.com/large")
@@ -290,7 +323,16 @@ async def test_a_failing_handler_gives_no_secret_away(store: Store, monkeypatch:
     assert "https://api.example.com/?key=[hidden] answered 500" in text
 
 
-async def test_a_backend_that_breaks_fails_the_call_alone(store: Store) -> None:
+def test_a_secret_inside_of_another_leaves_nothing_of_the_longer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever was used first: else the ends of the longer would be read."""
+    given = granted({"secrets": EnvironmentSecrets()}, tool(secrets=("SHORT", "LONG")), "main")
+    for name, value in (("SHORT", "zz9"), ("LONG", "azz9b")):
+        monkeypatch.setenv(name, value)
+        given.secrets.get(name)
+    assert hidden("azz9b and zz9", given) == "[hidden] and [hidden]"
+
+
+async def test_a_backend_that_breaks_fails_the_call_alone(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     """The handler misses what it was to be given; nothing is tried again without end."""
 
     class Broken:
@@ -303,6 +345,7 @@ async def test_a_backend_that_breaks_fails_the_call_alone(store: Store) -> None:
     code, text = await called(store, tool(handler, storage=True), storage=Broken())
     assert code == "execution_failed"
     assert "PATH_NOT_REACHABLE" in text
+    assert caplog.messages[0] == "no storage for tool pay (RuntimeError)"
 
 
 async def test_a_host_that_does_not_answer_is_a_lost_connection() -> None:
