@@ -243,11 +243,28 @@ async def test_what_does_not_fit_its_schema_goes_nowhere(store: Store) -> None:
     assert '"margin":0.3' in (await facts(store, "outcome"))["result"]
 
 
+async def test_a_record_that_fits_its_schema_goes_everywhere(store: Store) -> None:
+    """The schema is about the whole record, not about anybody's view."""
+    stage = Stage()
+    schema = {"type": "object", "required": ["fare", "margin", "passport"]}
+    _, outcome = await called(store, RECORD, stage.to("cache"), output_schema=schema)
+    assert (outcome.code, outcome.value.inline, list(stage.got)) == ("ok", '{"fare":120}', ["cache"])
+
+
+async def test_structured_data_beside_a_record_are_the_handlers_own(store: Store) -> None:
+    """What it gives to programs by itself is not replaced by the model's view."""
+    _, outcome = await called(store, ToolResult(RECORD, structured={"seat": 7}))
+    assert (outcome.value.inline, outcome.structured) == ('{"fare":120}', Content(inline={"seat": 7}))
+
+
 @pytest.mark.parametrize("fields", [None, {"a": 1}, {1: Field(1)}])
-async def test_a_record_that_is_made_wrongly_goes_nowhere(store: Store, fields: Any) -> None:
-    """The handler ran: the model is told so, and reads nothing of it."""
+async def test_a_record_that_is_made_wrongly_goes_nowhere(
+    store: Store, fields: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handler ran: the model is told so, and reads nothing of it; the log has the kind of mistake."""
     stage = Stage()
     _, outcome = await called(store, AnnotatedRecord(fields), stage.to("cache"))
+    assert caplog.messages[0].partition(" (")[0] == "pay returned no right record: TypeError"
     assert (outcome.code, outcome.gate, stage.got) == ("execution_failed", "distribute", {})
 
 
@@ -293,7 +310,7 @@ async def test_a_specialists_call_is_recorded_whole(store: Store, fields: dict[s
     assert (ended["actor"], ended["tool"], ended["scope"], ended["routing"]) == ("desk", "pay", "specialist", routing)
     assert ended.get("bypass_reason") == ("nobody else may hear of it" if routing == "bypass" else None)
     assert ended["arguments"] == {"amount": 20, "to": HIDDEN}
-    assert ended["result"] == f"paid {HIDDEN}"
+    assert (ended["result"], ended.get("result_chars")) == (f"paid {HIDDEN}", None)
     assert ended.get("duration_ms", 0) == outcome.duration_ms
     assert (ended["site"], ended["tags"], ended["completion"]) == (tool.site, ["money"], 1)
 
@@ -412,4 +429,4 @@ async def test_what_a_handler_does_to_its_arguments_changes_no_record(store: Sto
     await called(store, spoils, secrets=("to",), effect="", **OWN)
     ended = await facts(store, "outcome")
     assert ended["arguments"] == {"amount": 20, "to": HIDDEN}
-    assert ended["result"] == f"paid {HIDDEN}"
+    assert (ended["result"], ended.get("result_chars")) == (f"paid {HIDDEN}", None)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import GateActivity
-from signoff.activities.journal import RecordActivity
+from signoff.activities.journal import RecordActivity, now
 from signoff.activities.outcome import OutcomeActivity
 from signoff.approvals.entries import attempt, fingerprint
 from signoff.audit.log import AuditLog
@@ -115,7 +115,13 @@ async def test_best_effort_runs_without_a_record_and_says_so(
     await break_record(store)
     assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert len(ledger.rows) == 1
-    assert [message for message in caplog.messages if "pay goes on without its record" in message]
+    assert {message.partition(": ")[0] for message in caplog.messages} == {"pay goes on without its record"}
+    assert all("did not answer as a store" in message for message in caplog.messages)
+
+
+def test_the_time_of_a_record_is_the_same_wherever_the_worker_runs() -> None:
+    """In UTC, and says so."""
+    assert now().tzinfo is UTC
 
 
 @pytest.mark.parametrize("read_only", [False, True])

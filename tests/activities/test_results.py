@@ -214,6 +214,26 @@ async def test_updates_are_carried_where_they_are_plain_json_objects(
     assert (misfit.gate, misfit.data_update) == ("output", None)
 
 
+@pytest.mark.parametrize(("levels", "kept"), [(MAX_NESTING, True), (MAX_NESTING + 1, False)])
+async def test_data_nested_deeper_than_a_record_holds_are_only_named(store: Store, levels: int, kept: bool) -> None:
+    """By their kind; a hundred levels are still data."""
+    deep: list[Any] = []
+    for _ in range(levels - 1):
+        deep = [deep]
+    outcome = await _outcome(store, ToolResult("paid", deep))
+    assert outcome.structured == Content(inline=deep if kept else "<list>")
+
+
+async def test_updates_of_exactly_the_size_of_a_result_are_carried(store: Store) -> None:
+    """One MiB of JSON, and not a byte more."""
+    update = {"a": "x" * (RESULT_BYTES - len('{"a":""}'))}
+    outcome = await _outcome(store, ToolResult("paid", data_update=update))
+    assert outcome.data_update is not None
+    assert await load(store, outcome.data_update) == update
+    longer = await _outcome(store, ToolResult("paid", data_update={"a": update["a"] + "x"}))
+    assert longer.data_update is None
+
+
 async def test_a_misfit_is_not_tried_again(store: Store) -> None:
     """The ticket holds it: the same call comes back with the same words and runs nothing."""
     ledger = Ledger()
