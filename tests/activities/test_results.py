@@ -234,6 +234,14 @@ async def test_updates_of_exactly_the_size_of_a_result_are_carried(store: Store)
     assert longer.data_update is None
 
 
+async def test_an_update_of_the_context_that_is_left_out_is_named(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So that whoever reads the log knows which of the two it was."""
+    assert (await _outcome(store, ToolResult("paid", context_update=[1]))).context_update is None  # type: ignore[arg-type]
+    assert caplog.messages[0].partition(" (")[0] == ("the context update of pay is no plain JSON object: left out")
+
+
 async def test_a_misfit_is_not_tried_again(store: Store) -> None:
     """The ticket holds it: the same call comes back with the same words and runs nothing."""
     ledger = Ledger()
