@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from signoff.activities.bounded import bounded, called
@@ -16,6 +17,7 @@ from signoff.contracts.steps import Tally
 from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates import Judgement, Known, judge
+from signoff.registry.hours import is_open
 from signoff.registry.permission import Permission, read_permission
 from signoff.registry.route import Select
 from signoff.registry.tool import Tool
@@ -27,27 +29,32 @@ _REASON_CHARS: Final = 500
 logger = logging.getLogger("signoff.activities")
 
 
-async def unavailable(catalog: Catalog, ctx: Pinned, names: Iterable[str], seconds: float = SECONDS) -> frozenset[str]:
-    """The names of those tools that say they are not there, asked all at once. Never raises.
+async def unavailable(
+    catalog: Catalog, ctx: Pinned, names: Iterable[str], seconds: float = SECONDS, *, at: datetime | None = None
+) -> frozenset[str]:
+    """The names of those tools that are not there `at` a moment, now if none is given. Never raises.
 
-    Only tools that the actor of `ctx` could see are asked: of the others nobody learns anything.
+    Those outside of their hours are not; all others are asked, at once. Only tools that the actor of `ctx` could see
+    are asked: of the others nobody learns anything.
     """
     sight = catalog.sight(ctx)
     found = (sight.tool(name) for name in dict.fromkeys(names))
-    asked = [tool for tool in found if tool is not None and tool.available is not None]
+    asked = [tool for tool in found if tool is not None and (tool.available is not None or tool.hours)]
     if not asked:
         return frozenset()
-    occasion = occasion_of(ctx)
+    occasion, moment = occasion_of(ctx), at or datetime.now(UTC)
     asked = [tool for tool in asked if sight.offers(tool)]
+    closed = frozenset(tool.name for tool in asked if tool.hours and not is_open(tool.hours, moment))
+    asked = [tool for tool in asked if tool.name not in closed]
     answers = await asyncio.gather(*(_is_available(tool, occasion, seconds) for tool in asked))
-    return frozenset(tool.name for tool, there in zip(asked, answers, strict=True) if not there)
+    return closed.union(tool.name for tool, there in zip(asked, answers, strict=True) if not there)
 
 
-async def withheld(catalog: Catalog, ctx: Pinned) -> frozenset[str]:
+async def withheld(catalog: Catalog, ctx: Pinned, *, at: datetime | None = None) -> frozenset[str]:
     """The names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
     seen = catalog.sight(ctx).visible()
     away, others = await asyncio.gather(
-        unavailable(catalog, ctx, (tool.name for tool in seen)), _not_selected(catalog, ctx, seen)
+        unavailable(catalog, ctx, (tool.name for tool in seen), at=at), _not_selected(catalog, ctx, seen)
     )
     return away | others
 
@@ -93,9 +100,21 @@ async def answered(
     return await heard(catalog, ctx, call, args, found)
 
 
-async def judged(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, backends: frozenset[str]) -> Judgement:
-    """What all gates say of one call by itself, asking whomever there is to ask but people. Never raises."""
-    known = Known(unavailable=await unavailable(catalog, ctx, (call.tool,)), backends=backends)
+async def judged(
+    catalog: Catalog,
+    ctx: Pinned,
+    call: CallPart,
+    args: Any,
+    backends: frozenset[str],
+    *,
+    at: datetime | None = None,
+) -> Judgement:
+    """What all gates say of one call by itself, asking whomever there is to ask but people. Never raises.
+
+    How often its tool was used is not looked at: whether its ticket takes a use is what counts.
+    """
+    away = await unavailable(catalog, ctx, (call.tool,), at=at)
+    known = Known(unavailable=away, backends=backends, spent={})
     found = judge(catalog, ctx, call, args, Tally(), known=known)
     return await answered(catalog, ctx, call, args, Tally(), found, known)
 

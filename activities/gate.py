@@ -12,6 +12,7 @@ from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import doubted
 from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.room import Room
+from signoff.activities.usage import spent
 from signoff.approvals import entries
 from signoff.approvals.card import render_card
 from signoff.approvals.digest import call_digest, digest_mark, doubt_digest
@@ -89,8 +90,10 @@ class GateActivity:
     async def _known(self, task: GateTask, forged: str) -> Known:
         """What the gates are told beside the calls; nobody's functions are asked about a requester that is made up."""
         names = () if forged else tuple(call.tool for call in task.calls if call.tool not in task.withheld)
-        away = await unavailable(self._room.catalog, task.ctx, names)
-        return Known(unavailable=away.union(task.withheld), backends=self._room.kinds)
+        room = self._room
+        away = await unavailable(room.catalog, task.ctx, names, at=room.clock())
+        used = {} if forged else await spent(room.store, room.catalog, task.ctx, task.calls)
+        return Known(unavailable=away.union(task.withheld), backends=room.kinds, spent=used)
 
     async def _answered(self, task: GateTask, each: _Judged, known: Known) -> Judgement:
         """What the gates say once everything but people has been asked."""
@@ -238,7 +241,8 @@ class GateActivity:
         aborts = actor is not None and actor.on_failure == "abort_siblings"
         sequential = actor is not None and actor.mode == "sequential"
         # What is stopped, or followed by other tools, ends where the history says, and local activities do not.
-        inline = not (ask or aborts or tool.fallbacks)
+        # A use is given back only by an activity that can ask what became of the call.
+        inline = not (ask or aborts or tool.fallbacks or tool.usage_limit is not None)
         policy = self._room.catalog.policy(tool.activity).policy or ApprovalPolicy()
         needs_nobody = self._room.catalog.policy(tool.activity).needs_person == "never"
         return RunOptions(

@@ -56,7 +56,7 @@ class ModelActivity:
         room = self._room
         actor = room.catalog.actor(task.ctx.actor)
         messages = tuple([await self._inline(message) for message in task.messages])
-        left_out = await withheld(room.catalog, task.ctx)
+        left_out = await withheld(room.catalog, task.ctx, at=room.clock())
         request = CompletionRequest(
             model=actor.model,
             instructions=actor.instructions,

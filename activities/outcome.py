@@ -72,7 +72,7 @@ class OutcomeActivity:
             return ToolReply()
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         args = await load(self._room.store, task.args)
-        found = await judged(self._room.catalog, permit.ctx, call, args, self._room.kinds)
+        found = await judged(self._room.catalog, permit.ctx, call, args, self._room.kinds, at=self._room.clock())
         asked = permit.model_copy(update={"doubts": (*permit.doubts, word)})
         seating = await seated(self._room, asked, tool.activity, found)
         policy = self._room.catalog.policy(tool.activity)
@@ -89,12 +89,22 @@ class OutcomeActivity:
     async def _found(self, task: OutcomeTask, workflow: str) -> ToolReply:
         permit = task.permit
         tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
-        if tool is not None and tool.read_only:
-            return ToolReply(outcome=_settled(task, "execution_failed", "The tool did not answer in time."))
         key = ticket_key(permit.digest, task.ticket)
+        if tool is not None and tool.read_only:
+            failed = _settled(task, "execution_failed", "The tool did not answer in time.")
+            return ToolReply(outcome=await self._gave_up(failed, tool, key))
         found = await self._room.store.void_unclaimed(key, workflow=workflow, call=permit.call, tool=task.tool)
         told = known(found) or (None if tool is None else await self._looked_up(task, tool, key))
         return told or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
+
+    async def _gave_up(self, failed: CallOutcome, tool: Tool, key: str) -> CallOutcome:
+        """What stands for a call that only reads, once the use that it took is given back."""
+        if tool.usage_limit is None:
+            return failed
+        try:
+            return await self._room.store.record(key, failed)
+        except Refused:
+            return failed
 
     async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
         """What the tool's probe finds of the very call that the permit is about."""

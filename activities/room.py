@@ -1,6 +1,6 @@
 """What every activity of one worker shares."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
@@ -20,12 +20,18 @@ from signoff.store.store import Store
 Profile = Literal["development", "production"]
 
 
+def utc_now() -> datetime:
+    """Now, by this machine."""
+    return datetime.now(UTC)
+
+
 @dataclass(frozen=True)
 class Room:
     """One catalog, one store, one directory; `mark_key` makes the short digest that cards show.
 
     `people` are those declared; `knowing` knows those as well for whom a login vouched. A room without a `verifier`
     believes no signature. `backends` are by kind of capability; a tool that declares another does not run here.
+    `clock` tells whether it is within the hours of a tool.
     """
 
     catalog: Catalog
@@ -36,6 +42,7 @@ class Room:
     profile: Profile = "development"
     verifier: Verifier = field(default_factory=Verifier)
     backends: Mapping[str, Backend] = field(default_factory=dict)
+    clock: Callable[[], datetime] = utc_now
 
     def driver(self, model: str) -> Driver:
         """The driver of an actor's model string. Raises `ConfigError` when there is none."""

@@ -1,6 +1,7 @@
 """The activity behind every tool: it trusts no caller, claims a ticket, runs the handler once, records the outcome."""
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Coroutine, Sequence
 from copy import deepcopy
@@ -24,6 +25,7 @@ from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.rest import bound
 from signoff.activities.results import STORE_PAUSE, Made, Results, plain_outcome
 from signoff.activities.room import Room
+from signoff.activities.usage import use_of
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.canonical import NotCanonical
@@ -33,6 +35,7 @@ from signoff.registry.context import ToolContext
 from signoff.registry.gates import Judgement
 from signoff.registry.permission import PERMISSION_RULE
 from signoff.registry.tool import Tool
+from signoff.registry.usage import used_up
 from signoff.store.content import load
 from signoff.store.freezes import Freezes
 from signoff.store.tickets import ticket_key
@@ -96,7 +99,7 @@ class ToolActivity:
             # Where this turn stands its name means another tool, of which nobody has approved anything.
             return ToolReply(again="stale", note=_CHANGED)
         call = _call(task)
-        found = await judged(self._room.catalog, permit.ctx, call, args, self._room.kinds)
+        found = await judged(self._room.catalog, permit.ctx, call, args, self._room.kinds, at=self._room.clock())
         if found.kind not in ("run", "ask"):
             return await self._ended(task, found)
         args = found.args(args)
@@ -138,8 +141,8 @@ class ToolActivity:
 
     async def _once(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> ToolReply:
         tool, store = self._tool, self._room.store
-        # What runs by a grant takes a ticket even if it only reads: a grant is spent with a ticket.
-        if tool.read_only and not found.grant:
+        # What runs by a grant or within a limit takes a ticket even if it only reads: they are spent with a ticket.
+        if tool.read_only and not found.grant and tool.usage_limit is None:
             freeze = await self._freezes.look(task.permit.ctx.tenant)
             if freeze is not None:
                 return await self._ended(task, frozen(found, freeze.reason, _call(task)))
@@ -156,6 +159,7 @@ class ToolActivity:
             call=task.permit.call,
             tool=tool.name,
             grant=found.grant,
+            use=use_of(tool, task.permit.ctx, task.permit.call),
             also=self._journal.together(begins),
         )
         if claim.kind == "fresh":
@@ -169,6 +173,8 @@ class ToolActivity:
             return await self._ended(task, frozen(found, claim.frozen, _call(task)))
         if claim.kind == "ungranted":
             return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
+        if claim.again is not None and tool.usage_limit is not None:
+            return await self._ended(task, _used_up(found, used_up(tool.name, tool.usage_limit, claim.again)))
         if claim.kind == "open" and (claim.frozen or not (tool.idempotent or tool.read_only)):
             looked_up = await self._probing.reply(task.permit, args, self._context(task, key))
             if looked_up is not None:
@@ -293,6 +299,10 @@ def _named(room: Room, tool: Tool) -> Any:
 
 def _call(task: ToolTask) -> CallPart:
     return CallPart(call=task.permit.call, tool=task.tool, args=task.args)
+
+
+def _used_up(found: Judgement, why: str) -> Judgement:
+    return dataclasses.replace(found, kind="settled", gate="usage", code="not_available", message=why)
 
 
 def _noted(outcome: CallOutcome, found: Judgement) -> CallOutcome:

@@ -72,7 +72,7 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
         return Tried(past, "unknown", "the arguments cannot be read")
     if digest != past.digest:
         return Tried(past, "unknown", "the arguments are not those that were recorded: people had changed them")
-    found = judge(catalog, turn.ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS)))
+    found = judge(catalog, turn.ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS), spent={}))
     if found.kind == "question":
         return Tried(past, "unknown", "its tool checks permissions, and is asked about what is proposed now only")
     if found.unheard is not None:

@@ -103,7 +103,7 @@ class ToolPages:
             user=principal_of(known_person(self._deps.people, form.get("user") or DEFAULT_ASKER, tenant)),
         )
         call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
-        return judge(self._deps.catalog, ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS)))
+        return judge(self._deps.catalog, ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS), spent={}))
 
     def _explained(self, found: Judgement, language: str) -> Explained:
         verdict = found.verdict

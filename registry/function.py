@@ -21,6 +21,7 @@ from signoff.registry.probe import Probe
 from signoff.registry.records import Filter
 from signoff.registry.schema import Problem, dotted
 from signoff.registry.tool import BypassRouting, Concurrency, Handler, InputCheck, Routing, Scope, Tool, Validation
+from signoff.registry.usage import UsageLimit
 
 _UNPASSABLE: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "positional only",
@@ -57,6 +58,8 @@ class ToolFields(TypedDict, total=False):
     attempts: int | None
     fallbacks: tuple[str, ...]
     tenants: tuple[str, ...] | None
+    hours: tuple[str, ...]
+    usage_limit: UsageLimit | None
     updates: tuple[str, ...]
     validation: Validation
     capabilities: Capabilities

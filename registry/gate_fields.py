@@ -10,7 +10,9 @@ from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.updates import DATA
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
+from signoff.registry.hours import read_window
 from signoff.registry.tool import Tool
+from signoff.registry.usage import UsageLimit
 
 _MODES: Final = ("strict", "warn", "off")
 _LISTS: Final = ("network", "secrets", "fs_reach")
@@ -132,5 +134,36 @@ def _updates(tool: Tool) -> Iterator[Wrong]:
             yield Wrong("updates", name, f"updates `{name}`; no tool may change who the user is")
 
 
+def _hours(tool: Tool) -> Iterator[Wrong]:
+    given: Any = tool.hours
+    if not isinstance(given, tuple) or not all(isinstance(each, str) for each in given):
+        yield Wrong("hours", given, "needs its `hours` to be a list of texts such as `Mo-Fr 08:00-18:00 Europe/Lisbon`")
+        return
+    for each in given:
+        try:
+            read_window(each)
+        except ValueError as error:
+            yield Wrong("hours", each, f"has `hours` that cannot be read: {error}")
+
+
+def _usage_limit(tool: Tool) -> Iterator[Wrong]:
+    limit: Any = tool.usage_limit
+    if limit is None:
+        return
+    if not isinstance(limit, UsageLimit):
+        yield Wrong("usage_limit", limit, "needs its `usage_limit` to be a `UsageLimit`")
+    elif limit.problem:
+        yield Wrong("usage_limit", limit, f"has a `usage_limit` that cannot be kept: {limit.problem}")
+
+
 _Look: TypeAlias = Callable[[Tool], Iterator[Wrong]]
-_LOOKS: Final[tuple[_Look, ...]] = (_validation, _functions, _capabilities, _always_include, _tenants, _updates)
+_LOOKS: Final[tuple[_Look, ...]] = (
+    _validation,
+    _functions,
+    _capabilities,
+    _always_include,
+    _tenants,
+    _updates,
+    _hours,
+    _usage_limit,
+)

@@ -24,7 +24,7 @@ from signoff.registry.visibility import Sight
 
 GateName: TypeAlias = Literal[
     "shape", "caps", "resolve", "surface", "tag_policy", "allowlist", "layer", "available", "schema", "permission",
-    "capabilities", "dry_run", "approval",
+    "capabilities", "usage", "dry_run", "approval",
 ]  # fmt: skip
 
 DOUBTED_RULE: Final = "requester"
@@ -39,12 +39,14 @@ class Known:
     """What the gates cannot find out by themselves; whoever knows nothing lets nothing through that depends on it.
 
     `unavailable` are names of tools, `backends` the kinds of capability that are there, `permission` the answer of the
-    tool's own check to this very call.
+    tool's own check to this very call. `spent` says by the ids of calls why their tools may not be used again yet;
+    None: nobody has looked.
     """
 
     unavailable: frozenset[str] = frozenset()
     backends: frozenset[str] = frozenset()
     permission: Permission | None = None
+    spent: Mapping[str, str] | None = None
 
 
 NOTHING_KNOWN: Final = Known()
@@ -271,6 +273,18 @@ def capabilities(proposal: _Proposal, tool: Tool) -> Judgement | None:
     return proposal.settled("capabilities", "not_available", message, tool)
 
 
+def usage(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 12, too: the tool may be used once more (F18). The use itself is taken with the ticket of the call."""
+    if tool.usage_limit is None:
+        return None
+    spent = proposal.known.spent
+    if spent is None:
+        why = f"nobody has looked how often {shown(tool.name)} was used; do without it"
+    else:
+        why = spent.get(proposal.call.call, "")
+    return proposal.settled("usage", "not_available", why, tool) if why else None
+
+
 def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 13: a dry run ends here, with what would have been called (E17); nobody is asked, nothing runs."""
     if not proposal.dry_run:
@@ -312,7 +326,7 @@ def by_verdict(sight: Sight, call: CallPart, tool: Tool, verdict: PolicyVerdict,
 
 _EARLY: Final[tuple[_Early, ...]] = (shape, caps, resolve)
 _EXISTING: Final[tuple[_Late, ...]] = (surface, tag_policy, allowlist, layer, available)
-_LATE: Final[tuple[_Late, ...]] = (permission, capabilities, dry_run)
+_LATE: Final[tuple[_Late, ...]] = (permission, capabilities, usage, dry_run)
 
 
 def _override(proposal: _Proposal, tool: Tool) -> str:

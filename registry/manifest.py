@@ -38,6 +38,7 @@ from signoff.registry.sections import (
     read_section,
 )
 from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.usage import UsageLimit
 from signoff.registry.yamlfile import Place, YamlFile
 
 _TUPLES: Final = ("tags", "secrets", "fallbacks", "tenants", "updates")
@@ -176,6 +177,10 @@ def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> di
         fields["bypass_routing"] = BypassRouting(section.bypass_routing.reason)
     if section.capabilities is not None:
         fields["capabilities"] = Capabilities(**_tuples(section.capabilities))
+    if section.hours is not None:
+        fields["hours"] = (section.hours,) if isinstance(section.hours, str) else tuple(section.hours)
+    if section.usage_limit is not None:
+        fields["usage_limit"] = UsageLimit(**dict(section.usage_limit))
     if section.filters is not None:
         fields["filters"] = read_filters(file, place, name, section.filters)
     if isinstance(section.requires_approval, dict):

@@ -104,6 +104,8 @@ def tool_content(tool: Tool) -> dict[str, object]:
         **_if_declared("fallbacks", tool.fallbacks, ()),
         **_if_declared("tenants", tool.tenants, None),
         **_if_declared("updates", tool.updates, ()),
+        **_if_declared("hours", tool.hours, ()),
+        **({} if tool.usage_limit is None else {"usage_limit": tool.usage_limit.content}),
         **_if_declared("filters", sorted(tool.filters), []),
         **_if_declared("always_include", tool.always_include, False),
         **_if_declared("asks_whether_available", tool.available is not None, False),

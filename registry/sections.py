@@ -188,6 +188,14 @@ class CapabilitiesSection(Section):
     attachments: bool = Field(False, description="What people sent.")
 
 
+class UsageLimitSection(Section):
+    """How often a tool may be used."""
+
+    count: Annotated[int, Field(ge=1)] = Field(description="So many times.")
+    per: Literal["user", "session", "tenant"] = Field(description="For one of these.")
+    period: Seconds = Field(description="Within any span of this length.")
+
+
 class ToolSection(Section):
     """One tool; its name is its key. What is not given is left to the handler's own declaration."""
 
@@ -222,6 +230,10 @@ class ToolSection(Section):
     attempts: int | None = Field(None, description="How often it is tried when a connection breaks.")
     fallbacks: list[str] | None = Field(None, description="Tools that are tried in its place, in order.")
     tenants: list[str] | None = Field(None, description="For whom it exists. Left out: everybody. `[]`: nobody.")
+    hours: str | list[str] | None = Field(
+        None, description="When it is there, such as `Mo-Fr 08:00-18:00 Europe/Lisbon`."
+    )
+    usage_limit: UsageLimitSection | None = Field(None, description="How often it may be used.")
     updates: list[str] | None = Field(None, description="Data and fields of the context that its results may change.")
     validation: Literal["strict", "warn", "off"] | None = Field(None, description="What a misfit with the schema does.")
     capabilities: CapabilitiesSection | None = Field(None, description="What its handler is given.")

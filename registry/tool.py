@@ -18,6 +18,7 @@ from signoff.registry.permission import PermissionCheck
 from signoff.registry.probe import Probe
 from signoff.registry.records import Filter
 from signoff.registry.schema import CompiledSchema, Problem, compile_schema
+from signoff.registry.usage import UsageLimit
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
 Routing: TypeAlias = Literal["routed", "bypass"]
@@ -55,6 +56,8 @@ class Tool:
     `concurrency`: `exclusive` runs alone, `safe` beside others (X16). `attempts` is how often it is tried when a
     connection breaks; None is by nature, see `tries`. `fallbacks` are tried in its place, in order (F40).
     `tenants` are those for whom it exists, None: for all, `()`: for nobody.
+    `hours` are the windows in which it is there, see registry/hours.py; `()` is always. `usage_limit` is how often it
+    may be used (F18): a use is taken with the ticket of a call and given back when it failed.
     `updates` are the data and fields of the context that its results may change, and no others (F44).
     `filters` are by destination: what each gets of a record that the handler returns (B36).
     `always_include` is for the framework's own tools: no actor's list or toolset leaves them out (X25).
@@ -90,6 +93,8 @@ class Tool:
     attempts: int | None = None
     fallbacks: tuple[str, ...] = ()
     tenants: tuple[str, ...] | None = None
+    hours: tuple[str, ...] = ()
+    usage_limit: UsageLimit | None = None
     updates: tuple[str, ...] = ()
     validation: Validation = "strict"
     capabilities: Capabilities = NO_CAPABILITIES

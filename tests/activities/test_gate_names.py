@@ -20,6 +20,7 @@ from signoff.registry.capabilities import Capabilities
 from signoff.registry.gates import GateName
 from signoff.registry.permission import Permission
 from signoff.registry.route import Route
+from signoff.registry.usage import UsageLimit, Use
 from signoff.store.store import Store
 
 LEDGER = Ledger()
@@ -54,6 +55,7 @@ STOPS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "schema": ("input_invalid", {}, {}, {"args": {"amount": "much"}}),
     "permission": ("denied", {"check_permissions": closed}, {}, {}),
     "capabilities": ("not_available", {"capabilities": Capabilities(process=True)}, {}, {}),
+    "usage": ("not_available", {"usage_limit": UsageLimit(1, "tenant", 60.0)}, {}, {}),
     "dry_run": ("ok", {}, {}, {"dry_run": True}),
     "approval": ("denied", {"requires_approval": ApprovalPolicy(deny_if="true")}, {}, {}),
 }
@@ -75,6 +77,9 @@ async def test_a_gate_is_named_in_outcome_and_record(store: Store, gate: str) ->
         args=Content(inline=task.get("args", ARGS)),
         malformed=task.get("malformed", ""),
     )
+    if gate == "usage":
+        use = Use(UsageLimit(1, "tenant", 60.0), "main", "pay", "bo", "s2", "t2", "c1.1")
+        await store.claim("other", workflow="turn/main/s2/t2", call="c1.1", tool="pay", use=use)
     ctx = pinned(channel="slack", route="till" if gate == "layer" else "")
     asked = GateTask(ctx=ctx, calls=(call,), tally=task.get("tally", Tally()), dry_run=task.get("dry_run", False))
     outcome = (await environment(GATE, is_local=True).run(GateActivity(room).gate, asked)).rulings[0].outcome

@@ -141,6 +141,7 @@ async def test_what_is_not_claimed_takes_nothing(store: Store) -> None:
     assert grant.uses_left == 3
 
 
+@pytest.mark.row("F18")
 async def test_two_turns_never_share_the_last_use(store_url: str) -> None:
     """Of forty claims at once over four connections to one store as many get one as there are."""
     limit = UsageLimit(7, "tenant", DAY)

@@ -1,0 +1,155 @@
+"""Tools with hours and with a limited number of uses, where calls are judged and where they run."""
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, TURN, environment, permit_for, pinned, room_of, run, task_for
+from desk_fixtures import Ledger, catalog_of, pay_tool
+
+from signoff.activities.asking import unavailable, withheld
+from signoff.activities.gate import GateActivity
+from signoff.activities.outcome import OutcomeActivity
+from signoff.activities.room import Room
+from signoff.activities.usage import use_of
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content, text_of
+from signoff.contracts.message import CallPart
+from signoff.contracts.names import GATE, OUTCOME
+from signoff.contracts.steps import GateTask, OutcomeTask, Ruling, Tally
+from signoff.registry.gates import Known, judge
+from signoff.registry.result import ToolFailure
+from signoff.registry.tool import Tool
+from signoff.registry.usage import UsageLimit
+from signoff.store.store import Store
+from signoff.store.usage import Usage
+
+OFFICE = ("Mo-Fr 08:00-18:00 Europe/Lisbon",)
+MONDAY_NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+SUNDAY = datetime(2026, 1, 4, 12, tzinfo=UTC)
+ONCE = UsageLimit(1, "tenant", 86_400.0)
+
+
+def tool(ledger: Ledger | None = None, **fields: Any) -> Tool:
+    """`pay`, which nobody has to approve."""
+    return pay_tool(ledger or Ledger(), fields.pop("requires_approval", False), **fields)
+
+
+async def ruled(room: Room, call: str = "c1.1", **fields: Any) -> Ruling:
+    """What the gates say of one call of `pay`."""
+    part = CallPart(call=call, tool="pay", args=Content(inline=ARGS))
+    task = GateTask(ctx=pinned(**fields), calls=(part,))
+    return (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
+
+
+def said(outcome: CallOutcome | None) -> tuple[str, str, str]:
+    """Gate, code and words of an outcome."""
+    assert outcome is not None
+    return outcome.gate, outcome.code, text_of(outcome.value)
+
+
+async def left(store: Store, found: Tool) -> bool:
+    """Whether another turn may use the tool."""
+    use = use_of(found, pinned(turn="t9"), "c1.1")
+    assert use is not None
+    return await Usage(store).look([use]) == [None]
+
+
+async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
+    """Neither told to the model nor run, whatever else it says; no function of a closed one is asked."""
+    asked = []
+
+    async def here(occasion: Any) -> bool:
+        asked.append(occasion)
+        return True
+
+    room = room_of(store, tool(hours=OFFICE, available=here), tool(name="look"))
+    assert await withheld(room.catalog, pinned(), at=MONDAY_NOON) == frozenset()
+    assert len(asked) == 1
+    assert await withheld(room.catalog, pinned(), at=SUNDAY) == {"pay"}
+    assert await unavailable(room.catalog, pinned(), ("pay", "look"), at=SUNDAY) == {"pay"}
+    assert len(asked) == 1
+
+
+async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(store: Store) -> None:
+    """What was approved on Monday does not run on Sunday."""
+    ledger = Ledger()
+    paid = tool(ledger, hours=OFFICE)
+    room = room_of(store, paid)
+    open_room = dataclasses.replace(room, clock=lambda: MONDAY_NOON)
+    closed_room = dataclasses.replace(room, clock=lambda: SUNDAY)
+    assert (await ruled(open_room)).verdict == "run"
+    away = ("available", "not_available", "Tool pay is not currently available")
+    assert said((await ruled(closed_room)).outcome) == away
+    assert said((await run(closed_room, paid, task_for(paid))).outcome) == away
+    assert ledger.rows == []
+    assert said((await run(open_room, paid, task_for(paid))).outcome)[:2] == ("execute", "ok")
+
+
+@pytest.mark.row("F18")
+async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: Store) -> None:
+    """The second call is told when it is possible again; where it runs all the same, it gets no ticket."""
+    ledger = Ledger()
+    paid = tool(ledger, usage_limit=ONCE)
+    room = room_of(store, paid)
+    assert (await ruled(room)).verdict == "run"
+    assert said((await run(room, paid, task_for(paid))).outcome)[1] == "ok"
+    gate, code, words = said((await ruled(room, turn="t2")).outcome)
+    assert (gate, code) == ("usage", "not_available")
+    assert words.startswith("Tool pay was used once in this tenant within 1d, which is all it may be; it is possible")
+    late = permit_for(paid, ctx=pinned(turn="t2"))
+    other = environment(workflow_id="turn/main/s/t2")
+    assert said((await run(room, paid, task_for(paid, late), other)).outcome)[:2] == ("usage", "not_available")
+    assert len(ledger.rows) == 1
+
+
+async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store) -> None:
+    """A turn that is reset is judged anew, and a tried activity runs anew: both find the one outcome."""
+    ledger = Ledger()
+    paid = tool(ledger, usage_limit=ONCE)
+    room = room_of(store, paid)
+    for _ in range(3):
+        assert (await ruled(room)).verdict == "run"
+        assert said((await run(room, paid, task_for(paid))).outcome)[1] == "ok"
+    assert len(ledger.rows) == 1
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_a_failure_leaves_the_use(store: Store, read_only: bool) -> None:
+    """And a tool that only reads counts like any other."""
+
+    def fails(args: Any, context: Any) -> ToolFailure:
+        return ToolFailure("closed")
+
+    for answer, free in ((fails, True), ("paid", False)):
+        ledger = Ledger()
+        paid = tool(ledger, usage_limit=ONCE, read_only=read_only, handler=ledger.handler("pay", answer))
+        ctx = pinned(turn=f"t-{free}")
+        env = environment(workflow_id=f"turn/main/s/t-{free}")
+        await run(room_of(store, paid), paid, task_for(paid, permit_for(paid, ctx=ctx)), env)
+        assert await left(store, paid) is free
+
+
+async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
+    """Its ticket says that it failed, to a worker that was only slow as well."""
+    paid = tool(usage_limit=ONCE, read_only=True)
+    room, permit = room_of(store, paid), permit_for(paid)
+    use = use_of(paid, permit.ctx, "c1.1")
+    await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
+    assert not await left(store, paid)
+    lost = OutcomeTask(permit=permit, tool="pay", args=Content(inline=ARGS))
+    reply = await environment(OUTCOME, activity_id="o").run(OutcomeActivity(room).outcome, lost)
+    assert said(reply.outcome)[1] == "execution_failed"
+    assert await left(store, paid)
+
+
+def test_whoever_has_not_looked_lets_nothing_through() -> None:
+    """The pure gates fail closed; a tool without a limit needs nobody to look."""
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
+    limited, free = (catalog_of([tool(usage_limit=limit)]) for limit in (ONCE, None))
+    found = judge(limited, pinned(), call, ARGS, Tally())
+    assert (found.gate, found.code) == ("usage", "not_available")
+    assert "nobody has looked" in found.message
+    assert judge(limited, pinned(), call, ARGS, Tally(), known=Known(spent={"c1.2": "no"})).kind == "run"
+    assert judge(free, pinned(), call, ARGS, Tally()).kind == "run"
