@@ -33,7 +33,8 @@ from signoff.registry.availability import Occasion
 from signoff.registry.context import ToolContext
 from signoff.registry.people import Directory, development_directory
 from signoff.registry.permission import Permission
-from signoff.registry.result import ToolFailure
+from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.route import Route, Step
 from signoff.registry.tool import Tool
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
@@ -384,13 +385,35 @@ async def overridden(client: Client, store: Store) -> TurnKey:
     return key
 
 
+async def updated(client: Client, store: Store) -> TurnKey:
+    """A tool brings what a step waits for; one that brings too much fails, and the step's own is approved."""
+    ledger = Ledger()
+
+    def brings(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        return ToolResult("noted", data_update={"city" if args["amount"] < 2 else "words": "x" * int(args["amount"])})
+
+    note = pay_tool(ledger, False, name="note", effect="", handler=ledger.handler("note", brings))
+    tools = [replace(note, updates=("city", "words")), pay_tool(ledger)]
+    step = Step(name="buy", tools=("pay",), requires=("city",), collect={"city": None, "words": None})
+    route = Route(name="trip", steps=(step,))
+    batch = [("note", {"amount": 5_000}), ("note", {"amount": 1}), ("note", {"amount": 9_000})]
+    script = [calls(PAY, *batch), calls(PAY), respond("done")]
+    catalog = catalog_of(tools, actors=[Actor(name="desk", model="scripted", routes=(route,))])
+    async with bench(client, store, "recording", catalog, script) as desk:
+        key = await desk.start(route="trip", step="buy", context={"data": {"date": "may"}})
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, "c2.1"))
+        await desk.signoff.result(key)
+    return key
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
         in_doubt, parallel, happened, happened_kept, ran_again, edited, escalated, repeated,
         session, turn_in_session, returned_directly, in_line, aborted, stood_in,
-        overridden,
+        overridden, updated,
     )
 }  # fmt: skip
 

@@ -1,0 +1,60 @@
+"""What tools change meets what callers say: the caller wins, by top-level name, whatever the order."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.contracts.updates import NO_UPDATES, Updates, applied, free, merged
+
+NAMES = st.sampled_from(["city", "project", "date", "data.city"])
+VALUES = st.one_of(st.none(), st.integers(0, 9), st.text(max_size=2), st.lists(st.integers(0, 1), max_size=2))
+FIELDS = st.dictionaries(NAMES, VALUES, max_size=3)
+UPDATES = st.builds(lambda data, context: Updates(data=data, context=context), FIELDS, FIELDS)
+CALLERS = st.builds(
+    lambda context, data: {**context, **({} if data is None else {"data": data})},
+    FIELDS,
+    st.one_of(st.none(), FIELDS, st.just("no object")),
+)
+
+
+@pytest.mark.row("P18")
+@given(UPDATES, CALLERS)
+def test_what_a_caller_says_stands(updates: Updates, caller: dict[str, Any]) -> None:
+    """Field by field of data, and name by name of everything else; nothing is lost that only tools say."""
+    extra = applied(updates, caller)
+    told = caller.get("data", {})
+    assert {name: extra[name] for name in caller if name != "data"} == {
+        name: each for name, each in caller.items() if name != "data"
+    }
+    assert {name: extra[name] for name in updates.context if name not in caller} == {
+        name: each for name, each in updates.context.items() if name not in caller
+    }
+    if isinstance(told, dict):
+        assert extra.get("data", {}) == {**updates.data, **told}
+    else:
+        assert extra["data"] == told
+
+
+@given(UPDATES, UPDATES, CALLERS)
+def test_what_is_not_free_would_change_nothing(held: Updates, new: Updates, caller: dict[str, Any]) -> None:
+    """So leaving it out changes only what is kept for later turns."""
+    assert applied(merged(held, free(new, caller)), caller) == applied(merged(held, new), caller)
+    assert set(free(new, caller).names) <= set(new.names)
+
+
+@given(UPDATES, UPDATES, UPDATES)
+def test_later_ones_win_and_batches_may_be_taken_in_any_portions(a: Updates, b: Updates, c: Updates) -> None:
+    """By top-level name; nothing inside a value is merged."""
+    assert merged(merged(a, b), c) == merged(a, merged(b, c))
+    assert merged(a, b).data == {**a.data, **b.data}
+    assert merged(a, NO_UPDATES) == merged(NO_UPDATES, a) == a
+
+
+def test_a_size_is_that_of_the_json() -> None:
+    """In bytes, not in characters; also of half a character, which a history may hold."""
+    assert NO_UPDATES.size == len("[{},{}]")
+    assert Updates(data={"a": "ü"}).size == len('[{"a":"x"},{}]') + 1
+    assert Updates(context={"a": "\ud800"}).size == len('[{},{"a":"x"}]') + 2
+    assert Updates(data={"a": 1}, context={"b": 2}).names == ("data.a", "b")

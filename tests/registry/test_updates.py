@@ -1,0 +1,130 @@
+"""Which updates of a tool's result count: what it declares, what somebody declares to be there, and what fits."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from registry_kit import a_tool, an_actor, pinned
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import SESSION_UPDATES_BYTES
+from signoff.contracts.updates import NO_UPDATES, Updates, applied
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.pinned import pinned_cel
+from signoff.registry.route import Route, Step
+from signoff.registry.updates import Accepted, accepted
+
+CITY = {"type": "string", "maxLength": 9}
+CONTEXT = {"project": {"type": "string"}, "limits.cost": {"type": "number"}, "user.costCentre": {"type": "string"}}
+NAMES = ("city", "date", "project", "limits.cost")
+
+
+def desk(*updates: str, context: dict[str, Any] | None = None, **fields: Any) -> Catalog:
+    """One tool that may update these, and one actor with a step that collects two fields."""
+    step = Step(name="ask", collect={"city": CITY, "date": None})
+    actors = [an_actor(routes=(Route(name="trip", steps=(step,)),)), an_actor("other")]
+    declared = CONTEXT if context is None else context
+    return build_catalog(tools=[a_tool(updates=updates, **fields)], actors=actors, context=declared)
+
+
+def asked(catalog: Catalog, data: Any = None, context: Any = None, actor: str = "desk", **fields: Any) -> Accepted:
+    """What counts of these wishes."""
+    (tool,) = catalog.tools()
+    ctx = pinned(actor, **fields)
+    return accepted(tool, catalog.scopes[actor], catalog.fields, ctx, data or {}, context or {})
+
+
+@pytest.mark.row("F44")
+def test_what_a_tool_declares_counts_and_nothing_else() -> None:
+    """Data that a step of its actor collects, fields that the manifest declares; the rest is named and left out."""
+    known = desk("city", "project")
+    found = asked(known, {"city": "Porto", "date": 1, "project": "x"}, {"project": "x", "city": "y", "actor": "boss"})
+    assert found.updates == Updates(data={"city": "Porto"}, context={"project": "x"})
+    assert (found.ignored, found.problem) == (("data.date", "data.project", "city", "actor"), "")
+    assert asked(desk(), {"city": "Porto"}) == Accepted(NO_UPDATES, ("data.city",))
+    assert asked(known, {"city": "Porto"}, actor="other") == Accepted(NO_UPDATES, ("data.city",))
+
+
+@pytest.mark.row("F44")
+@pytest.mark.parametrize(
+    ("data", "context", "words"),
+    [
+        ({"city": 3}, {}, "the value of `data.city` must be of type string"),
+        ({"city": "a-secret-text"}, {"project": "x"}, "the value of `data.city` must have at most 9 characters"),
+        ({"city": "Porto"}, {"project": 7}, "the value of `project` must be of type string"),
+        ({"date": {"a": [2**60]}}, {}, "the value of `data.date` is an integer outside"),
+        ({"date": "x" * SESSION_UPDATES_BYTES}, {}, "what it changes is over 8192 bytes"),
+    ],
+)
+def test_one_value_that_does_not_fit_lets_all_of_them_fail(data: Any, context: Any, words: str) -> None:
+    """The words say which and what is expected, and never the value."""
+    found = asked(desk(*NAMES), data, context)
+    assert found.updates == NO_UPDATES
+    assert found.problem.startswith(words)
+    assert "a-secret-text" not in found.problem
+
+
+def test_data_that_the_manifest_declares_as_a_whole_must_fit_as_a_whole() -> None:
+    """Else no rule could read any of it any more."""
+    whole = {"data": {"type": "object", "maxProperties": 1}}
+    known = desk("city", "date", context=whole)
+    assert asked(known, {"city": "Porto"}).problem == ""
+    held = {"data": {"date": 1}}
+    assert asked(known, {"city": "Porto"}, extra=held).problem == ("the value of `data` must have at most 1 properties")
+    assert asked(known, {"date": 2}, extra=held).problem == ""
+
+
+@pytest.mark.parametrize(
+    ("updates", "words"),
+    [
+        (("town",), "which no step collects and no `context` declares"),
+        (("citty",), "did you mean `city`"),
+        (("actor",), "updates `actor`, which no step collects"),
+        (("data",), "name the fields that it changes"),
+        (("user.costCentre",), "no tool may change who the user is"),
+        (("user",), "no tool may change who the user is"),
+        ("city", "a list of names"),
+        ((1,), "a list of names"),
+    ],
+)
+@pytest.mark.row("P18")
+def test_a_wrong_declaration_is_refused_at_build(updates: Any, words: str) -> None:
+    """Names that nobody declares, and those that no tool may ever change."""
+    step = Step(name="ask", collect={"city": CITY})
+    actor = an_actor(routes=(Route(name="trip", steps=(step,)),))
+    with pytest.raises(ConfigError, match=words) as caught:
+        build_catalog(tools=[a_tool(updates=updates)], actors=[actor], context=CONTEXT)
+    assert caught.value.context["field"] == "updates"
+
+
+def test_a_tool_of_ones_own_is_checked_as_well() -> None:
+    """Wherever it stands."""
+    actor = an_actor(own_tools=(a_tool("own", updates=("nowhere",)),))
+    with pytest.raises(ConfigError, match="tool `own` updates `nowhere`"):
+        build_catalog(tools=[], actors=[actor])
+
+
+def test_updates_are_in_the_hash_and_no_part_of_what_is_approved() -> None:
+    """A tool that may change more is the same tool."""
+    one, more = desk(), desk("city")
+    assert one.hash != more.hash
+    assert one.tools()[0].definition == more.tools()[0].definition
+
+
+JSON = st.recursive(st.one_of(st.none(), st.integers(), st.text(max_size=9)), lambda inner: st.lists(inner, max_size=2))
+WISHES = st.dictionaries(st.sampled_from([*NAMES, "user", "user.id", "actor", "tenant", "data"]), JSON, max_size=5)
+KNOWN = [desk(*NAMES[:number]) for number in range(len(NAMES) + 1)]
+
+
+@pytest.mark.row("P18")
+@given(st.sampled_from(KNOWN), WISHES, WISHES)
+def test_no_wish_reaches_a_standard_field(known: Catalog, data: dict[str, Any], context: dict[str, Any]) -> None:
+    """Whatever a tool wishes: rules read the same person, place and turn, and only declared names change."""
+    found = asked(known, data, context).updates
+    (tool,) = known.tools()
+    assert {*found.data, *found.context} <= {*tool.updates}
+    before, after = pinned(), pinned(extra=applied(found, {}))
+    plain, changed = pinned_cel(before, known.fields), pinned_cel(after, known.fields)
+    assert {name: changed[name] for name in plain} == plain
+    assert {*changed} - {*plain} <= {"project", "limits"}

@@ -1,0 +1,215 @@
+"""What tools change of a conversation, on the server: in the same turn, in the next one, in the next run."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from desk_fixtures import Bench, Ledger, bench, pay_tool
+from session_desk import Talk, talk
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.message import ResultPart
+from signoff.contracts.turn import TurnResult
+from signoff.contracts.updates import Updates
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolResult
+from signoff.registry.route import Route, Step
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond
+
+SCHEMA = {"type": "object", "properties": {"city": {}, "project": {"type": "string"}}}
+AT = {"route": "trip", "step": "buy"}
+BOOK = ("book", {"amount": 20})
+SMALL_RUN = 60
+
+
+def choose(city: Any, project: str = "") -> tuple[str, dict[str, Any]]:
+    """A call that brings the city, and the project if there is one."""
+    return "choose", {"city": city} | ({"project": project} if project else {})
+
+
+async def chosen(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    """The first of several is the last to end."""
+    await asyncio.sleep(0.3 if args["city"] == "slow" else 0)
+    project = {"project": args["project"]} if "project" in args else None
+    return ToolResult(f"to {args['city']}", data_update={"city": args["city"]}, context_update=project)
+
+
+def trips(ledger: Ledger, policy: ApprovalPolicy | bool = False, **fields: Any) -> Catalog:
+    """`choose` brings what the step with `book` waits for; `policy` is that of `book`."""
+    given = {"name": "choose", "effect": "", "input_schema": SCHEMA, "handler": chosen, "updates": ("city", "project")}
+    collecting: Tool = pay_tool(ledger, **{"requires_approval": False} | given | fields)
+    steps = (
+        Step(name="ask", collect={"city": {"type": "string"}}),
+        Step(name="buy", tools=("book",), requires=("city",)),
+    )
+    other = (Step(name="ask", collect={"city": {"type": "string"}}),)
+    return build_catalog(
+        tools=[collecting, pay_tool(ledger, policy, name="book", effect="")],
+        actors=[
+            Actor(name="desk", model="scripted", routes=(Route(name="trip", steps=steps),)),
+            Actor(name="other", model="scripted", routes=(Route(name="trip", steps=other),)),
+        ],
+        context={"project": {"type": "string"}},
+    )
+
+
+def react(request: CompletionRequest) -> Completion:
+    """Does what it is told, once, and answers with what became of it."""
+    told = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
+    if told:
+        return respond(f"{told[-1].tool}: {told[-1].code}")
+    what, _, city = last_user_text(request).partition(" ")
+    return calls(choose(city) if what == "choose" else BOOK)
+
+
+def ends(result: TurnResult) -> list[tuple[str, str, str]]:
+    """Tool, code and gate of each call."""
+    return [(each.tool, each.code, each.gate) for each in result.calls]
+
+
+async def updates(desk: Bench, key: TurnKey) -> list[dict[str, Any]]:
+    """What the record says of updates."""
+    facts = [each.facts for each in await AuditLog(desk.store).stream(key.workflow_id) if each.kind == "outcome"]
+    return [{name: each[name] for name in ("updates", "untaken") if name in each} for each in facts]
+
+
+async def turn(desk: Bench, **fields: Any) -> tuple[TurnKey, TurnResult]:
+    """A turn at the step that waits for the city, and its result; its history replays."""
+    key = await desk.start(**AT | fields)
+    result = await desk.signoff.result(key)
+    await desk.replays(key)
+    return key, result
+
+
+@pytest.mark.row("F03")
+@pytest.mark.row("F44")
+async def test_what_a_tool_collects_opens_the_step_in_the_same_turn(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Not in the same completion: there each call sees what was there when it was proposed."""
+    ledger = Ledger()
+    script = [calls(choose("slow"), choose("Porto"), BOOK), calls(BOOK), respond("done")]
+    async with bench(client, store, task_queue, trips(ledger), script) as desk:
+        key, result = await turn(desk)
+        assert await updates(desk, key) == [{"updates": ["data.city"]}, {"updates": ["data.city"]}, {}]
+    assert ends(result) == [
+        ("choose", "ok", "execute"),
+        ("choose", "ok", "execute"),
+        ("book", "not_available", "layer"),
+        ("book", "ok", "execute"),
+    ]
+    assert [each.updates for each in result.calls[:2]] == [Updates(data={"city": c}) for c in ("slow", "Porto")]
+    assert [row[0] for row in ledger.rows] == ["book"]
+
+
+@pytest.mark.row("F44")
+async def test_a_policy_reads_what_a_tool_changed(client: Client, store: Store, task_queue: str) -> None:
+    """From the next completion on; and where the call runs it is judged by the same."""
+    ledger = Ledger()
+    policy = ApprovalPolicy(deny_if="ctx.project == 'closed'", auto_approve_if="ctx.project == 'open'")
+    script = [calls(choose("Porto", "open")), calls(BOOK), calls(choose("Porto", "closed")), calls(BOOK), respond("no")]
+    async with bench(client, store, task_queue, trips(ledger, policy), script) as desk:
+        key, result = await turn(desk)
+        told = await updates(desk, key)
+    assert [each[1] for each in ends(result)] == ["ok", "ok", "ok", "denied"]
+    assert told[0] == {"updates": ["data.city", "project"]}
+    assert [row[0] for row in ledger.rows] == ["book"]
+
+
+@pytest.mark.row("F44")
+async def test_an_update_that_does_not_fit_fails_the_call_and_changes_nothing(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The model is told that it happened; the record has no names, and the step stays shut."""
+    ledger = Ledger()
+    script = [calls(choose(3, "open")), calls(BOOK), respond("done")]
+    async with bench(client, store, task_queue, trips(ledger), script) as desk:
+        key, result = await turn(desk)
+        assert await updates(desk, key) == [{}]
+    assert ends(result) == [("choose", "execution_failed", "update"), ("book", "not_available", "layer")]
+    failed: CallOutcome = result.calls[0]
+    assert str(failed.value.inline).startswith("update_invalid: `choose` ran and what it does has happened, but the")
+    assert (failed.updates, failed.data_update, failed.context_update) == (None, None, None)
+
+
+@pytest.mark.row("F44")
+async def test_what_no_tool_may_change_stays(
+    client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A name that it does not declare is warned of; what the caller says stands, and the record tells that."""
+    ledger = Ledger()
+    script = [calls(choose("Porto", "open")), calls(BOOK), respond("done")]
+    async with bench(client, store, task_queue, trips(ledger, updates=("project",)), script) as desk:
+        _, result = await turn(desk)
+    assert [each[1] for each in ends(result)] == ["ok", "not_available"]
+    assert any("an update of choose is left out, nothing declares it: data.city" in each for each in caplog.messages)
+    async with bench(client, store, task_queue, trips(ledger), script) as desk:
+        key, result = await turn(desk, context={"data": {"city": None}})
+        told = await updates(desk, key)
+    assert [each[1] for each in ends(result)] == ["ok", "not_available"]
+    assert {"updates": ["data.city"], "untaken": "given"} in told
+    assert result.calls[0].updates == Updates(data={"city": "Porto"}, context={"project": "open"})
+
+
+async def ready(session: Talk, text: str, turn_id: str, **fields: Any) -> str:
+    """Say something at the step, and hear the answer."""
+    await session.say(text, turn_id, **AT | fields)
+    return await session.answer(turn_id)
+
+
+@pytest.mark.row("F03")
+async def test_the_session_keeps_it_for_its_turns_and_its_next_runs(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A later turn has it, of another message, also after the session went on anew; what its caller says wins."""
+    ledger = Ledger()
+    async with bench(client, store, task_queue, trips(ledger), ScriptedModel(react)) as desk:
+        session = talk(desk)
+        await session.begin(events_per_run=SMALL_RUN)
+        assert await ready(session, "book", "a") == "book: not_available"
+        assert await ready(session, "choose Porto", "b") == "choose: ok"
+        assert await ready(session, "book", "c") == "book: ok"
+        assert await ready(session, "book", "d", context={"data": {"city": None}}) == "book: not_available"
+        number = 0
+        while await session.runs() < 3:
+            number += 1
+            assert await ready(session, "book", f"n{number}") == "book: ok"
+        await desk.replays(session.turn_key("c"))
+        other = talk(desk)
+        assert await ready(other, "book", "a") == "book: not_available"
+    assert len(ledger.rows) == 1 + number
+
+
+async def test_a_turn_that_broke_off_has_changed_what_it_changed(client: Client, store: Store, task_queue: str) -> None:
+    """The effect has happened; an heir of the turn, which goes on with what was added, has it as well."""
+    ledger = Ledger()
+
+    def stops(request: CompletionRequest) -> Completion:
+        said = last_user_text(request)
+        told = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
+        if said == "go":
+            return calls(BOOK) if told else calls(choose("Porto"))
+        return react(request)
+
+    asks = trips(ledger, ApprovalPolicy())
+    async with bench(client, store, task_queue, asks, ScriptedModel(stops)) as desk:
+        session = talk(desk)
+        await session.say("go", "a", **AT)
+        key = session.turn_key("a")
+        await desk.waiting(key)
+        await desk.signoff.cancel_turn(key)
+        await session.turn("a", "cancelled")
+        await session.say("book", "b", **AT)
+        assert (await desk.waiting(session.turn_key("b"))).calls[0].tool == "book"
+        await session.add("a", "book", "i1")
+        assert (await desk.waiting(session.turn_key("a-2"))).calls[0].tool == "book"
+        assert ledger.rows == []

@@ -1,0 +1,155 @@
+"""What the calls of a batch change is taken in their order, within what one session may hold."""
+
+import itertools
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from desk_fixtures import GUEST
+from session_desk import message
+
+from signoff.contracts import names
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.limits import SESSION_UPDATES_BYTES
+from signoff.contracts.session import SessionInput, TurnReport
+from signoff.contracts.turn import TurnInput
+from signoff.contracts.updates import NO_UPDATES, Updates
+from signoff.workflows.conversation import Conversation
+from signoff.workflows.updating import Updating
+
+
+class Told(list[tuple[str, tuple[str, ...], str]]):
+    """What was not taken: call, names and why."""
+
+    def __call__(self, outcome: CallOutcome, given: tuple[str, ...], why: str) -> None:
+        """Hear of it."""
+        self.append((outcome.call, given, why))
+
+
+def turn(**fields: Any) -> TurnInput:
+    """A turn that begins."""
+    given = {"engine": names.ENGINE, "session_id": "s", "turn_id": "t", "actor": "desk", "messages": ()}
+    return TurnInput(**given | {"principal": GUEST} | fields)
+
+
+def outcome(call: str, data: dict[str, Any] | None = None, **context: Any) -> CallOutcome:
+    """A call that succeeded and changes this."""
+    updates = Updates(data=data or {}, context=context)
+    return CallOutcome(call=call, tool="choose", code="ok", gate="execute", direct=True, updates=updates)
+
+
+@pytest.mark.row("F44")
+def test_calls_are_taken_in_their_order() -> None:
+    """The last of those that change a name wins; a call that changes nothing is left as it is."""
+    told = Told()
+    updating = Updating(turn(context={"channel_no": 1}, updates=Updates(data={"city": "Rome"})), told)
+    assert updating.extra == {"channel_no": 1, "data": {"city": "Rome"}}
+    plain = CallOutcome(call="c1.3", tool="look", code="ok")
+    batch = [outcome("c1.1", {"city": "Porto"}, project="a"), outcome("c1.2", {"city": "Faro"}), plain]
+    assert updating.take(batch) == batch
+    assert updating.extra == {"channel_no": 1, "data": {"city": "Faro"}, "project": "a"}
+    assert updating.changed == Updates(data={"city": "Faro"}, context={"project": "a"})
+    assert told == []
+
+
+@pytest.mark.row("P18")
+def test_what_the_caller_says_is_not_changed_and_not_kept() -> None:
+    """It is told, by name; what is left of the update counts."""
+    told = Told()
+    updating = Updating(turn(context={"project": "a", "data": {"city": "Rome"}}), told)
+    (one, two) = updating.take([outcome("c1.1", {"city": "x"}, project="b"), outcome("c1.2", {"city": "x", "date": 1})])
+    assert (one.code, one.updates) == ("ok", None)
+    assert two.updates is not None
+    assert updating.extra == {"project": "a", "data": {"city": "Rome", "date": 1}}
+    assert updating.changed == Updates(data={"date": 1})
+    assert told == [("c1.1", ("data.city", "project"), "given"), ("c1.2", ("data.city",), "given")]
+
+
+@pytest.mark.row("F44")
+@pytest.mark.parametrize("order", list(itertools.permutations("abc")))
+def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]) -> None:
+    """Two of three have room; the third has run, and says so."""
+    told = Told()
+    updating = Updating(turn(), told)
+    third = SESSION_UPDATES_BYTES // 5 * 2
+    found = updating.take([outcome(f"c1.{name}", {name: "x" * third}) for name in order])
+    assert [each.code for each in found] == ["ok", "ok", "execution_failed"]
+    last = found[-1]
+    assert (last.gate, last.direct, last.updates) == ("update", False, None)
+    assert str(last.value.inline).startswith("update_invalid: `choose` ran and what it does has happened")
+    assert told == [(f"c1.{order[2]}", (f"data.{order[2]}",), "full")]
+    assert set(updating.changed.data) == set(order[:2])
+    assert updating.changed.size <= SESSION_UPDATES_BYTES
+
+
+def test_outcomes_of_old_change_nothing() -> None:
+    """They carry wishes, which nobody had checked."""
+    updating = Updating(turn(), Told())
+    old = CallOutcome(call="c1.1", tool="choose", code="ok", data_update=Content(inline={"city": "Porto"}))
+    assert updating.take([old]) == [old]
+    assert (updating.extra, updating.changed) == ({}, NO_UPDATES)
+
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def session(*turns: str) -> Conversation:
+    """A session whose turns of these ids all go on."""
+    found = Conversation(SessionInput(engine=names.ENGINE, session_id="s", actor="desk"))
+    for each in turns:
+        begun(found, each)
+    return found
+
+
+def begun(found: Conversation, turn_id: str, **fields: Any) -> TurnInput:
+    """What a new turn begins with, though others go on."""
+    found.say([message("go", turn_id, **fields).model_dump(mode="json")], NOW)
+    item = found.next(NOW)
+    assert item is not None
+    given = found.begin(item, NOW)
+    found.step_aside(turn_id)
+    return given
+
+
+def ended(found: Conversation, turn_id: str, state: Any = "complete", **updates: Any) -> None:
+    """A turn tells how it ended and what it changed."""
+    report = TurnReport(turn=turn_id, state=state, updates=Updates(**updates))
+    found.report([report.model_dump(mode="json")], NOW)
+
+
+@pytest.mark.row("F03")
+def test_a_session_hands_on_what_its_turns_changed() -> None:
+    """However they ended; the last to tell wins, and the caller's context goes beside it."""
+    found = session("a", "b", "c")
+    ended(found, "b", data={"city": "Faro"}, context={"project": "x"})
+    ended(found, "a", "error", data={"city": "Porto"})
+    given = begun(found, "d", context={"project": "y"})
+    assert given.updates == Updates(data={"city": "Porto"}, context={"project": "x"})
+    assert given.context == {"project": "y"}
+    anew = Conversation(SessionInput.model_validate_json(found.snapshot().model_dump_json()))
+    assert begun(anew, "e").updates == given.updates
+    ended(anew, "b", data={"city": "Rome"})
+    assert begun(anew, "f").updates == given.updates, "a turn that has ended tells nothing more"
+
+
+def test_turns_beside_each_other_never_grow_a_session_beyond_its_bound() -> None:
+    """What one of them reports beyond it is left out, and told by the next turn; the turn has ended all the same."""
+    found = session("a", "b")
+    half = "x" * (SESSION_UPDATES_BYTES // 2)
+    ended(found, "a", data={"city": half})
+    ended(found, "b", data={"date": half})
+    given = begun(found, "c")
+    assert given.updates == Updates(data={"city": half})
+    assert [(each.what, each.id, each.code) for each in given.heard] == [("report", "b", "full")]
+    assert [each.state for each in found.view().turns] == ["complete", "complete", "waiting"]
+
+
+def test_sessions_of_old_have_changed_nothing() -> None:
+    """What they hand to their next run, and what their turns tell, has no updates."""
+    old = SessionInput(engine=names.ENGINE, session_id="s", actor="desk").model_dump(mode="json")
+    del old["updates"]
+    found = Conversation(SessionInput.model_validate(old))
+    begun(found, "a")
+    found.report([{"turn": "a", "state": "complete"}], NOW)
+    assert begun(found, "b").updates == NO_UPDATES
