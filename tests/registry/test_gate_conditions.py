@@ -22,6 +22,7 @@ from signoff.registry.route import Route, Step
 from signoff.registry.schema import Problem
 from signoff.registry.scopes import Resolution
 from signoff.registry.tool import Tool
+from signoff.registry.usage import UsageLimit
 
 GOOD: dict[str, Any] = {"flight": "TP 531", "totalCost": 420}
 ALL = frozenset(KINDS)
@@ -368,6 +369,19 @@ def test_people_who_may_override_read_both_why_and_never_a_rule_that_is_not_the_
     assert without is not None
     assert found.why == ("not yours" if policy is False else f"not yours; {without.why}")
     assert (found.rule, found.rule_text) == (PERMISSION_RULE, "")
+
+
+def test_a_limited_tool_runs_only_where_somebody_has_looked_how_often_it_was_used() -> None:
+    """Gate 12: by the id of the call; what was found out is told as it is, another call's is not this one's."""
+    tool = a_tool(usage_limit=UsageLimit(1, "user", 60.0))
+    nobody = "nobody has looked how often `book_flight` was used; do without it"
+    assert ruled(tool) == told("not_available", "usage", nobody, tool)
+    spent = ruled(tool, spent={"c1.1": "used up until noon"})
+    assert spent == told("not_available", "usage", "used up until noon", tool)
+    for free in ({}, {"c1.2": "used up"}):
+        assert ruled(tool, spent=free).kind == "run"
+    assert ruled(tool, spent={"c1.1": "used up"}, dry_run=True).gate == "usage"
+    assert ruled(a_tool()).kind == "run"
 
 
 def test_a_verdict_that_is_known_already_becomes_a_call_by_itself() -> None:
