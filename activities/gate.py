@@ -17,7 +17,7 @@ from signoff.approvals import entries
 from signoff.approvals.card import render_card
 from signoff.approvals.digest import call_digest, digest_mark, doubt_digest
 from signoff.contracts import names
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Pinned, ToolDenied
 from signoff.contracts.content import Content
@@ -186,19 +186,7 @@ class GateActivity:
         policy = self._room.catalog.policy(tool.activity).policy or ApprovalPolicy()
         turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
         approval_id = ApprovalKey(turn, call.call).id
-        secrets = tool.masked_arguments
-        card = render_card(
-            effect=tool.effect,
-            title=tool.title,
-            tool=tool.name,
-            args=args,
-            schema=tool.input_schema,
-            secrets=secrets,
-            show=policy.show.only,
-            agent_says=task.agent_says,
-            note=note,
-            mark=digest_mark(digest, self._room.mark_key),
-        )
+        card = self._card(args, tool, policy, digest, says=task.agent_says, note=note)
         return ApprovalRequest(
             id=approval_id,
             code=short_code(approval_id),
@@ -212,7 +200,7 @@ class GateActivity:
             call=call.call,
             tool=tool.name,
             args=call.args,
-            secrets=secrets,
+            secrets=tool.masked_arguments,
             card=card,
             rule=verdict.rule if verdict else "",
             rule_text=(verdict.rule_text or verdict.why) if verdict else "",
@@ -234,6 +222,20 @@ class GateActivity:
             escalate_after=policy.escalate_after,
             escalate_to=policy.escalate_to,
             on_timeout=policy.on_timeout,
+        )
+
+    def _card(self, args: Any, tool: Tool, policy: ApprovalPolicy, digest: str, *, says: str, note: str) -> Card:
+        return render_card(
+            effect=tool.effect,
+            title=tool.title,
+            tool=tool.name,
+            args=args,
+            schema=tool.input_schema,
+            secrets=tool.masked_arguments,
+            show=policy.show.only,
+            agent_says=says,
+            note=note,
+            mark=digest_mark(digest, self._room.mark_key),
         )
 
     def _options(self, ctx: Pinned, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
