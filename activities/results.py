@@ -18,7 +18,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey, completion_of
 from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
-from signoff.contracts.updates import UPDATE
+from signoff.contracts.updates import UPDATE, UPDATE_FAILED
 from signoff.registry.output import output_problem
 from signoff.registry.records import AnnotatedRecord, copied
 from signoff.registry.reducers import reduced
@@ -35,7 +35,7 @@ from signoff.registry.result import (
 )
 from signoff.registry.tool import Tool
 from signoff.registry.untrusted import fenced
-from signoff.registry.updates import FAILED, accepted
+from signoff.registry.updates import accepted
 from signoff.store.content import json_bytes, to_content
 from signoff.store.rests import Rests
 
@@ -152,17 +152,16 @@ class Results:
         """
         data, context = self._object("data", result.data_update), self._object("context", result.context_update)
         wished = {"data_update": await self._wish(data), "context_update": await self._wish(context)}
-        if not self._tool.updates or (data is None and context is None):
-            return outcome.model_copy(update=wished)
         catalog = self._room.catalog
-        found = accepted(
-            self._tool, catalog.scopes[permit.ctx.actor], catalog.fields, permit.ctx, data or {}, context or {}
-        )
+        scopes = catalog.scopes.get(permit.ctx.actor)
+        if not self._tool.updates or scopes is None or (data is None and context is None):
+            return outcome.model_copy(update=wished)
+        found = accepted(self._tool, scopes, catalog.fields, permit.ctx, data or {}, context or {})
         if found.ignored:
             names = ", ".join(found.ignored)[:_NAMES_CHARS]
             activity.logger.warning("an update of %s is left out, nothing declares it: %s", self._tool.name, names)
         if found.problem:
-            failure = ToolFailure(FAILED.format(self._tool.name, found.problem))
+            failure = ToolFailure(UPDATE_FAILED.format(self._tool.name, found.problem))
             failed = await self._told(permit, args, failure, budget_chars)
             return failed.model_copy(update={"gate": UPDATE})
         return outcome.model_copy(update=wished | {"updates": found.updates if found.updates.names else None})

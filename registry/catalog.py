@@ -203,9 +203,7 @@ def build_catalog(
     fields = context_fields(context)
     approvers = _approvers(default_approvers)
     scopes = {name: build_scopes(actor, registry, fields) for name, actor in known.items()}
-    collected = frozenset(name for each in scopes.values() for name in each.collected)
-    for tool in _every_tool(registry, scopes):
-        check_updates(tool, collected, fields)
+    check_updates(_every_tool(registry, scopes), scopes.values(), fields)
     compiled = _policies(registry, scopes, fields, approvers)
     for name, policy in compiled.items():
         _check_somebody_decides(name, policy, approvers)

@@ -1,7 +1,7 @@
 """Which updates of a tool's result count: names that it declares, of values that fit. Pure."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from signoff.contracts.call import Pinned
 from signoff.contracts.errors import ConfigError
@@ -13,12 +13,6 @@ from signoff.registry.nearest import did_you_mean
 from signoff.registry.pinned import ContextFields
 from signoff.registry.schema import CompiledSchema
 from signoff.registry.tool import Tool
-
-FAILED: Final = (
-    "update_invalid: `{}` ran and what it does has happened, but {}, so nothing of what it would have changed of the "
-    "conversation was taken. Do not call it again for that; tell the user."
-)
-"""What the model is told of a call whose update does not hold (F44); the second place says why."""
 
 
 class Accepted(NamedTuple):
@@ -52,10 +46,10 @@ def accepted(
     return Accepted(NO_UPDATES, ignored, problem) if problem else Accepted(mine, ignored)
 
 
-def check_updates(tool: Tool, collected: frozenset[str], fields: ContextFields) -> None:
-    """Raise `ConfigError` where `tool` would update what nobody declares; `collected` are the data of all steps."""
-    known = collected.union(fields.schemas)
-    for name in tool.updates:
+def check_updates(tools: Iterable[Tool], scopes: Iterable[Scopes], fields: ContextFields) -> None:
+    """Raise `ConfigError` where one of `tools` would update what no step of any actor collects and nobody declares."""
+    known = {*fields.schemas, *(name for each in scopes for name in each.collected)}
+    for tool, name in ((each, name) for each in tools for name in each.updates):
         if name not in known:
             near = did_you_mean(name, known)
             message = f"tool `{tool.name}` updates `{name}`, which no step collects and no `context` declares{near}"

@@ -7,12 +7,9 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import SESSION_UPDATES_BYTES
 from signoff.contracts.turn import TurnInput
-from signoff.contracts.updates import NO_UPDATES, UPDATE, Updates, applied, free, merged
+from signoff.contracts.updates import NO_UPDATES, UPDATE, UPDATE_FAILED, Updates, applied, free, merged
 
-_FULL: Final = (
-    "update_invalid: `{}` ran and what it does has happened, but all that tools changed of this conversation would be "
-    "over {} bytes, so nothing of what it would have changed was taken. Do not call it again for that; tell the user."
-)
+_FULL: Final = f"all that tools changed of it would be over {SESSION_UPDATES_BYTES} bytes"
 
 
 class Updating:
@@ -50,7 +47,7 @@ class Updating:
 
 
 def _full(outcome: CallOutcome) -> CallOutcome:
-    text = _FULL.format(outcome.fallback or outcome.tool, SESSION_UPDATES_BYTES)
+    text = UPDATE_FAILED.format(outcome.fallback or outcome.tool, _FULL)
     failed = {"code": "execution_failed", "gate": UPDATE, "value": Content(inline=text), "direct": False}
     gone = {"updates": None, "data_update": None, "context_update": None, "truncated": False, "rest": ""}
     return outcome.model_copy(update=failed | gone)
