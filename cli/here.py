@@ -31,7 +31,7 @@ from signoff.gateway.deciding import withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.gateway.masking import masked_request, masked_view
-from signoff.gateway.starting import read_session, say
+from signoff.gateway.starting import check_position, read_session, say
 from signoff.gateway.uuid7 import uuid7
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of, turn_context
@@ -158,13 +158,16 @@ async def begun_here(
     actor: str,
     session: str,
     dry_run: bool,
+    where: tuple[str, str],
 ) -> tuple[Here, TurnKey, TurnInput]:
-    """Start a turn as the person of this id, or the built-in guest. When this returns the turn is safe.
+    """Start a turn as the person of this id, or the built-in guest, on a route at a step. When this returns it is safe.
 
     Raises `NotFound`, `Refused` for a frozen tenant, `ConfigError`, `ServerUnavailable`.
     """
     place = find_workplace(manifest)
     asker = place.speaker(person or DEFAULT_ASKER)
+    chosen, (route, step) = _actor(place, actor), where
+    check_position(place.catalog, chosen, route, step)
     async with working_store(place.settings) as store:
         await Freezes(store).refuse_new(place.tenant)
     principal = principal_of(asker)
@@ -174,11 +177,13 @@ async def begun_here(
         tenant_id=place.tenant,
         session_id=session or turn_id,
         turn_id=turn_id,
-        actor=_actor(place, actor),
+        actor=chosen,
         messages=(await _message(place, text),),
         principal=principal,
         person_id=principal.user,
         channel=CHANNEL,
+        route=route,
+        step=step,
         context=turn_context(asker, {}),
         dry_run=dry_run,
     )

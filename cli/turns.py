@@ -27,6 +27,8 @@ def ask(
     person: Asker = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Watch the turn until it ends.")] = True,
     session: Annotated[str, typer.Option(help="The conversation it belongs to; a new one if not given.")] = "",
+    route: Annotated[str, typer.Option(help="On which route of the actor it begins.")] = "",
+    step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge calls, but ask nobody and run nothing.")] = False,
     manifest: Manifest = None,
     address: Address = None,
@@ -40,14 +42,14 @@ def ask(
     async def body(out: Output) -> int:
         there = gateway_url(url, manifest, address)
         if there is not None:
-            body = {"text": text, "actor": actor, "session": talk, "dry_run": dry_run}
+            body = {"text": text, "actor": actor, "session": talk, "dry_run": dry_run, "route": route, "step": step}
             async with at_gateway(there, person) as gateway:
                 started = await gateway.start({name: value for name, value in body.items() if value})
                 return await _begun(out, gateway, started.id, f"turn {started.turn}", wait=wait, found=started)
         with loading():
             from signoff.cli.here import begun_here  # noqa: PLC0415
         here, key, turn = await begun_here(
-            manifest, address, person, text=text, actor=actor, session=talk, dry_run=dry_run
+            manifest, address, person, text=text, actor=actor, session=talk, dry_run=dry_run, where=(route, step)
         )
         found = {**key._asdict(), "workflow_id": key.workflow_id}
         words = f"turn {key.turn} ({turn.actor}, as {turn.principal.user})"

@@ -52,6 +52,8 @@ class TurnBody(Body):
     session: Id | None = Field(default=None, description="The conversation; the turn's own id when not given.")
     turn: Id | None = Field(default=None, description="The turn's id, for safe retries; a UUIDv7 when not given.")
     tenant: Id = DEFAULT_TENANT
+    route: str = Field(default="", max_length=64, description="On which of the actor's routes it begins.")
+    step: str = Field(default="", max_length=64, description="At which step of the route.")
     dry_run: bool = Field(default=False, description="Judge every call, run none.")
     context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
 
@@ -78,6 +80,8 @@ class SayBody(Body):
     actor: str | None = Field(default=None, description="Who is spoken to; whoever the session talks to if not given.")
     user: str = Field(default=DEFAULT_ASKER, description="On whose behalf, by id; tier and roles: the directory.")
     id: MessageId | None = Field(default=None, description="The message's id, for safe retries; a UUIDv7 if not given.")
+    route: str = Field(default="", max_length=64, description="On which of the actor's routes it begins.")
+    step: str = Field(default="", max_length=64, description="At which step of the route.")
     dry_run: bool = Field(default=False, description="Judge every call, run none.")
     context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
 

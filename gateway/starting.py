@@ -1,6 +1,6 @@
 """From a request to a turn: ids, the person from the directory, long texts into the store."""
 
-from signoff.contracts.errors import Conflict, NotFound, Refused
+from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.message import Message, TextPart
@@ -14,6 +14,7 @@ from signoff.gateway.faults import BadRequest
 from signoff.gateway.identity import known_person
 from signoff.gateway.uuid7 import uuid7
 from signoff.policy.bounds import out_of_bounds
+from signoff.registry.catalog import Catalog
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of, turn_context
 from signoff.store.content import to_content
@@ -23,11 +24,12 @@ from signoff.store.freezes import Freezes
 async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     """Start a turn; when this returns it is in Temporal.
 
-    Raises `NotFound` (actor, person), `Conflict` (same id, other input), `Refused` (`frozen`), `BadRequest`,
-    `Unavailable`.
+    Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other input), `Refused` (`frozen`),
+    `BadRequest`, `Unavailable`.
     """
     await Freezes(deps.store).refuse_new(body.tenant)
     actor = chosen_actor(deps, body.actor)
+    check_position(deps.catalog, actor, body.route, body.step)
     person = known_person(deps.people, body.user, body.tenant)
     turn_id = body.turn or new_id(deps)
     if why := out_of_bounds(body.context):
@@ -44,6 +46,8 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         principal=_vouched(deps, principal_of(person), key),
         person_id=person.id,
         channel=channel,
+        route=body.route,
+        step=body.step,
         context=turn_context(person, body.context),
         dry_run=body.dry_run,
     )
@@ -53,8 +57,9 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
 async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:
     """Say something in a session; when this returns it is in Temporal. The receipt is never `refused`.
 
-    Raises `NotFound` (actor, person), `Conflict` (same id, other words), `Refused` (another's session, `frozen`),
-    `BadRequest`, `Unavailable`.
+    Of an actor that only the session knows, route and step are not looked up here: a turn that cannot begin there ends.
+    Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other words), `Refused` (another's
+    session, `frozen`), `BadRequest`, `Unavailable`.
     """
     await Freezes(deps.store).refuse_new(key.tenant)
     person = known_person(deps.people, body.user, key.tenant)
@@ -65,14 +70,19 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
     if body.actor is None and len(known) != 1 and not await deps.desk.has_session(key):
         # Refused by the session itself, it would have begun one that talks to nobody.
         chosen_actor(deps, None)
+    actor = chosen_actor(deps, body.actor) if body.actor is not None else ""
+    if actor:
+        check_position(deps.catalog, actor, body.route, body.step)
     message = MailboxMessage(
         engine=ENGINE,
         id=message_id,
-        actor=chosen_actor(deps, body.actor) if body.actor is not None else "",
+        actor=actor,
         message=await _message(deps, MessageBody(text=body.text)),
         principals=_vouched_for_all(deps, principal_of(person), key, message_id),
         person_id=person.id,
         channel=channel,
+        route=body.route,
+        step=body.step,
         context=turn_context(person, body.context),
         dry_run=body.dry_run,
     )
@@ -108,6 +118,14 @@ def chosen_actor(deps: GatewayDeps, name: str | None) -> str:
         listed = ", ".join(f"`{each}`" for each in list(known)[:5]) or "none"
         raise NotFound(f"there is no actor {shown(name)}{did_you_mean(name, known) or f'; known: {listed}'}")
     return name
+
+
+def check_position(catalog: Catalog, actor: str, route: str, step: str) -> None:
+    """Raises `NotFound` for a route or step that the actor does not have; one without routes stands anywhere."""
+    try:
+        catalog.scopes[actor].check(route, step, ())
+    except ConfigError as error:
+        raise NotFound(error.message) from None
 
 
 def read_turn(text: str, tenant: str = DEFAULT_TENANT) -> TurnKey:

@@ -207,11 +207,17 @@ def _asks_of_doubt(request: ApprovalRequest | None) -> bool:
 
 @contextlib.asynccontextmanager
 async def gateway_desk(
-    client: Client, store: Store, task_queue: str, *, clock: Callable[[], datetime] | None = None, **worker: Any
+    client: Client,
+    store: Store,
+    task_queue: str,
+    *,
+    clock: Callable[[], datetime] | None = None,
+    catalog_of_ledger: Callable[[Ledger], Catalog] = desk_catalog,
+    **worker: Any,
 ) -> AsyncIterator[GatewayDesk]:
     """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `bench`."""
     ledger = Ledger()
-    catalog = desk_catalog(ledger)
+    catalog = catalog_of_ledger(ledger)
     model = ScriptedModel(react)
     async with bench(client, store, task_queue, catalog, model, verifier=SIGNER.verifier(), **worker) as desk:
         deps = GatewayDeps(

@@ -1,0 +1,40 @@
+"""`ask` on a route, at a step."""
+
+from pathlib import Path
+
+import pytest
+from cli_kit import Cli, assert_one_sentence
+
+from signoff.embedded import ServerHandle
+
+ROUTED = """
+version: 1
+actors:
+  clerk:
+    model: scripted:nowhere:model
+    routes:
+      trip: {steps: {buy: {}}}
+"""
+
+
+async def test_ask_begins_where_it_is_told(desk: Cli, cli_server: ServerHandle) -> None:
+    """The turn is begun with both."""
+    asked = await desk("ask", "hello", "--route", "vip", "--step", "first", "--no-wait", "--json")
+    assert asked.code == 0, asked.err
+    client = await cli_server.connect()
+    history = await client.get_workflow_handle(asked.data["workflow_id"]).fetch_history()
+    begun = history.events[0].workflow_execution_started_event_attributes.input.payloads[0].data
+    assert b'"route":"vip"' in begun
+    assert b'"step":"first"' in begun
+
+
+@pytest.mark.parametrize("where", [("--route", "tirp"), ("--route", "trip", "--step", "by"), ("--step", "buy")])
+async def test_ask_refuses_a_place_that_the_actor_does_not_have(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, where: tuple[str, ...]
+) -> None:
+    """Before anything is begun, with the places that there are."""
+    (tmp_path / "m.yaml").write_text(ROUTED)
+    clean_env.setenv("SIGNOFF_MANIFEST", str(tmp_path / "m.yaml"))
+    words = assert_one_sentence(await cli("ask", "hello", *where))
+    assert "has no route and step" in words
+    assert "`trip/buy`" in words

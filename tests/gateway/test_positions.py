@@ -1,0 +1,114 @@
+"""A turn begun over the API on a route of its actor, at a step of it."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from desk_fixtures import Ledger, catalog_of, pay_tool
+from gateway_desk import GatewayDesk, fresh, gateway_desk
+from temporalio.client import Client
+
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.registry.route import Route, Step
+from signoff.store.store import open_store
+
+
+def till_catalog(ledger: Ledger) -> Catalog:
+    """`desk` may pay at the step `pay` of its route `till` alone; `plain` has no routes."""
+    pay = pay_tool(ledger, False, name="small")
+    till = Route(name="till", steps=(Step(name="look"), Step(name="pay", tools=(pay,))))
+    actors = [Actor(name="desk", model="scripted", routes=(till,)), Actor(name="plain", model="scripted")]
+    return catalog_of([], actors=actors)
+
+
+@pytest.fixture(scope="module")
+async def till(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+    """A gateway and a worker for that catalog."""
+    queue = f"till-{uuid.uuid4().hex[:12]}"
+    async with (
+        open_store(f"sqlite:///{tmp_path_factory.mktemp('till')}/signoff.db") as store,
+        gateway_desk(client, store, queue, catalog_of_ledger=till_catalog) as desk,
+    ):
+        yield desk
+
+
+async def ended(till: GatewayDesk, name: str) -> dict[str, Any]:
+    """The turn, once it is over."""
+    while True:
+        view: dict[str, Any] = (await till.http.get(f"/v1/turns/{name}")).json()
+        if view.get("result"):
+            return view
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("where", "code"),
+    [
+        ({"route": "till", "step": "pay"}, "ok"),
+        ({"route": "till", "step": "look"}, "not_available"),
+        ({"route": "till"}, "not_available"),
+        ({}, "not_available"),
+    ],
+)
+async def test_a_turn_begins_where_it_is_told(till: GatewayDesk, where: dict[str, str], code: str) -> None:
+    """What only a step has is called there, and nowhere else."""
+    before = len(till.ledger.rows)
+    view = await ended(till, ".".join(await till.start("small", **where)))
+    assert [call["outcome"]["code"] for call in view["calls"]] == [code]
+    assert len(till.ledger.rows) - before == (code == "ok")
+
+
+async def test_a_message_of_a_session_is_answered_where_it_is_told(till: GatewayDesk) -> None:
+    """Each message by itself: the next one, which names no route, is answered outside of all."""
+    path = f"/v1/sessions/{fresh()}/messages"
+    codes = []
+    for where in ({"actor": "desk", "route": "till", "step": "pay"}, {}):
+        said = (await till.http.post(path, json={"text": "small", **where})).json()
+        view = await ended(till, f"{said['id']}.{said['turn']}")
+        codes += [call["outcome"]["code"] for call in view["calls"]]
+    assert codes == ["ok", "not_available"]
+
+
+@pytest.mark.parametrize(
+    "where", [{"route": "tlil"}, {"route": "till", "step": "gone"}, {"step": "pay"}, {"route": "gone", "step": "pay"}]
+)
+async def test_a_place_that_the_actor_does_not_have_is_not_found(till: GatewayDesk, where: dict[str, str]) -> None:
+    """404 with those it has, before anything is begun; for turns and for messages."""
+    for path in ("/v1/turns", f"/v1/sessions/{fresh()}/messages"):
+        answer = await till.http.post(path, json={"text": "small", "actor": "desk", **where})
+        assert answer.status_code == 404
+        assert "has no route and step" in answer.json()["message"]
+        assert "`till/pay`" in answer.json()["message"]
+
+
+async def test_a_session_that_cannot_go_on_there_ends_that_turn_alone(till: GatewayDesk) -> None:
+    """The gateway does not know whom a session talks to: the session says what is wrong, and takes the next message."""
+    session = fresh()
+    path = f"/v1/sessions/{session}"
+    for told in ({"text": "hello", "actor": "desk"}, {"text": "small", "route": "gone"}, {"text": "hello"}):
+        assert (await till.http.post(f"{path}/messages", json=told)).status_code == 201
+    while True:
+        turns = (await till.http.get(path)).json()["turns"]
+        if len(turns) == 3 and turns[2]["state"] == "complete":
+            break
+        await asyncio.sleep(0.05)
+    assert [turn["state"] for turn in turns] == ["complete", "error", "complete"]
+    assert turns[1]["error"]["code"] == "config_error"
+    assert "has no route and step" in turns[1]["error"]["message"]
+
+
+async def test_an_actor_without_routes_stands_anywhere(till: GatewayDesk) -> None:
+    """There a route is a word for rules."""
+    answer = await till.http.post("/v1/turns", json={"text": "hello", "actor": "plain", "route": "vip"})
+    assert answer.status_code == 201
+    assert (await ended(till, answer.json()["id"]))["state"] == "complete"
+
+
+async def test_the_same_turn_elsewhere_is_another_one(till: GatewayDesk) -> None:
+    """Where it begins is part of what is asked: the id is taken then."""
+    given = {"text": "hello", "actor": "desk", "turn": fresh()}
+    assert (await till.http.post("/v1/turns", json=given)).status_code == 201
+    assert (await till.http.post("/v1/turns", json={**given, "route": "till"})).status_code == 409
