@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, pay_tool
+from desk_fixtures import Bench, Ledger, bench, pay_tool, yes
 from session_desk import Talk, talk
 from temporalio.client import Client
 
@@ -158,6 +158,36 @@ async def test_what_no_tool_may_change_stays(
     assert [each[1] for each in ends(result)] == ["ok", "not_available"]
     assert {"updates": ["data.city"], "untaken": "given"} in told
     assert result.calls[0].updates == Updates(data={"city": "Porto"}, context={"project": "open"})
+
+
+async def test_what_people_change_of_a_call_is_judged_where_it_stands_by_now(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """An edit of a call of the opened step is asked of the gates with what was collected, and runs."""
+    ledger = Ledger()
+    script = [calls(choose("Porto")), calls(BOOK), respond("done")]
+    async with bench(client, store, task_queue, trips(ledger, ApprovalPolicy(allow_edit=True)), script) as desk:
+        key = await desk.start(**AT)
+        await desk.waiting(key)
+        receipt = await desk.signoff.decide(yes(key, "c2.1", edited_args={"amount": 10}))
+        assert (receipt.status, receipt.code) == ("accepted", "")
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert [each[1] for each in ends(result)] == ["ok", "ok"]
+    assert [row[1] for row in ledger.rows] == [{"amount": 10}]
+
+
+async def test_updates_add_no_event(client: Client, store: Store, task_queue: str) -> None:
+    """A turn whose tool changes something has the events of one whose tool may not."""
+    script = [calls(choose("Porto", "open")), respond("done")]
+    found = []
+    for names in ((), ("city", "project")):
+        async with bench(client, store, task_queue, trips(Ledger(), updates=names), script) as desk:
+            key, result = await turn(desk)
+            found.append((result.calls[0].updates is not None, await desk.events(key)))
+    (before, plain), (after, changed) = found
+    assert (before, after) == (False, True)
+    assert plain == changed
 
 
 async def ready(session: Talk, text: str, turn_id: str, **fields: Any) -> str:
