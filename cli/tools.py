@@ -28,6 +28,7 @@ from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of
 from signoff.registry.registry import definition_hash
 from signoff.registry.scopes import Traced, home
+from signoff.registry.selector import in_scope
 from signoff.registry.tool import Tool
 from signoff.registry.trace import GateSays, gate_trace
 
@@ -40,11 +41,20 @@ _NEEDS_STYLE = {"auto": "green", "asks": "yellow", "denied": "red", "hidden": "d
 
 
 @app.command("list")
-def list_tools(manifest: Manifest = None, as_json: AsJson = False) -> None:
+def list_tools(
+    scope: Annotated[str, typer.Option(help="What names them: agent, route, step, registered or all.")] = "all",
+    actor: Annotated[str, typer.Option(help="Of this actor.")] = "",
+    route: Annotated[str, typer.Option(help="On this route.")] = "",
+    step: Annotated[str, typer.Option(help="At this step.")] = "",
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
     """List every tool: whether it runs by itself, asks or may be denied, by which rule, and who decides."""
 
     async def body(out: Output) -> int:
-        rows = inventory(find_workplace(manifest).catalog)
+        catalog = find_workplace(manifest).catalog
+        wanted = in_scope(catalog, scope, actor=actor, route=route, step=step)
+        rows = tuple(row for row in inventory(catalog) if row.tool in wanted)
         out.show(rows, inventory_table(rows))
         return 0
 

@@ -171,6 +171,26 @@ async def test_tools_explain_says_which_layer_won_and_why_no_other(tools: Cli, t
     assert "has no route and step" in assert_one_sentence(await tools(*explain, *on, "--step", "by"))
 
 
+@pytest.mark.row("F31")
+async def test_tools_list_selects_by_scope(tools: Cli, tmp_path: Path) -> None:
+    """What an actor, a route or a step has as its own, what is registered, or all of it."""
+    manifest = tmp_path / "signoff.yaml"
+    manifest.write_text(LAYERED % DESK)
+
+    async def listed(*more: str) -> list[str]:
+        data = (await tools("tools", "list", *more, "--manifest", str(manifest), "--json")).data
+        return [row["tool"] for row in data]
+
+    everything = ["look", "look@clerk.trip", "look@clerk.trip.buy", "quote@clerk.trip"]
+    assert sorted(await listed()) == sorted(await listed("--scope", "all")) == everything
+    assert await listed("--scope", "registered") == ["look"]
+    assert await listed("--scope", "agent", "--actor", "clerk") == []
+    assert sorted(await listed("--scope", "route", "--route", "trip")) == ["look@clerk.trip", "quote@clerk.trip"]
+    assert await listed("--scope", "step", "--actor", "clerk", "--step", "buy") == ["look@clerk.trip.buy"]
+    wrong = await tools("tools", "list", "--scope", "steps", "--manifest", str(manifest))
+    assert "there is no scope `steps`" in assert_one_sentence(wrong)
+
+
 async def test_policy_explain_shows_rule_engines_and_inputs(tools: Cli) -> None:
     """Verdict, rule, each engine's answer and the context it was judged by; secrets stay hidden."""
     ran = await tools("policy", "explain", "pay", "--args", PAY % 500, "--ctx", '{"user": {"tier": "gold"}}', "--json")

@@ -1,0 +1,70 @@
+"""Tools of plugins: by plugin, by scope and by permission, in one pipeline with all others."""
+
+from typing import Any
+
+import pytest
+from activity_kit import ARGS, pinned
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities.asking import judged, withheld
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.contracts.person import Principal
+from signoff.registry.actor import Actor
+from signoff.registry.availability import Occasion
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.permission import Permission
+from signoff.registry.route import Route
+
+LEDGER = Ledger()
+
+
+async def staff(args: dict[str, Any], occasion: Occasion) -> Permission:
+    """What the plugin's own rule is."""
+    return Permission.allow() if "staff" in occasion.user.roles else Permission.deny("staff only")
+
+
+def tool(name: str, **fields: Any) -> Any:
+    """A tool that needs nobody."""
+    return pay_tool(LEDGER, False, name=name, **fields)
+
+
+def catalog() -> Catalog:
+    """Two plugins: `desk` has one of them, and at its till one more tool of the other; `guide` has none."""
+    plugged = [tool("charge", plugin="bank", check_permissions=staff), tool("map", plugin="maps"), tool("plain")]
+    till = Route(name="till", tools=(tool("refund", plugin="bank", check_permissions=staff),))
+    actors = [
+        Actor(name="desk", model="m", allowed_plugins=("bank",), routes=(till,)),
+        Actor(name="guide", model="m", allowed_plugins=()),
+    ]
+    return build_catalog(tools=plugged, actors=actors)
+
+
+@pytest.mark.row("F17")
+@pytest.mark.parametrize(
+    ("actor", "route", "roles", "told", "runs"),
+    [
+        ("desk", "", ("staff",), {"charge", "plain"}, {"charge", "plain"}),
+        ("desk", "", (), {"charge", "plain"}, {"plain"}),
+        ("desk", "till", ("staff",), {"charge", "plain", "refund"}, {"charge", "plain", "refund"}),
+        ("desk", "till", (), {"charge", "plain", "refund"}, {"plain"}),
+        ("guide", "", ("staff",), {"plain"}, {"plain"}),
+    ],
+)
+async def test_tools_of_plugins_are_filtered_by_plugin_scope_and_permission(
+    actor: str, route: str, roles: tuple[str, ...], told: set[str], runs: set[str]
+) -> None:
+    """The model is told of what plugin and scope allow; of that, what the plugin's own check permits runs."""
+    found = catalog()
+    ctx = pinned(actor=actor, route=route, user=Principal(user="ana", roles=roles))
+    seen = {tool.name for tool in found.sight(ctx).visible()} - await withheld(found, ctx)
+    assert seen == told
+    allowed = set()
+    for name in ("charge", "map", "plain", "refund"):
+        call = CallPart(call="c1.1", tool=name, args=Content(inline=ARGS))
+        judgement = await judged(found, ctx, call, ARGS, frozenset())
+        if judgement.kind == "run":
+            allowed.add(name)
+        else:
+            assert (judgement.gate == "permission") is (name in told)
+    assert allowed == runs

@@ -1,0 +1,62 @@
+"""Tools by the scope that names them."""
+
+import pytest
+from registry_kit import a_tool
+
+from signoff.contracts.errors import ConfigError, NotFound
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.route import Route, Step, Use
+from signoff.registry.selector import in_scope
+
+
+def catalog() -> Catalog:
+    """`desk` with tools of its own at every level, `plain` with none."""
+    steps = (Step(name="buy", tools=(a_tool("card"), Use(tool="search"))), Step(name="ask", tools=(Use(tool="quote"),)))
+    trip = Route(name="trip", tools=(a_tool("quote"), Use(tool="search")), steps=steps)
+    desk = Actor(name="desk", model="m", own_tools=(a_tool("mine"),), routes=(trip, Route(name="other")))
+    return build_catalog(tools=[a_tool("search"), a_tool("free")], actors=[desk, Actor(name="plain", model="m")])
+
+
+@pytest.mark.row("F31")
+@pytest.mark.parametrize(
+    ("scope", "where", "tools"),
+    [
+        ("registered", {}, {"search", "free"}),
+        ("agent", {}, {"mine@desk"}),
+        ("agent", {"actor": "plain"}, set()),
+        ("route", {}, {"quote@desk.trip", "search"}),
+        ("route", {"actor": "desk", "route": "other"}, set()),
+        ("step", {}, {"card@desk.trip.buy", "search", "quote@desk.trip"}),
+        ("step", {"actor": "desk", "route": "trip", "step": "ask"}, {"quote@desk.trip"}),
+        ("step", {"step": "buy"}, {"card@desk.trip.buy", "search"}),
+        ("all", {}, {"search", "free", "mine@desk", "quote@desk.trip", "card@desk.trip.buy"}),
+        ("all", {"actor": "plain"}, {"search", "free"}),
+        ("all", {"actor": "desk", "route": "other"}, {"search", "free", "mine@desk"}),
+    ],
+)
+def test_a_scope_has_the_tools_that_its_layers_name(scope: str, where: dict[str, str], tools: set[str]) -> None:
+    """Of an actor, a route, a step, the registry, or all; what a route refers to is the route's as well."""
+    assert in_scope(catalog(), scope, **where) == tools
+
+
+def test_a_catalog_without_actors_has_its_registry() -> None:
+    """Nobody needs to have a tool for it to be registered."""
+    lone = build_catalog(tools=[a_tool("search")], actors=[])
+    assert in_scope(lone, "all") == in_scope(lone, "registered") == {"search"}
+    assert in_scope(lone, "agent") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("scope", "where", "kind", "told"),
+    [
+        ("agnet", {}, ConfigError, "there is no scope `agnet`; known: `agent`, `route`"),
+        ("all", {"actor": "dekc"}, NotFound, "there is no actor `dekc`"),
+        ("all", {"actor": "desk", "route": "tirp"}, ConfigError, "no route and step `tirp/` of actor `desk`"),
+        ("step", {"step": "sell"}, ConfigError, "no route and step `/sell` of any actor"),
+    ],
+)
+def test_an_unknown_name_is_an_error(scope: str, where: dict[str, str], kind: type[Exception], told: str) -> None:
+    """An empty list would look like an answer."""
+    with pytest.raises(kind, match=told):
+        in_scope(catalog(), scope, **where)
