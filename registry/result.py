@@ -12,8 +12,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 class ToolResult:
     """An explicit success (N13): `value` for the model, `structured` JSON for programs, `cost` in USD.
 
-    `data_update` and `context_update` are JSON objects for whoever keeps a conversation's data and context; what is no
-    such object is left out.
+    `data_update` and `context_update` are JSON objects: what the tool's `updates` name of them is merged into the data
+    and the context of the conversation. What is no such object is left out.
     """
 
     value: Any

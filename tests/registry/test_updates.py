@@ -43,6 +43,7 @@ def test_what_a_tool_declares_counts_and_nothing_else() -> None:
     assert found.updates == Updates(data={"city": "Porto"}, context={"project": "x"})
     assert (found.ignored, found.problem) == (("data.date", "data.project", "city", "actor"), "")
     assert asked(desk(), {"city": "Porto"}) == Accepted(NO_UPDATES, ("data.city",))
+    assert asked(desk("city"), {}, {"project": "x"}) == Accepted(NO_UPDATES, ("project",))
     assert asked(known, {"city": "Porto"}, actor="other") == Accepted(NO_UPDATES, ("data.city",))
 
 
