@@ -199,6 +199,21 @@ async def test_the_word_is_of_those_whom_this_very_call_asks(
         assert (reply.outcome.decided_by, reply.outcome.value.inline) == (subject, "booking 7")
 
 
+async def test_whom_a_call_asks_is_judged_by_the_clock_of_the_worker(store: Store) -> None:
+    """A tool with hours routes its calls while it is open, whatever time it is elsewhere."""
+    tool = pay_tool(LEDGER, ROUTED, hours=("Mo 12:00-12:01 UTC",))
+    permit = permit_for(tool)
+    await store.claim(permit.digest, **WHO)
+    word = WORD.model_copy(update={"subject": "ana", "digest": doubt_digest(permit.digest, 1)})
+    room = room_of(store, tool, people=[BOSS, BO, ANA])
+    room = dataclasses.replace(room, verifier=SIGNER.verifier(), clock=lambda: datetime(2026, 1, 5, 12, tzinfo=UTC))
+    task = OutcomeTask(permit=permit, tool="pay", **HELD | {"happened": word})
+    assert told(await environment(OUTCOME, activity_id="17").run(OutcomeActivity(room).outcome, task)) == (
+        "ok",
+        "booking 7",
+    )
+
+
 async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store) -> None:
     """Whom nobody declared is looked up before they are taken for a stranger."""
     login = "https://login.example.com#7"
