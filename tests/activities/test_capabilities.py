@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from activity_kit import TURN, room_of, run, task_for, told
+from activity_kit import TURN, environment, room_of, run, task_for, told
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities import capabilities
@@ -18,8 +18,10 @@ from signoff.activities.capabilities import (
     granted,
     hidden,
 )
+from signoff.activities.outcome import OutcomeActivity
 from signoff.activities.room import Room
-from signoff.contracts.steps import ToolReply
+from signoff.contracts.names import OUTCOME
+from signoff.contracts.steps import OutcomeTask, ToolReply
 from signoff.registry.capabilities import KINDS, Backend, Capabilities, CapabilityError, Granted, Network, Storage
 from signoff.registry.context import ToolContext
 from signoff.registry.probe import Happened
@@ -290,8 +292,11 @@ def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPatch) ->
         assert given.secrets.get("TOKEN") == value
 
 
-async def test_a_probe_has_the_capabilities_of_its_tool(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It looks up what became of a call with the same secrets."""
+@pytest.mark.parametrize("again", [True, False])
+async def test_a_probe_has_the_capabilities_of_its_tool(
+    store: Store, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """It looks up what became of a call with the same secrets, where it is tried again and where its turn asks."""
     monkeypatch.setenv("TOKEN", "s3cret")
 
     async def probe(args: dict[str, Any], context: ToolContext) -> Any:
@@ -301,7 +306,12 @@ async def test_a_probe_has_the_capabilities_of_its_tool(store: Store, monkeypatc
     task = task_for(declared)
     key = ticket_key(task.permit.digest, 1)
     await store.claim(key, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    reply = await run(room(store, declared, **built_in_backends()), declared, task)
+    there = room(store, declared, **built_in_backends())
+    if again:
+        reply = await run(there, declared, task)
+    else:
+        lost = OutcomeTask(permit=task.permit, tool="pay", args=task.args)
+        reply = await environment(OUTCOME, activity_id="17").run(OutcomeActivity(there).outcome, lost)
     assert told_of(reply) == ("ok", "s3cret")
 
 
