@@ -208,14 +208,14 @@ async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> No
 
 
 @pytest.mark.parametrize(
-    ("says", "words"), [(ValueError("secret"), "failed (ValueError)"), (1, "returned a int"), (False, "")]
+    ("says", "words"), [(ValueError("secret"), "failed (ValueError)"), (1, "returned a int"), (False, ""), (True, "")]
 )
 async def test_who_runs_the_worker_reads_why_a_tool_is_away(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By the kind of what went wrong and none of its words; a plain no is no fault."""
+    """By the kind of what went wrong and none of its words; a plain yes or no is no fault."""
     room = room_of(store, tool(available=Switch(says)))
-    assert await unavailable(room.catalog, pinned(), ("pay",)) == {"pay"}
+    assert await unavailable(room.catalog, pinned(), ("pay",)) == ({"pay"} if says is not True else set())
     assert caplog.messages == ([f"tool pay is not available: `available` {words}"] if words else [])
 
 
