@@ -82,7 +82,7 @@ class ToolActivity:
         args = await load(self._room.store, task.args)
         found = await self._judged(task, args)
         if isinstance(found, ToolReply):
-            return found
+            return (await self._begun_before(task) if found.again else None) or found
         args = found.args(args)
         if task.permit.kind == "approved":
             await self._remembered.approved(task.permit, self._tool, found, args)
@@ -101,7 +101,7 @@ class ToolActivity:
         call = _call(task)
         found = await judged(self._room.catalog, permit.ctx, call, args, self._room.kinds, at=self._room.clock())
         if found.kind not in ("run", "ask"):
-            return await self._ended(task, found)
+            return await self._begun_before(task) or await self._ended(task, found)
         args = found.args(args)
         if not await self._room.believes(permit.ctx):
             found = doubted(found)
@@ -127,6 +127,21 @@ class ToolActivity:
             return found
         refused = await self._refused(task, worth.why)
         return refused.model_copy(update={"again": worth.again, "note": worth.why})
+
+    async def _begun_before(self, task: ToolTask) -> ToolReply | None:
+        """What an earlier attempt of this very call left, where it was begun; None where it was not.
+
+        What is in the way now was not there then, so it must not be told, or asked, as if nothing had happened.
+        """
+        if self._tool.read_only or task.ticket < 1:
+            return None
+        ticket = await self._room.store.look(ticket_key(task.permit.digest, task.ticket))
+        here = (activity.info().workflow_id, task.permit.call, task.tool)
+        if ticket is None or (ticket.workflow, ticket.call, ticket.tool) != here:
+            return None
+        if ticket.state == "claimed":
+            raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
+        return None if ticket.outcome is None else ToolReply(outcome=ticket.outcome)
 
     async def _refused(self, task: ToolTask, why: str) -> ToolReply:
         activity.logger.warning("refused to run %s: %s", self._tool.name, why)

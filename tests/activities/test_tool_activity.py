@@ -282,6 +282,51 @@ async def test_a_recorded_outcome_is_returned_and_nothing_runs(store: Store, ide
     assert ledger.rows == []
 
 
+CLOSED: list[tuple[Any, Any]] = [
+    ({"policies": [GlobalRule(name="r", rule="true", effect="hide")]}, {}),
+    ({"policies": [GlobalRule(name="r", rule="true", effect="deny")]}, {}),
+    ({"actors": []}, {}),
+    ({}, {"version": "2"}),
+    ({}, {"requires_approval": True}),
+]
+"""What may have come between two attempts: of the catalog, and of the tool."""
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize(("fields", "change"), CLOSED)
+async def test_what_comes_between_does_not_make_a_begun_call_one_that_did_not_run(
+    store: Store, fields: Any, change: Any, idempotent: bool
+) -> None:
+    """The tool is hidden, denied, changed or asks by now, but it was begun before: then nobody knows what happened."""
+    ledger = Ledger()
+    before = free(ledger, idempotent=idempotent)
+    after = pay_tool(ledger, **({"requires_approval": False, "idempotent": idempotent} | change))
+    task = task_for(before)
+    await store.claim(task.permit.digest, **WHO)
+    with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
+        await run(room_of(store, after, **fields), after, task)
+    assert (doubt.value.type, doubt.value.non_retryable) == ("InDoubt", True)
+    await store.record(task.permit.digest, DONE)
+    assert (await run(room_of(store, after, **fields), after, task)).outcome == DONE
+    assert ledger.rows == []
+
+
+async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store) -> None:
+    """A permit with the digest of somebody else's ticket is told nothing of it."""
+    ledger = Ledger()
+    tool = free(ledger)
+    room = room_of(store, tool, policies=[GlobalRule(name="r", rule="true", effect="hide")])
+    task = task_for(tool)
+    for other in ({"workflow": "turn/main/s/other"}, {"call": "c1.2"}, {"tool": "look"}):
+        permit = task.permit.model_copy(update={"digest": f"{other}"})
+        await store.claim(permit.digest, **(WHO | other))
+        reply = await run(room, tool, task.model_copy(update={"permit": permit}))
+        assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "tag_policy")
+    await store.void_unclaimed(task.permit.digest, **WHO)
+    assert (await run(room, tool, task)).outcome.gate == "tag_policy"
+    assert (await run(room, tool, task.model_copy(update={"ticket": 0}))).outcome.gate == "tag_policy"
+
+
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_a_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
     """A ticket that was given up unclaimed is asked again."""
