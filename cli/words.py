@@ -152,6 +152,9 @@ def call_line(call: CallView) -> Text:
     outcome = call.outcome
     if outcome is None:
         return line
+    if outcome.fallback:
+        why = " ".join(clean(outcome.primary_error).split())
+        line += Text(f" by {clean(outcome.fallback)} in its place, because it failed: {why};")
     if outcome.denied is not None:
         by = clean(request.decided_name or request.decided_by) if request is not None else ""
         who = f" by {by}" if by else f" by {outcome.denied.source}"

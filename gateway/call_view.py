@@ -67,7 +67,7 @@ def call_line(view: CallView, part: CallPart | None, catalog: Catalog, people: D
         state=state,
         tone=tone,
         told=told,
-        detail=detail,
+        detail=" ".join(filter(None, (detail, _in_its_place(outcome, language)))),
         result=_words(outcome.value) if outcome is not None and outcome.code == "ok" else "",
         approval=view.approval.id if view.approval is not None else "",
         doubt=state == "in_doubt",
@@ -114,6 +114,11 @@ def _ran(outcome: CallOutcome, view: CallView, catalog: Catalog, language: str) 
     if outcome.gate == "dry_run":
         return text("call.dry_run", language), ""
     request = view.approval
+    if outcome.fallback:
+        # What people or rules said was said of the tool that stood in.
+        request, view = None, view.model_copy(update={"tool": outcome.fallback, "rule": ""})
+        if outcome.decided_by:
+            return text("call.ok_by", language, who=outcome.decided_by), ""
     if request is not None:
         who = request.decided_name or request.decided_by or outcome.decided_by
         if request.state == "happened":
@@ -128,6 +133,12 @@ def _ran(outcome: CallOutcome, view: CallView, catalog: Catalog, language: str) 
     if rule in ("", "requires_approval"):
         return text("call.ok_never", language), ""
     return text("call.ok_rule", language), _expression(view.tool, rule, catalog) or rule
+
+
+def _in_its_place(outcome: CallOutcome | None, language: str) -> str:
+    if outcome is None or not outcome.fallback:
+        return ""
+    return text("call.stood_in", language, tool=outcome.fallback, why=outcome.primary_error)
 
 
 def _denied_words(source: str, who: str, reason: str, language: str) -> tuple[str, str]:

@@ -95,7 +95,7 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "card.rule.requires_approval": "People are asked because this tool always needs a person.",
     "card.rule.auto_approve_if": "People are asked because the rule that lets it pass without a person did not hold.",
     "card.rule.require_approval_if": "People are asked because a rule of this tool calls for a person here.",
-    "card.rule.permission": "People are asked because the tool's own check does not permit this; a yes overrides it once.",
+    "card.rule.permission": "People are asked because the tool's own check refuses this; a yes overrides it once.",
     "card.rule.other": "People are asked because of the rule “{rule}”.",
     "card.expression": "The rule as written",
     "card.says": "The agent says",

@@ -142,3 +142,15 @@ def test_calls_of_unknown_tools_and_stored_secrets_show_nothing() -> None:
 def test_what_must_be_typed_is_matched_exactly(typed: str, right: bool) -> None:
     """The amount as shown or as sent, spaces around it aside; nothing else."""
     assert typed_right(typed, ("420.00", "420")) is right
+
+
+def test_what_stood_in_for_a_tool_that_failed_is_told() -> None:
+    """Whoever reads that a call ran must not think that it was the tool which it names."""
+    found = line(outcome("ok", "paid", fallback="wire", primary_error="the bank is closed"))
+    assert found.detail == "wire was tried in its place, because it failed: the bank is closed"
+    assert (found.told, found.result) == ("Ran; this tool never asks", "paid")
+    by_ana = outcome("ok", "paid", fallback="wire", decided_by="ana").model_copy(
+        update={"approval": asked("denied", decided_name="Bo"), "rule": "auto_approve_if"}
+    )
+    assert line(by_ana).told == "Ran, approved by ana"
+    assert line(outcome("ok", "paid")).detail == ""
