@@ -73,8 +73,8 @@ async def verify(
     """Check records (by stream and number), the chain of checkpoints before them, and what the two say of each other.
 
     `heads` is the store's own account, read before the records, or None for an export; `kept` a checkpoint that was
-    kept elsewhere. What a checkpoint covers cannot be changed, taken out, exchanged or cut off unseen; of what was written
-    after the last one, the end of a stream can be, by somebody who may write to the database.
+    kept elsewhere. What a checkpoint covers cannot be changed, taken out, exchanged or cut off unseen; of what was
+    written after the last one, the end of a stream can be, by somebody who may write to the database.
     """
     ledger = _Ledger()
     finding = await _read_checkpoints(ledger, checkpoints, verifier) or _check_kept(ledger, kept, verifier)
