@@ -54,7 +54,7 @@ ROOMS = {
             for each in (
                 *("tool", "permit", "gate", "identify"),
                 *("hearing", "journal", "probing", "remembered", "results", "escalated", "outcome"),
-                *("asking", "capabilities", "distribution"),
+                *("asking", "capabilities", "distribution", "usage"),
             )
         ),
         tuple(
@@ -64,6 +64,7 @@ ROOMS = {
                 *("gate_activity", "gate_questions", "tool_activity", "handler", "outcome_activity"),
                 *("hearing", "journal", "probing", "remembered", "frozen"),
                 *("asking", "selected_tools", "capabilities", "distribution", "results", "rest", "tool_metrics"),
+                "limited_tools",
             )
         ),
     ),
