@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import tables
 from hypothesis import HealthCheck, settings
+from proved_rows import ProvedRows
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -54,6 +56,16 @@ def missing_programs() -> frozenset[str]:
 def needed(item: pytest.Item) -> list[str]:
     """The missing programs that a test needs."""
     return sorted(name for name in missing_programs() if item.get_closest_marker(name))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has the rows that are called done proved in every run of everything."""
+    done = ProvedRows(
+        config,
+        lambda: {row[0] for row in tables("docs/features.md", "Done")},
+        lambda: LEFT_OUT in config.stash,
+    )
+    config.pluginmanager.register(done, "proved-rows")
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -1,0 +1,57 @@
+"""A row of docs/features.md counts in a run of everything when a test that carries it ran in it and passed."""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+_NAME = "rows"
+
+
+class ProvedRows:
+    """Fails a run of everything in which some row that is called done was not proved.
+
+    `done` gives the rows; `excused` is whether this run leaves tests out, as one does that names some of them.
+    """
+
+    def __init__(self, config: pytest.Config, done: Callable[[], set[str]], excused: Callable[[], bool]) -> None:
+        self._config = config
+        self._done = done
+        self._excused = excused
+        self._proved: set[str] = set()
+        self._missing: list[str] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Sends the rows of a test along with what became of it."""
+        report = yield
+        report.user_properties.extend((_NAME, mark.args[0]) for mark in item.iter_markers("row"))
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keeps the rows of a test that passed."""
+        if report.when == "call" and report.passed:
+            self._proved.update(str(row) for name, row in report.user_properties if name == _NAME)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Compares, in the process that heard of every test."""
+        if hasattr(self._config, "workerinput") or not self._everything() or self._excused():
+            return
+        self._missing = sorted(self._done() - self._proved)
+        if self._missing and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Says which were not."""
+        if self._missing:
+            rows = ", ".join(self._missing)
+            terminalreporter.write_line(
+                f"called done, but no test that carries them passed in this run: {rows}", red=True
+            )
+
+    def _everything(self) -> bool:
+        option = self._config.option
+        narrowed = option.keyword or option.markexpr or option.collectonly or option.maxfail
+        narrowed = narrowed or getattr(option, "lf", False) or option.deselect or option.ignore
+        return self._config.args_source == pytest.Config.ArgsSource.TESTPATHS and not narrowed

@@ -1,0 +1,65 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFTEST = """
+import sys
+
+sys.path.insert(0, {tests!r})
+from proved_rows import ProvedRows
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(ProvedRows(config, lambda: {{"A01", "A02"}}, lambda: {excused}))
+"""
+TESTS = """
+import pytest
+
+
+@pytest.mark.row("A01")
+def test_first():
+    pass
+
+
+@pytest.mark.row("A02")
+def test_second():
+    {second}
+"""
+
+
+def run(folder: Path, second: str, *args: str, excused: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run the two tests in a process of their own."""
+    (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers =\n    row(id): a row\n")
+    (folder / "tests").mkdir()
+    here = str(Path(__file__).parent)
+    (folder / "tests" / "conftest.py").write_text(CONFTEST.format(tests=here, excused=excused))
+    (folder / "tests" / "test_rows.py").write_text(TESTS.format(second=second))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("args", [(), ("-n", "2")])
+def test_a_row_whose_test_did_not_pass_in_this_run_fails_it(tmp_path: Path, args: tuple[str, ...]) -> None:
+    """A skipped test proves nothing, also where tests run in several processes."""
+    ran = run(tmp_path, "pytest.skip('not here')", *args)
+    assert ran.returncode == 1
+    assert "no test that carries them passed in this run: A02" in ran.stdout
+
+
+@pytest.mark.parametrize("args", [(), ("-n", "2")])
+def test_a_run_in_which_every_row_is_proved_passes(tmp_path: Path, args: tuple[str, ...]) -> None:
+    """Nothing is said then."""
+    ran = run(tmp_path, "pass", *args)
+    assert (ran.returncode, "in this run" in ran.stdout) == (0, False)
+
+
+def test_a_run_of_some_tests_is_not_asked_for_every_row(tmp_path: Path) -> None:
+    """Who runs one test asks about that one."""
+    assert run(tmp_path, "pass", "-k", "first").returncode == 0
+
+
+def test_a_machine_that_leaves_tests_out_is_excused(tmp_path: Path) -> None:
+    """It has said already what it left out."""
+    assert run(tmp_path, "pytest.skip('not here')", excused=True).returncode == 0
