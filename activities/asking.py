@@ -119,6 +119,20 @@ async def judged(
     return await answered(catalog, ctx, call, args, Tally(), found, known)
 
 
+def past(catalog: Catalog, ctx: Pinned, calls: Iterable[CallPart]) -> Known:
+    """What the gates are told of calls that may have happened: whether they could be made now is not the question."""
+    sight = catalog.sight(ctx)
+    tools = (sight.tool(call.tool) for call in calls)
+    kinds = frozenset(kind for tool in tools if tool is not None for kind in tool.capabilities.kinds)
+    return Known(backends=kinds, permission=Permission.allow(), spent={})
+
+
+async def judged_past(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any) -> Judgement:
+    """What the rules say of a call that may have happened: whom it asks. Never raises."""
+    found = judge(catalog, ctx, call, args, Tally(), known=past(catalog, ctx, (call,)))
+    return await heard(catalog, ctx, call, args, found)
+
+
 async def _not_selected(catalog: Catalog, ctx: Pinned, seen: Sequence[Tool]) -> frozenset[str]:
     """The names of `seen` that a function of the actor, route or step does not choose, the framework's own aside."""
     position = catalog.sight(ctx).position

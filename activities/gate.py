@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from temporalio import activity
 
-from signoff.activities.asking import answered, unavailable
+from signoff.activities.asking import answered, past, unavailable
 from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import doubted
 from signoff.activities.remembered import Remembered, frozen
@@ -89,6 +89,8 @@ class GateActivity:
 
     async def _known(self, task: GateTask, forged: str) -> Known:
         """What the gates are told beside the calls; nobody's functions are asked about a requester that is made up."""
+        if task.doubt:
+            return past(self._room.catalog, task.ctx, task.calls)
         names = () if forged else tuple(call.tool for call in task.calls if call.tool not in task.withheld)
         room = self._room
         away = await unavailable(room.catalog, task.ctx, names, at=room.clock())

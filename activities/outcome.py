@@ -2,7 +2,7 @@
 
 from temporalio import activity
 
-from signoff.activities.asking import judged
+from signoff.activities.asking import judged_past
 from signoff.activities.capabilities import granted
 from signoff.activities.escalated import seated
 from signoff.activities.gate import digest_of
@@ -72,7 +72,7 @@ class OutcomeActivity:
             return ToolReply()
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         args = await load(self._room.store, task.args)
-        found = await judged(self._room.catalog, permit.ctx, call, args, self._room.kinds, at=self._room.clock())
+        found = await judged_past(self._room.catalog, permit.ctx, call, args)
         asked = permit.model_copy(update={"doubts": (*permit.doubts, word)})
         seating = await seated(self._room, asked, tool.activity, found)
         policy = self._room.catalog.policy(tool.activity)

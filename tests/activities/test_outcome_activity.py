@@ -9,17 +9,22 @@ from activity_kit import ARGS, TURN, decision, environment, free, permit_for, ro
 from desk_fixtures import Ledger, pay_tool
 from temporalio.testing import ActivityEnvironment
 
+from signoff.activities.gate import GateActivity
 from signoff.activities.outcome import OutcomeActivity
 from signoff.approvals.digest import doubt_digest
 from signoff.approvals.doubts import HAPPENED_NOTE
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
 from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Person
-from signoff.contracts.steps import OutcomeTask, ToolReply
+from signoff.contracts.steps import GateTask, OutcomeTask, ToolReply
 from signoff.policy.handler import Answer, ProposedCall
 from signoff.policy.model import ApprovalPolicy
+from signoff.registry.availability import Occasion
+from signoff.registry.capabilities import Capabilities
 from signoff.registry.people_vouched import id_of, vouch
+from signoff.registry.permission import Permission
 from signoff.registry.tool import Tool
 from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.people import vouching
@@ -199,19 +204,44 @@ async def test_the_word_is_of_those_whom_this_very_call_asks(
         assert (reply.outcome.decided_by, reply.outcome.value.inline) == (subject, "booking 7")
 
 
-async def test_whom_a_call_asks_is_judged_by_the_clock_of_the_worker(store: Store) -> None:
-    """A tool with hours routes its calls while it is open, whatever time it is elsewhere."""
-    tool = pay_tool(LEDGER, ROUTED, hours=("Mo 12:00-12:01 UTC",))
+async def never(occasion: Occasion) -> bool:
+    """A tool that is not there now."""
+    return False
+
+
+async def forbids(args: Any, occasion: Occasion) -> Permission:
+    """A tool whose calls are not permitted now."""
+    return Permission.deny("not now")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"hours": ("Mo 12:00-12:01 UTC",)},
+        {"available": never},
+        {"check_permissions": forbids},
+        {"capabilities": Capabilities(secrets=("KEY",))},
+    ],
+)
+async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(store: Store, fields: Any) -> None:
+    """A doubt is about the past: those to whom the call was routed are asked, and nobody else, whatever is now."""
+    tool = pay_tool(LEDGER, ROUTED, **fields)
     permit = permit_for(tool)
     await store.claim(permit.digest, **WHO)
-    word = WORD.model_copy(update={"subject": "ana", "digest": doubt_digest(permit.digest, 1)})
+    word = WORD.model_copy(update={"digest": doubt_digest(permit.digest, 1)})
     room = room_of(store, tool, people=[BOSS, BO, ANA])
-    room = dataclasses.replace(room, verifier=SIGNER.verifier(), clock=lambda: datetime(2026, 1, 5, 12, tzinfo=UTC))
-    task = OutcomeTask(permit=permit, tool="pay", **HELD | {"happened": word})
-    assert told(await environment(OUTCOME, activity_id="17").run(OutcomeActivity(room).outcome, task)) == (
-        "ok",
-        "booking 7",
-    )
+    room = dataclasses.replace(room, verifier=SIGNER.verifier(), clock=lambda: datetime(2026, 1, 6, 9, tzinfo=UTC))
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
+    doubt = GateTask(ctx=permit.ctx, calls=(call,), withheld=("pay",), doubt=1, doubt_of=permit.digest, revision=2)
+    asks = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, doubt)
+    assert asks.rulings[0].request.approvers == ("user:ana",)
+    written = []
+    for subject in ("bo", "ana"):
+        said = word.model_copy(update={"subject": subject})
+        task = OutcomeTask(permit=permit, tool="pay", **HELD | {"happened": said})
+        written.append(await environment(OUTCOME, activity_id="17").run(OutcomeActivity(room).outcome, task))
+    assert written[0] == ToolReply()
+    assert told(written[1]) == ("ok", "booking 7")
 
 
 async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store) -> None:
