@@ -101,8 +101,8 @@ async def test_what_escalates_within_what_clocks_may_be_apart_still_needs_its_re
 async def test_those_asked_first_need_no_record(store: Store) -> None:
     """Beside them nobody else is looked for; an early chief is no second person."""
     two = LATER.model_copy(update={"quorum": 2})
-    assert await outcome(store, signed(0, "eve")) == "ok"
     assert await outcome(store, signed(0, "eve"), signed(0), policy=two) == "policy"
+    assert await outcome(store, signed(0, "eve")) == "ok"
 
 
 async def test_without_a_record_of_the_question_nobody_else_counts(store: Store) -> None:
