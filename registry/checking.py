@@ -52,7 +52,8 @@ def check_arguments(tool: Tool, args: Any) -> Checked:
     if tool.validate_input is None:
         return Checked(misfits=misfits)
     try:
-        found = tool.validate_input(args)
+        # A copy: only a `Corrected` changes arguments, as that is judged again and told of.
+        found = tool.validate_input(copy.deepcopy(args))
         if isinstance(found, Corrected):
             return Checked((), misfits, Corrected(copy.deepcopy(dict(found.args)), str(found.why)[:_WHY_CHARS]))
         return Checked(tuple(found), misfits)

@@ -92,3 +92,18 @@ def test_what_a_call_is_run_with_is_what_it_was_judged_with() -> None:
     assert as_run(tool, wanted) is wanted
     assert as_run(a_tool(), GOOD) is GOOD
     assert as_run(a_tool(validate_input=lambda args: [Problem("flight", "is unknown")]), GOOD) is GOOD
+
+
+def test_a_check_that_changes_its_argument_changes_nothing() -> None:
+    """Only a `Corrected` changes arguments, as that is judged again and told of; all the way down."""
+
+    def check(args: dict[str, Any]) -> list[Problem]:
+        args["flight"] = "TP 9"
+        args["stops"].append("OPO")
+        return []
+
+    tool, given = a_tool(validate_input=check, input_schema=OPEN), {"flight": "TP 531", "stops": ["LIS"]}
+    found = ruled(tool, given)
+    assert (found.kind, found.corrected) == ("run", None)
+    assert as_run(tool, given) is given
+    assert given == {"flight": "TP 531", "stops": ["LIS"]}
