@@ -319,9 +319,11 @@ class Conversation:
         number = before.number + 1
         turn_id = turn_of(before.origin.id, number)
         self._turns[item.turn] = before.model_copy(update={"heir": turn_id})
-        return SessionTurn(
-            turn=turn_id, number=number, actor=item.actor, origin=before.origin, said=item.said, started_at=now
-        )
+        origin = before.origin
+        if item.actor != before.actor:
+            # Routes are an actor's own: whoever it was passed to has none of this name.
+            origin = origin.model_copy(update={"route": "", "step": ""})
+        return SessionTurn(turn=turn_id, number=number, actor=item.actor, origin=origin, said=item.said, started_at=now)
 
     def _input(self, turn: SessionTurn, messages: tuple[Message, ...]) -> TurnInput:
         origin = turn.origin

@@ -133,6 +133,20 @@ def test_a_session_hands_on_what_its_turns_changed() -> None:
     assert begun(anew, "f").updates == given.updates, "a turn that has ended tells nothing more"
 
 
+@pytest.mark.parametrize(("to", "there"), [("bank", ("", "")), ("desk", ("trip", "book"))])
+def test_a_passed_turn_keeps_its_place_only_with_its_actor(to: str, there: tuple[str, str]) -> None:
+    """Routes are an actor's own: a model that passes a message on must not send the heir where it cannot stand."""
+    found = session()
+    begun(found, "a", route="trip", step="book")
+    found.report([TurnReport(turn="a", state="passed", pass_to=to).model_dump(mode="json")], NOW)
+    for number in (2, 3):
+        item = found.next(NOW)
+        assert item is not None
+        given = found.begin(item, NOW)
+        assert (given.turn_id, given.actor, given.route, given.step) == (f"a-{number}", to, *there)
+        found.report([TurnReport(turn=given.turn_id, state="passed", pass_to=to).model_dump(mode="json")], NOW)
+
+
 def test_turns_beside_each_other_never_grow_a_session_beyond_its_bound() -> None:
     """What one of them reports beyond it is left out, and told by the next turn; the turn has ended all the same."""
     found = session("a", "b")
