@@ -127,11 +127,14 @@ class _Hosts:
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
     ) -> Reply:
         target = self._target(url)
+        if "host" in httpx.Headers(headers):
+            # It could name another host to whatever stands before the declared one.
+            raise CapabilityError("HOST_NOT_ALLOWED", "a `host` header is not the handler's to give")
         client = httpx.AsyncClient(transport=self._transport, timeout=NETWORK_SECONDS, follow_redirects=False)
         try:
             async with client, client.stream(method, target, headers=headers, content=content) as response:
                 return await _reply(response, target.host)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             # What may be tried again is told by Python's own name for it; httpx's words may quote the address.
             raise ConnectionError(f"{target.host}: {type(error).__name__}") from None
 

@@ -212,6 +212,8 @@ def answering(request: httpx.Request) -> httpx.Response:
         return httpx.Response(302, headers={"Location": "https://evil.example/"})
     if request.url.path == "/down":
         raise httpx.ReadTimeout("no answer from /down?key=s3cret")
+    if request.url.path == "/garbled":
+        return httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip"))
     if request.url.path == "/large":
         return httpx.Response(200, content=b"x" * 100)
     told = {"method": request.method, "body": request.content.decode(), "header": request.headers.get("x-a")}
@@ -266,6 +268,13 @@ async def test_no_other_host_is_reached(url: str, told: str) -> None:
     with pytest.raises(CapabilityError) as refused:
         await network("api.example.com", "localhost:8080").request("GET", url)
     assert (refused.value.code, str(refused.value)) == ("HOST_NOT_ALLOWED", f"HOST_NOT_ALLOWED: {told}")
+
+
+@pytest.mark.parametrize("name", ["Host", "host", "HOST"])
+async def test_a_handler_names_no_host_beside_the_address(name: str) -> None:
+    """What stands before a declared host would send the request on by it."""
+    with pytest.raises(CapabilityError, match=r"^HOST_NOT_ALLOWED: a `host` header is not the handler's to give$"):
+        await network("api.example.com").request("GET", "https://api.example.com/", headers={name: "evil.example"})
 
 
 async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,3 +372,10 @@ async def test_a_host_that_does_not_answer_is_a_lost_connection() -> None:
     with pytest.raises(ConnectionError) as failed:
         await network("api.example.com").request("GET", "https://api.example.com/down?key=s3cret")
     assert str(failed.value) == "api.example.com: ReadTimeout"
+
+
+async def test_a_reply_that_cannot_be_read_is_a_lost_connection() -> None:
+    """It broke on its way, as any other; nothing of it is quoted."""
+    with pytest.raises(ConnectionError) as failed:
+        await network("api.example.com").request("GET", "https://api.example.com/garbled")
+    assert str(failed.value) == "api.example.com: DecodingError"
