@@ -128,9 +128,12 @@ class _Build:
         self._check_required(where, step)
         kinds: dict[LayerName, dict[str, Tool]] = {"step_inline": {}, "step_reference": {}}
         missing = []
-        for use in self._once(f"{where}.tools", step.tools, per_kind=True):
+        listed = self._once(f"{where}.tools", step.tools, per_kind=True)
+        beats = {use.name for use in listed if not isinstance(use.tool, str)}
+        for use in listed:
             self._no_min_step(f"{where}.tools", use)
-            tool = self._resolved(f"{where}.tools", use, f"{route.name}.{step.name}", [of_route, own])
+            beaten = use.name in beats
+            tool = self._resolved(f"{where}.tools", use, f"{route.name}.{step.name}", [of_route, own], beaten)
             if tool is None:
                 missing.append(use.name)
             else:
@@ -147,10 +150,13 @@ class _Build:
         selects = (step.select, route.select, self._actor.select)
         return self._position(route.name, step.name, layers, narrowed, inline, selects)
 
-    def _resolved(self, where: str, use: Use, place: str, enclosing: Sequence[Mapping[str, Tool]]) -> Tool | None:
+    def _resolved(
+        self, where: str, use: Use, place: str, enclosing: Sequence[Mapping[str, Tool]], beaten: bool = False
+    ) -> Tool | None:
         """The tool of one entry at `place`: inline, or what a reference resolves to (X06).
 
-        `enclosing` are the tools that those around the place have of their own, nearest first.
+        `enclosing` are the tools that those around the place have of their own, nearest first. A reference that is
+        `beaten` by an inline tool of the same place never runs there, so it is not placed: the name is that tool's.
         """
         around = [tools.get(use.name) for tools in enclosing]
         registered = self._registry.resolve(use.name)
@@ -170,6 +176,9 @@ class _Build:
         if inner is None:
             self._check_loosens(where, use, [])
             return registered
+        if beaten:
+            self._check_loosens(where, use, [inner])
+            return registered
         return self._place(where, use, registered, place, around)
 
     def _place(self, where: str, use: Use, tool: Tool, place: str, behind: Sequence[Tool | None]) -> Tool:
@@ -187,8 +196,16 @@ class _Build:
         self._check_loosens(where, use, over)
         self._check_shadow(where, use, tool, over)
         placed = dataclasses.replace(tool, place=f"{self._actor.name}.{place}" if place else self._actor.name)
-        self._placed[placed.activity] = Placed(placed, tuple(over), use.loosens.strip())
+        self._keep(where, Placed(placed, tuple(over), use.loosens.strip()))
         return placed
+
+    def _keep(self, where: str, placed: Placed) -> None:
+        # Policy, handler and what is obeyed are looked up by activity: a second one would be taken for the first.
+        tool = placed.tool
+        if tool.activity in self._placed:
+            why = f"has two tools `{tool.name}` at `{tool.place}`, one of them in `{where}`; rename or leave out one"
+            raise self._wrong(where, tool.name, why)
+        self._placed[tool.activity] = placed
 
     def _check_fallbacks(self, where: str, tool: Tool) -> None:
         for name in tool.fallbacks:
@@ -249,7 +266,7 @@ class _Build:
         if self._actor.shadowing == "forbid" or private:
             return None
         placed = dataclasses.replace(registered, place=place)
-        self._placed[placed.activity] = Placed(placed, over)
+        self._keep("transient", Placed(placed, over))
         return placed
 
     def _filters(self, where: str, place: str, source: str) -> tuple[Filtering, ...]:

@@ -13,8 +13,12 @@ from signoff.contracts.steps import Tally
 from signoff.policy.model import GlobalRule
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.context import ToolContext
 from signoff.registry.gates import Judgement, judge
+from signoff.registry.pinned import context_fields
+from signoff.registry.registry import ToolRegistry
 from signoff.registry.route import Route, Step, Use
+from signoff.registry.scoping import _Build
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 9", "totalCost": 1}
@@ -99,6 +103,35 @@ def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None
     catalog = desk(Route(name="r", steps=(Step(name="s", tools=tools),)))
     assert activity(catalog, "search", "r", "s") == "search@desk.r.s"
     assert trace(catalog, "search", "r", "s")[:2] == [("step_inline", "won"), ("step_reference", "lost")]
+
+
+@pytest.mark.row("F27")
+@pytest.mark.parametrize("around", ["actor", "route"])
+@pytest.mark.parametrize("inline_first", [True, False])
+def test_the_inline_tool_that_wins_is_the_one_that_is_judged_and_run(around: str, inline_first: bool) -> None:
+    """Also where actor or route have the name too, over which the reference would stand as the actor's own."""
+
+    async def runs(args: dict[str, Any], context: ToolContext) -> str:
+        return "inline"
+
+    inline, outer = own(says="inline", requires_approval=True, handler=runs), (own(says="outer"),)
+    step = Step(name="s", tools=(inline, "search") if inline_first else ("search", inline))
+    route = Route(name="r", tools=outer if around == "route" else (), steps=(step,))
+    catalog = desk(route, own_tools=outer if around == "actor" else ())
+    found = ruled(catalog, "search", "r", "s")
+    assert found.tool is not None
+    assert (found.kind, found.tool.description, found.tool.activity) == ("ask", "inline", "search@desk.r.s")
+    assert [each.handler for each in catalog.every_tool if each.activity == "search@desk.r.s"] == [runs]
+    assert trace(catalog, "search", "r", "s")[:2] == [("step_inline", "won"), ("step_reference", "lost")]
+
+
+def test_no_two_tools_of_an_actor_have_one_activity() -> None:
+    """The later would be judged and run for the earlier; so it is an error, however it came about."""
+    actor = an_actor(own_tools=(own(),))
+    build = _Build(actor, ToolRegistry(()), context_fields(None))
+    build.scopes()
+    with pytest.raises(ConfigError, match=r"two tools `search` at `desk`, one of them in `own_tools`; rename"):
+        build.scopes()
 
 
 @pytest.mark.row("F28")
