@@ -97,13 +97,17 @@ class Position:
     selects: tuple[Select, ...] = field(default=(), repr=False, compare=False)
     transient: Mapping[str, Tool | None] = field(default_factory=dict)
 
-    def resolve(self, name: str, moment: Moment) -> "Resolution":
-        """The tool that `name` means here and now, whether it is seen, and the trace. Pure."""
+    def resolve(self, name: str, moment: Moment, filtered: dict[str, str] | None = None) -> "Resolution":
+        """The tool that `name` means here and now, whether it is seen, and the trace.
+
+        `filtered` keeps what the filters say, by activity: of this position at this moment, and no other.
+        """
         layers = (_transient(self, moment), *self.layers) if moment.transient else self.layers
         for index, layer in enumerate(layers):
             tool = layer.tools.get(name)
             if tool is not None:
-                why = layer.kept_back(name, tool, moment.have) or self._filtered(tool, moment)
+                known = {} if filtered is None else filtered
+                why = layer.kept_back(name, tool, moment.have) or self._filtered(tool, moment, known)
                 return Resolution(name, layers, index, tool, why)
         return Resolution(name, layers, len(layers), None, "no layer names it")
 
@@ -117,9 +121,15 @@ class Position:
                     told.add(name)
                     yield name
 
-    def _filtered(self, tool: Tool, moment: Moment) -> str:
-        if tool.always_include:
+    def _filtered(self, tool: Tool, moment: Moment, known: dict[str, str]) -> str:
+        if tool.always_include or not self.filters:
             return ""
+        found = known.get(tool.activity)
+        if found is None:
+            found = known[tool.activity] = self._kept_by_filter(tool, moment)
+        return found
+
+    def _kept_by_filter(self, tool: Tool, moment: Moment) -> str:
         for each in self.filters:
             problem = each.filter.problem(actor=moment.actor, tool=tool.facts, ctx=moment.ctx)
             if problem:

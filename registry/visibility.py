@@ -27,7 +27,8 @@ class Sight:
     `rulings` are those known already: shared by all turns of an actor where no rule reads the context.
     `unlisted` are the tools that an actor may see without listing them. `unavailable` are names, found out elsewhere.
     `position` is where the actor stands, None where that is not known, `moment` what is there then. `over` are the
-    tools that one of the actor's own shadows and still obeys, by its activity.
+    tools that one of the actor's own shadows and still obeys, by its activity. `filtered` is what the filters there
+    say then, by activity, `passing` under "" the tools that pass all gates but that of what is away, once known.
     """
 
     registry: ToolRegistry
@@ -42,6 +43,8 @@ class Sight:
     position: Position | None = field(default=None, repr=False, compare=False)
     moment: Moment = field(default=NO_MOMENT, repr=False, compare=False)
     over: Mapping[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
+    filtered: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    passing: dict[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def actor_facts(self) -> dict[str, Any]:
@@ -52,7 +55,7 @@ class Sight:
         """Gates 3 and 7: what the name means where the actor stands, whether it is seen there, and the trace."""
         if self.position is None:
             return Resolution(name, (), 0, self.registry.resolve(name), "the actor stands nowhere that is known")
-        return self.position.resolve(name, self.moment)
+        return self.position.resolve(name, self.moment, self.filtered)
 
     def tool(self, name: str) -> Tool | None:
         """The tool that the name means, whether or not the gates let it be seen."""
@@ -127,10 +130,19 @@ class Sight:
         return tool.name not in self.unavailable
 
     def visible(self) -> tuple[Tool, ...]:
-        """The tools the model is told of: nearest layers first, then in the actor's order, unlisted ones last."""
+        """The tools the model is told of: nearest layers first, then in the actor's order, unlisted ones last.
+
+        Worked out once: every call of an unknown name asks for them, to offer a near one.
+        """
+        found = self.passing.get("")
+        if found is None:
+            found = self.passing[""] = self._passing()
+        return tuple(tool for tool in found if self.is_available(tool))
+
+    def _passing(self) -> tuple[Tool, ...]:
         if self.actor is None or self.position is None:
             return ()
         names = dict.fromkeys(self.position.names(self.moment, self.actor.tools))
         names |= dict.fromkeys(tool.name for tool in self.unlisted)
         found = (self.resolution(name).seen for name in names)
-        return tuple(tool for tool in found if tool is not None and self.is_available(tool) and self._passes(tool))
+        return tuple(tool for tool in found if tool is not None and self._passes(tool))

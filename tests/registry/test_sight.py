@@ -3,11 +3,17 @@
 from typing import Any
 
 import pytest
-from registry_kit import a_tool, an_actor, pinned
+from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.call import Pinned
+from signoff.contracts.steps import Tally
 from signoff.policy.compiled import CompiledPolicy, CompiledRules, compile_policy
+from signoff.policy.filtering import CompiledFilter
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.gates import Known, judge
+from signoff.registry.route import Route, Step
+from signoff.registry.scopes import Position
 
 SCHEMA = {"type": "object", "properties": {"amount": {}}, "required": ["amount"]}
 
@@ -124,3 +130,57 @@ def test_a_sight_in_which_nothing_is_away_is_the_same_one() -> None:
     assert away.without(frozenset({"wire"})) is away
     assert away.rulings is sight.rulings
     assert away.verdicts is sight.verdicts
+    assert away.filtered is sight.filtered
+    assert away.passing is sight.passing
+
+
+@pytest.fixture
+def filtered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was worked out: an entry an evaluation of a `tool_filter`, and "" for each list of what is seen."""
+    told: list[str] = []
+    problem, names = CompiledFilter.problem, Position.names
+
+    def of_filter(self: CompiledFilter, **facts: Any) -> str:
+        told.append(facts["tool"].name)
+        return problem(self, **facts)
+
+    def of_position(self: Position, *given: Any) -> Any:
+        told.append("")
+        return names(self, *given)
+
+    monkeypatch.setattr(CompiledFilter, "problem", of_filter)
+    monkeypatch.setattr(Position, "names", of_position)
+    return told
+
+
+def filtering() -> Catalog:
+    """Three tools; the route keeps back `wire`, a step `pay` from the standard tier as well."""
+    step = Step(name="s", tool_filter="tool.name != 'pay' || ctx.user.tier == 'trusted'")
+    route = Route(name="r", tool_filter="tool.name != 'wire'", steps=(step,))
+    return build_catalog(tools=[a_tool(name) for name in ("note", "pay", "wire")], actors=[an_actor(routes=(route,))])
+
+
+def test_names_that_no_tool_has_cost_one_look_at_the_tools_a_context(filtered: list[str]) -> None:
+    """However many calls of them a model proposes, and whatever is away: filters are evaluated once a tool."""
+    known = filtering()
+    for number in range(10):
+        away = Known(unavailable=frozenset({"note"} if number % 2 else ()))
+        found = judge(known, pinned(route="r"), a_call(f"not{number}"), {}, Tally(), known=away)
+        assert (found.gate, found.code) == ("resolve", "not_available")
+        assert ("did you mean `note`" in found.message) == (number % 2 == 0)
+    assert judge(known, pinned(route="r"), a_call("wire"), {}, Tally()).gate == "layer"
+    assert sorted(filtered) == ["", "note", "pay", "wire"]
+
+
+def test_what_a_filter_says_holds_for_that_context_and_place_alone() -> None:
+    """Another route, step or user is another question."""
+    known = filtering()
+
+    def seen(ctx: Pinned) -> list[str]:
+        return [tool.name for tool in known.sight(ctx).visible()]
+
+    for _ in range(2):
+        assert seen(pinned(route="r")) == ["note", "pay"]
+        assert seen(pinned(route="r", step="s")) == ["note"]
+        assert seen(pinned(route="r", step="s", tier="trusted")) == ["note", "pay"]
+        assert seen(pinned()) == ["note", "pay", "wire"]
