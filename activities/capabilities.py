@@ -1,12 +1,13 @@
 """What this worker has for the capabilities that tools declare: secrets, files, declared hosts."""
 
 import asyncio
+import dataclasses
 import logging
 import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -14,6 +15,7 @@ from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
 from signoff.registry.capabilities import Backend, Capabilities, CapabilityError, Granted, Reply
 from signoff.registry.records import HIDDEN
+from signoff.registry.result import ToolFailure, render_value
 from signoff.registry.tool import Tool
 
 NETWORK_SECONDS: Final = 30.0
@@ -189,3 +191,10 @@ def hidden(text: str, given: Granted) -> str:
     for value in sorted(used, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return text
+
+
+def quiet(value: Any, given: Granted) -> Any:
+    """What a handler or probe returned; of a failure, the words as `hidden` leaves those of a raised one."""
+    if not isinstance(value, ToolFailure):
+        return value
+    return dataclasses.replace(value, message=hidden(render_value(value.message), given))

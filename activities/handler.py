@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from temporalio import activity
 
+from signoff.activities.capabilities import quiet
 from signoff.contracts.call import Permit
 from signoff.registry.capabilities import NOTHING_GRANTED, Granted
 from signoff.registry.context import ToolContext
@@ -22,7 +23,7 @@ class HandlerEnded(Exception):
 async def contained(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
     """What the handler returns or raises; an attempt to end the process is raised as `HandlerEnded`."""
     try:
-        return await tool.handler(args, context)
+        return quiet(await tool.handler(args, context), context.capabilities)
     except (SystemExit, KeyboardInterrupt) as error:
         # Let through, it would stop the worker with everything it runs, and then the next one that tries.
         raise HandlerEnded(f"the tool tried to end the process ({type(error).__name__})") from None

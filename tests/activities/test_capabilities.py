@@ -25,6 +25,7 @@ from signoff.contracts.steps import OutcomeTask, ToolReply
 from signoff.registry.capabilities import KINDS, Backend, Capabilities, CapabilityError, Granted, Network, Storage
 from signoff.registry.context import ToolContext
 from signoff.registry.probe import Happened
+from signoff.registry.result import ToolFailure
 from signoff.registry.tool import Handler, Tool
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
@@ -340,6 +341,30 @@ async def test_a_failing_handler_gives_no_secret_away(store: Store, monkeypatch:
     code, text = await called(store, tool(handler, secrets=("TOKEN",)), **built_in_backends())
     assert code == "execution_failed"
     assert "https://api.example.com/?key=[hidden] answered 500" in text
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_failure_that_is_returned_gives_no_secret_away(
+    store: Store, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """Neither by the handler, which caught it, nor by the probe of a call that was lost; the code is its own."""
+    monkeypatch.setenv("TOKEN", "s3cret")
+
+    def failure(context: ToolContext) -> ToolFailure:
+        return ToolFailure(f"?key={context.capabilities.secrets.get('TOKEN')} answered 403", "not_available")
+
+    async def handler(args: dict[str, Any], context: ToolContext) -> Any:
+        return failure(context)
+
+    async def probe(args: dict[str, Any], context: ToolContext) -> Any:
+        return Happened(failure(context))
+
+    declared = pay_tool(LEDGER, False, handler=handler, probe=probe, capabilities=Capabilities(secrets=("TOKEN",)))
+    task = task_for(declared)
+    if lost:
+        await store.claim(ticket_key(task.permit.digest, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    reply = await run(room(store, declared, **built_in_backends()), declared, task)
+    assert told_of(reply) == ("not_available", "?key=[hidden] answered 403")
 
 
 def test_a_secret_inside_of_another_leaves_nothing_of_the_longer_one(monkeypatch: pytest.MonkeyPatch) -> None:
