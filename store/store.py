@@ -28,7 +28,7 @@ from signoff.store.terms import (
     take_use,
     tenant_of,
 )
-from signoff.store.tickets import Claim, Ticket
+from signoff.store.tickets import Claim, Ticket, earlier_keys
 
 KEY_BYTES: Final = 32
 Also: TypeAlias = Callable[[Connection], object]
@@ -140,9 +140,10 @@ class Store:
     ) -> Claim:
         """Claim the ticket `key`; of all claimers ever, exactly one is answered `fresh`. `owner` is for people.
 
-        In the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, and the
-        tenant, which `workflow` names, is seen not to be frozen; else nothing is claimed. `also` is what else is
-        written with a fresh ticket, or it is not claimed either.
+        In the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, in place
+        of those of the call's earlier tickets, which were given up; and the tenant, which `workflow` names, is seen not
+        to be frozen; else nothing is claimed. `also` is what else is written with a fresh ticket, or it is not claimed
+        either.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -159,6 +160,8 @@ class Store:
                 raise _NotGiven(Claim(kind="frozen", frozen=frozen))
             if grant and not spend(connection, grant, key):
                 raise _NotGiven(Claim(kind="ungranted"))
+            if use is not None:
+                _return_earlier(connection, key)
             again = None if use is None else take_use(connection, use, key)
             if again is not None:
                 raise _NotGiven(Claim(kind="used_up", again=again))
@@ -205,7 +208,7 @@ class Store:
 
         `also` is what else is written with it, in the same transaction. A ticket that was taken to have come to nothing
         takes an outcome that knows better; so does one of which nobody knew what it came to. A use of a limited tool is
-        given back by a failure.
+        given back by a failure of its handler, and by no other: where a result fits nowhere, its effect has happened.
         Raises `Refused` when there is no such ticket or it is void.
         """
 
@@ -213,13 +216,9 @@ class Store:
             values = {"ticket": key, "told": outcome.model_dump_json()}
             done = connection.execute(_RECORD, values).rowcount == 1
             if not done and outcome.code != "in_doubt":
-                done = connection.execute(_RECORD_LATE, values).rowcount == 1
-                if done:
-                    keep_use(connection, key)
-                done = done or _corrected(connection, values)
+                done = connection.execute(_RECORD_LATE, values).rowcount == 1 or _corrected(connection, values)
             if done:
-                if outcome.code == "execution_failed":
-                    return_use(connection, key)
+                _count(connection, key, outcome)
                 if also is not None:
                     also(connection)
                 return outcome
@@ -282,6 +281,23 @@ def _corrected(connection: Connection, values: dict[str, str]) -> bool:
     if before is None or CallOutcome.model_validate_json(before).code != "in_doubt":
         return False
     return connection.execute(_RECORD_KNOWN, {**values, "before": before}).rowcount == 1
+
+
+def _count(connection: Connection, key: str, outcome: CallOutcome) -> None:
+    """Let the use of a ticket count as its outcome says; as it did where that says that nobody knows."""
+    if outcome.code == "execution_failed" and outcome.gate == "execute":
+        return_use(connection, key)
+    elif outcome.code != "in_doubt":
+        keep_use(connection, key)
+
+
+def _return_earlier(connection: Connection, key: str) -> None:
+    for earlier in earlier_keys(key):
+        # In this order: a claimer that tells its outcome meanwhile waits for this, or is seen here.
+        return_use(connection, earlier)
+        ticket = _read_ticket(connection, earlier)
+        if ticket is not None and ticket.outcome is not None:
+            _count(connection, earlier, ticket.outcome)
 
 
 def _read_ticket(connection: Connection, key: str) -> Ticket | None:

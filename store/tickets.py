@@ -58,3 +58,9 @@ def ticket_key(digest: str, number: int) -> str:
     if number < 1:
         raise ValueError("tickets are numbered from 1")
     return digest if number == 1 else f"{digest}/{number}"
+
+
+def earlier_keys(key: str) -> list[str]:
+    """The keys of the tickets that the same call had before this one."""
+    digest, _, number = key.rpartition("/")
+    return [ticket_key(digest, each) for each in range(1, int(number))] if digest and number.isdecimal() else []

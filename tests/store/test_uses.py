@@ -33,9 +33,9 @@ async def claim(store: Store, use: Use, key: str = "", **fields: Any) -> Claim:
     return await store.claim(name, workflow="turn/main/s/t", call=use.call, tool=use.tool, use=use, **fields)
 
 
-def ended(code: CallCode) -> CallOutcome:
+def ended(code: CallCode, gate: str = "execute") -> CallOutcome:
     """An outcome."""
-    return CallOutcome(call="c1.1", tool="pay", code=code)
+    return CallOutcome(call="c1.1", tool="pay", code=code, gate=gate)
 
 
 async def test_a_use_is_taken_with_a_ticket_until_there_is_none(store: Store) -> None:
@@ -102,6 +102,33 @@ async def test_a_failure_gives_the_use_back(store: Store, code: CallCode, left: 
     await claim(store, a_use(1))
     await store.record("main-s-t-c1.1", ended(code))
     assert ((await claim(store, a_use(2))).kind == "fresh") is left
+
+
+@pytest.mark.parametrize("gate", ["output", "update", "distribute"])
+async def test_a_failure_after_the_effect_keeps_the_use(store: Store, gate: str) -> None:
+    """The result fits nowhere, but what the tool does has happened."""
+    await claim(store, a_use(1))
+    await store.record("main-s-t-c1.1", ended("execution_failed", gate))
+    assert (await claim(store, a_use(2))).kind == "used_up"
+
+
+async def test_a_call_that_runs_again_has_one_use(store: Store) -> None:
+    """Its next ticket takes the place of one that was given up; if that was used after all, both count."""
+    assert [(await claim(store, a_use(1), key)).kind for key in ("d", "d/2", "d/3")] == ["fresh"] * 3
+    assert (await claim(store, a_use(2))).kind == "used_up"
+    await store.record("d/3", ended("execution_failed"))
+    assert await Usage(store).look([a_use(2)]) == [None]
+    await store.record("d", ended("in_doubt"))
+    assert await Usage(store).look([a_use(2)]) == [None]
+    await store.record("d", ended("ok"))
+    assert await Usage(store).look([a_use(2)]) != [None]
+
+
+async def test_an_earlier_ticket_that_was_used_after_all_keeps_its_use(store: Store) -> None:
+    """Its claimer has told so before the next was claimed."""
+    await claim(store, a_use(1), "d")
+    await store.record("d", ended("ok"))
+    assert (await claim(store, a_use(1), "d/2")).kind == "used_up"
 
 
 async def test_what_came_to_nothing_gives_it_back_until_it_did_not(store: Store) -> None:
