@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ def jsonable(value: Any) -> Any:
     try:
         plain = to_jsonable_python(value, fallback=_type_name)
         return json.loads(_encodable(json.dumps(plain, ensure_ascii=False)), parse_constant=str)
-    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
+    except Exception:
+        # What a handler returns may run code of its own here.
         return _type_name(value)
 
 

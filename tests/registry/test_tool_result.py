@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -64,6 +65,16 @@ def test_object_with_result_keys_is_plain_data() -> None:
 def test_result_without_json_form_is_still_a_result(value: Any, expected: Any) -> None:
     """The side effect has happened: whatever a handler returns becomes JSON."""
     assert jsonable(value) == expected
+
+
+def test_result_that_raises_while_it_is_read_is_still_a_result() -> None:
+    """A generator runs the tool's own code only when it is read, after the effect."""
+
+    def rows() -> Iterator[int]:
+        yield 1
+        raise RuntimeError("cursor closed")
+
+    assert jsonable(rows()) == "<generator>"
 
 
 def test_endless_result_is_still_a_result() -> None:
