@@ -262,4 +262,10 @@ def _same(plain: Any, value: Any) -> bool:
 
 def _usd(cost: Any) -> float:
     # The effect has happened: a cost that is no number must not turn its result into an error.
-    return float(cost) if isinstance(cost, int | float) and math.isfinite(cost) else 0.0
+    try:
+        usd = float(cost) if isinstance(cost, int | float) else 0.0
+    except Exception:
+        # Also one that is too large to be any cost.
+        return 0.0
+    # Nor give a budget back what it never had.
+    return max(0.0, usd) if math.isfinite(usd) else 0.0

@@ -429,9 +429,9 @@ class Mute(Exception):
         raise RuntimeError("unspeakable")
 
 
-@pytest.mark.parametrize("cost", [float("nan"), float("inf"), "much", None])
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), "much", None, 10**400, -5])
 async def test_an_odd_result_does_not_undo_an_effect(store: Store, cost: Any) -> None:
-    """A cost that is no number, data too deep to record, an error without words: there is an outcome all the same."""
+    """A cost that cannot count, data too deep to record, an error without words: there is an outcome all the same."""
     deep: Any = []
     for _ in range(400):
         deep = [deep]
