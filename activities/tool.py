@@ -248,8 +248,7 @@ class ToolActivity:
 
     async def _guarded(self, task: ToolTask, args: dict[str, Any], key: str) -> Made:
         tool, context = self._tool, self._context(task, key)
-        # A handler may do to its arguments what it likes: what is hidden and recorded of them is what they were.
-        given = deepcopy(args) if tool.scope == "specialist" or tool.masked_arguments else args
+        given = deepcopy(args) if self._reads_args_after() else args
         limit = asyncio.timeout(tool.timeout)
         try:
             async with limit:
@@ -275,6 +274,13 @@ class ToolActivity:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
+    def _reads_args_after(self) -> bool:
+        """Whether anything reads the arguments after the handler, which may do to them what it likes."""
+        # They are looked up, shortened by, hidden and recorded as what they were; a plain read is spared the copy.
+        tool = self._tool
+        seen = tool.probe is not None or tool.name in self._room.catalog.reducers
+        return seen or not tool.read_only or tool.scope == "specialist" or bool(tool.masked_arguments)
+
                 if running.cancelled() and not _is_cancelled():
                     # Reported as a cancelled activity, it would be tried again without end.
                     raise HandlerEnded("the tool cancelled itself") from None

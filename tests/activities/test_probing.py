@@ -203,6 +203,18 @@ async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: 
     assert codes([reply]) == [expected]
 
 
+async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store) -> None:
+    """Whatever the handler has made of its own before it ran out of time."""
+
+    async def spoils(args: dict[str, Any], context: ToolContext) -> None:
+        args.clear()
+        await asyncio.sleep(30)
+
+    tool, finder = probed(Unknown(), handler=spoils, timeout=0.05)
+    await run(room_of(store, tool), tool, task_for(tool, args=dict(ARGS)))
+    assert [args for args, _ in finder.asked] == [{"amount": 20, "to": "Ana"}]
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -83,6 +83,17 @@ async def test_a_result_is_reduced_before_it_is_cut(store: Store) -> None:
 
 
 @pytest.mark.row("E21")
+async def test_a_reducer_is_told_the_arguments_that_were_approved(store: Store) -> None:
+    """Whatever the handler has made of its own."""
+
+    def spoils(args: Any, ctx: Any) -> str:
+        args["to"] = "nobody"
+        return "paid"
+
+    found = await _outcome(store, spoils, reducer=_numbered)
+    assert found.value.inline == "pa|Ana|1"
+
+
 async def test_errors_are_reduced_too_and_a_failing_reducer_changes_nothing(store: Store) -> None:
     """An exception's words and an explicit failure go through it; one that raises leaves the text."""
     assert (await _outcome(store, _raises, reducer=_numbered)).value.inline == "short: no such"
