@@ -17,7 +17,7 @@ from signoff.activities.capabilities import granted, hidden
 from signoff.activities.escalated import seated
 from signoff.activities.gate import digest_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
-from signoff.activities.journal import Journal, Ran
+from signoff.activities.journal import Journal, Ran, hand_over
 from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
 from signoff.activities.probing import Probing, known
 from signoff.activities.pulse import pulse
@@ -67,10 +67,8 @@ class ToolActivity:
     async def run(self, task: ToolTask) -> ToolReply:
         """Derive the right to run, then run at most once. Refusals are outcomes, not errors."""
         async with pulse():
-            info = activity.info()
-            caller = Caller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
             another = "" if task.tool == self._tool.name else "the permit names another tool"
-            problem = another or caller_problem(caller, task.permit, self._tool.activity)
+            problem = another or caller_problem(_caller(), task.permit, self._tool.activity)
             if problem:
                 return await self._refused(task, problem)
             await self._journal.receive(task.audit)
@@ -82,7 +80,7 @@ class ToolActivity:
         args = await load(self._room.store, task.args)
         found = await self._judged(task, args)
         if isinstance(found, ToolReply):
-            return (await self._begun_before(task) if found.again else None) or found
+            return await self._begun_before(task) or found
         args = found.args(args)
         if task.permit.kind == "approved":
             await self._remembered.approved(task.permit, self._tool, found, args)
@@ -133,15 +131,7 @@ class ToolActivity:
 
         What is in the way now was not there then, so it must not be told, or asked, as if nothing had happened.
         """
-        if self._tool.read_only or task.ticket < 1:
-            return None
-        ticket = await self._room.store.look(ticket_key(task.permit.digest, task.ticket))
-        here = (activity.info().workflow_id, task.permit.call, task.tool)
-        if ticket is None or (ticket.workflow, ticket.call, ticket.tool) != here:
-            return None
-        if ticket.state == "claimed":
-            raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
-        return None if ticket.outcome is None else ToolReply(outcome=ticket.outcome)
+        return None if self._tool.read_only else await _left(self._room, task)
 
     async def _refused(self, task: ToolTask, why: str) -> ToolReply:
         activity.logger.warning("refused to run %s: %s", self._tool.name, why)
@@ -237,7 +227,7 @@ class ToolActivity:
                 # Its worker was not lost, only slow: whatever people thought, this is what happened.
                 return ToolReply(outcome=outcome)
             if earlier is None or not given_up(permit, number, policy, witness, seating):
-                return await self._refused(task, not_given_up)
+                return await self._begun_before(task) or await self._refused(task, not_given_up)
         return None
 
     async def _execute(self, task: ToolTask, args: dict[str, Any], key: str) -> Made:
@@ -298,17 +288,46 @@ class ToolActivity:
 
 def tool_activities(room: Room) -> list[Any]:
     """One activity a tool of the catalog, each registered under its `activity`, and one for tools it lacks."""
-    return [*(_named(room, bound(tool, room.store)) for tool in room.catalog.every_tool), absent_tool]
+    return [*(_named(room, bound(tool, room.store)) for tool in room.catalog.every_tool), _absent(room)]
 
 
-@activity.defn(dynamic=True)
-async def absent_tool(args: Sequence[RawValue]) -> ToolReply:
-    """A tool this worker does not have: another worker may, so it is tried elsewhere first, then judged anew."""
+def _absent(room: Room) -> Any:
+    @activity.defn(dynamic=True)
+    async def absent_tool(args: Sequence[RawValue]) -> ToolReply:
+        """A tool this worker does not have: another worker may, so it is tried elsewhere first, then judged anew.
+
+        Where a worker that had it began the call, that is told instead, as nobody can run it again.
+        """
+        info = activity.info()
+        if info.attempt < WORKERS_TRIED:
+            text = f"this worker has no tool `{info.activity_type}`"
+            raise ApplicationError(text, type="NotDeployed", next_retry_delay=_ELSEWHERE)
+        changed = ToolReply(again="stale", note=_CHANGED)
+        task: ToolTask = activity.payload_converter().from_payload(args[0].payload, ToolTask)
+        if caller_problem(_caller(), task.permit, info.activity_type):
+            return changed
+        await hand_over(room, task.audit)
+        return await _left(room, task) or changed
+
+    return absent_tool
+
+
+async def _left(room: Room, task: ToolTask) -> ToolReply | None:
+    """What an earlier attempt of the call left in its ticket; None where there was none. Raises `InDoubt`."""
+    if task.ticket < 1:
+        return None
+    ticket = await room.store.look(ticket_key(task.permit.digest, task.ticket))
+    here = (activity.info().workflow_id, task.permit.call, task.tool)
+    if ticket is None or (ticket.workflow, ticket.call, ticket.tool) != here:
+        return None
+    if ticket.state == "claimed":
+        raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
+    return None if ticket.outcome is None else ToolReply(outcome=ticket.outcome)
+
+
+def _caller() -> Caller:
     info = activity.info()
-    if info.attempt < WORKERS_TRIED:
-        text = f"this worker has no tool `{info.activity_type}`"
-        raise ApplicationError(text, type="NotDeployed", next_retry_delay=_ELSEWHERE)
-    return ToolReply(again="stale", note=_CHANGED)
+    return Caller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
 
 
 def _named(room: Room, tool: Tool) -> Any:

@@ -22,13 +22,15 @@ from activity_kit import (
 )
 from desk_fixtures import GUEST, Ledger, pay_tool
 from temporalio.activity import ActivityCancellationDetails
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from signoff.activities.tool import TRANSIENT, ToolActivity, tool_activities
+from signoff.activities.tool import TRANSIENT, WORKERS_TRIED, ToolActivity, tool_activities
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import INLINE_BYTES, RESULT_BYTES
 from signoff.contracts.person import Person
+from signoff.converter import DATA_CONVERTER
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.context import ToolContext
 from signoff.registry.result import ToolFailure, ToolResult
@@ -309,6 +311,43 @@ async def test_what_comes_between_does_not_make_a_begun_call_one_that_did_not_ru
     await store.record(task.permit.digest, DONE)
     assert (await run(room_of(store, after, **fields), after, task)).outcome == DONE
     assert ledger.rows == []
+
+
+async def test_a_refusal_does_not_make_a_begun_call_one_that_did_not_run(store: Store) -> None:
+    """Nobody vouches for who asked by now, or for who gave the earlier ticket up: it was begun all the same."""
+    ledger = Ledger()
+    tool = free(ledger)
+    strict = room_of(store, tool, profile="production")
+    for room, number in ((strict, 1), (room_of(store, tool), 2)):
+        task = task_for(tool, permit_for(tool), ticket=number)
+        key = ticket_key(task.permit.digest, number)
+        assert (await run(room, tool, task)).outcome.code == "refused"
+        await store.claim(key, **WHO)
+        with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
+            await run(room, tool, task)
+        assert doubt.value.type == "InDoubt"
+    await store.record(key, DONE)
+    assert (await run(room, tool, task)).outcome == DONE
+    assert ledger.rows == []
+
+
+async def test_a_removed_tool_does_not_make_a_begun_call_one_that_did_not_run(store: Store) -> None:
+    """No worker has it any more: its ticket says what is known, to the turn that the ticket is of."""
+    gone = free(Ledger())
+    absent = tool_activities(room_of(store, free(Ledger(), name="look")))[-1]
+    env, task = environment("pay", attempt=WORKERS_TRIED), task_for(gone)
+    env.payload_converter = DATA_CONVERTER.payload_converter
+    given = [RawValue(env.payload_converter.to_payload(task))]
+    assert (await env.run(absent, given)).again == "stale"
+    await store.claim(task.permit.digest, **WHO)
+    with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
+        await env.run(absent, given)
+    assert (doubt.value.type, doubt.value.non_retryable) == ("InDoubt", True)
+    await store.record(task.permit.digest, DONE)
+    assert (await env.run(absent, given)).outcome == DONE
+    other = environment("pay", attempt=WORKERS_TRIED, workflow_id="turn/main/s/other")
+    other.payload_converter = env.payload_converter
+    assert (await other.run(absent, given)).again == "stale"
 
 
 async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store) -> None:
