@@ -1,5 +1,6 @@
 """The uses that calls of limited tools would take (F18): looked at by the gates, taken with the call's ticket."""
 
+import dataclasses
 from collections.abc import Sequence
 
 from signoff.contracts.call import Pinned
@@ -11,18 +12,20 @@ from signoff.store.store import Store
 from signoff.store.usage import Usage
 
 
-def use_of(tool: Tool, ctx: Pinned, call: str) -> Use | None:
+def use_of(catalog: Catalog, tool: Tool, ctx: Pinned, call: str) -> Use | None:
     """The use that a call takes; None of a tool without a limit."""
     if tool.usage_limit is None:
         return None
-    return Use(tool.usage_limit, ctx.tenant, tool.activity, ctx.user.user, ctx.session, ctx.turn, call)
+    return Use(tool.usage_limit, ctx.tenant, _counted(catalog, tool), ctx.user.user, ctx.session, ctx.turn, call)
 
 
 async def spent(store: Store, catalog: Catalog, ctx: Pinned, calls: Sequence[CallPart]) -> dict[str, str]:
     """Why calls cannot be made now, by their ids, as their tools were used too often. Raises `StoreUnavailable`."""
     sight = catalog.sight(ctx)
     found = ((call.call, sight.tool(call.tool)) for call in calls)
-    limited = [(call, tool, use) for call, tool in found if tool is not None and (use := use_of(tool, ctx, call))]
+    limited = [
+        (call, tool, use) for call, tool in found if tool is not None and (use := use_of(catalog, tool, ctx, call))
+    ]
     if not limited:
         return {}
     times = await Usage(store).look([use for _, _, use in limited])
@@ -31,3 +34,13 @@ async def spent(store: Store, catalog: Catalog, ctx: Pinned, calls: Sequence[Cal
         for (call, tool, use), again in zip(limited, times, strict=True)
         if again is not None
     }
+
+
+def _counted(catalog: Catalog, tool: Tool) -> str:
+    """Under which name its uses are counted: its activity, or its name where it is the registry's tool elsewhere.
+
+    Else a tool could be used as often again in each step and route that refers to it.
+    """
+    registered = catalog.registry.resolve(tool.name)
+    same = registered is not None and registered.site == tool.site and registered == dataclasses.replace(tool, place="")
+    return tool.name if same else tool.activity

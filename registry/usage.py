@@ -40,7 +40,10 @@ class UsageLimit:
 
 
 class Use(NamedTuple):
-    """One use of a limited tool, of which `tool` is the activity: by whom, and of which call."""
+    """One use of a limited tool: by whom, and of which call.
+
+    `tool` is its activity, or the name of the registry's one also where an actor refers to that.
+    """
 
     limit: UsageLimit
     tenant: str

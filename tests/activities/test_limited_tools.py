@@ -18,8 +18,10 @@ from signoff.contracts.content import Content, text_of
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE, OUTCOME
 from signoff.contracts.steps import GateTask, OutcomeTask, Ruling, Tally
+from signoff.registry.actor import Actor
 from signoff.registry.gates import Known, judge
 from signoff.registry.result import ToolFailure
+from signoff.registry.route import Route, Step
 from signoff.registry.tool import Tool
 from signoff.registry.usage import UsageLimit
 from signoff.store.store import Store
@@ -51,7 +53,7 @@ def said(outcome: CallOutcome | None) -> tuple[str, str, str]:
 
 async def left(store: Store, found: Tool) -> bool:
     """Whether another turn may use the tool."""
-    use = use_of(found, pinned(turn="t9"), "c1.1")
+    use = use_of(catalog_of([found]), found, pinned(turn="t9"), "c1.1")
     assert use is not None
     return await Usage(store).look([use]) == [None]
 
@@ -135,13 +137,42 @@ async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
     """Its ticket says that it failed, to a worker that was only slow as well."""
     paid = tool(usage_limit=ONCE, read_only=True)
     room, permit = room_of(store, paid), permit_for(paid)
-    use = use_of(paid, permit.ctx, "c1.1")
+    use = use_of(room.catalog, paid, permit.ctx, "c1.1")
     await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
     assert not await left(store, paid)
     lost = OutcomeTask(permit=permit, tool="pay", args=Content(inline=ARGS))
     reply = await environment(OUTCOME, activity_id="o").run(OutcomeActivity(room).outcome, lost)
     assert said(reply.outcome)[1] == "execution_failed"
     assert await left(store, paid)
+
+
+async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store) -> None:
+    """In whichever step or turn an actor refers to it over a tool of its own; what is an actor's own counts alone."""
+    paid, own = tool(usage_limit=ONCE), tool(usage_limit=ONCE, effect="Pay {amount}")
+    routes = (Route(name="trip", steps=(Step(name="book", tools=("pay",)), Step(name="end", tools=("pay",)))),)
+    desk = Actor(
+        name="desk",
+        description="",
+        instructions="",
+        model="scripted",
+        shadowing="allow",
+        own_tools=(own,),
+        routes=routes,
+    )
+    room = room_of(store, paid, actors=[desk])
+    counted = {}
+    for each in room.catalog.every_tool:
+        use = use_of(room.catalog, each, pinned(), "c1.1")
+        assert use is not None
+        counted[each.activity] = use.tool
+    assert len(counted) > 4
+    assert {name: told for name, told in counted.items() if told != "pay"} == {"pay@desk": "pay@desk"}
+    found = room.catalog.tool("pay@desk.trip.book")
+    assert found is not None
+    use = use_of(room.catalog, found, pinned(), "c1.1")
+    await store.claim("t", workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
+    again = await ruled(room, "c2.1", route="trip", step="end")
+    assert said(again.outcome)[:2] == ("usage", "not_available")
 
 
 def test_whoever_has_not_looked_lets_nothing_through() -> None:
