@@ -164,7 +164,7 @@ class ToolActivity:
             call=task.permit.call,
             tool=tool.name,
             grant=found.grant,
-            use=use_of(self._room.catalog, tool, task.permit.ctx, task.permit.call),
+            use=use_of(tool, task.permit.ctx, task.permit.call),
             also=self._journal.together(begins),
         )
         if claim.kind == "fresh":
@@ -264,13 +264,6 @@ class ToolActivity:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-    def _reads_args_after(self) -> bool:
-        """Whether anything reads the arguments after the handler, which may do to them what it likes."""
-        # They are looked up, shortened by, hidden and recorded as what they were; a plain read is spared the copy.
-        tool = self._tool
-        seen = tool.probe is not None or tool.name in self._room.catalog.reducers
-        return seen or not tool.read_only or tool.scope == "specialist" or bool(tool.masked_arguments)
-
                 if running.cancelled() and not _is_cancelled():
                     # Reported as a cancelled activity, it would be tried again without end.
                     raise HandlerEnded("the tool cancelled itself") from None
@@ -280,6 +273,13 @@ class ToolActivity:
                     running.cancel()
                     raise
                 _put_off_cancel()
+
+    def _reads_args_after(self) -> bool:
+        """Whether anything reads the arguments after the handler, which may do to them what it likes."""
+        # They are looked up, shortened by, hidden and recorded as what they were; a plain read is spared the copy.
+        tool = self._tool
+        seen = tool.probe is not None or tool.name in self._room.catalog.reducers
+        return seen or not tool.read_only or tool.scope == "specialist" or bool(tool.masked_arguments)
 
     def _context(self, task: ToolTask, key: str) -> ToolContext:
         given = granted(self._room.backends, self._tool, task.permit.ctx.tenant)
