@@ -164,7 +164,7 @@ class ToolActivity:
             call=task.permit.call,
             tool=tool.name,
             grant=found.grant,
-            use=use_of(tool, task.permit.ctx, task.permit.call),
+            use=use_of(self._room.catalog, tool, task.permit.ctx, task.permit.call),
             also=self._journal.together(begins),
         )
         if claim.kind == "fresh":
