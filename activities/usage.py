@@ -42,5 +42,8 @@ def _counted(catalog: Catalog, tool: Tool) -> str:
     Else a tool could be used as often again in each step and route that refers to it.
     """
     registered = catalog.registry.resolve(tool.name)
-    same = registered is not None and registered.site == tool.site and registered == dataclasses.replace(tool, place="")
+    if registered is None or registered.site != tool.site:
+        return tool.activity
+    # What it stands over may mask more of its arguments.
+    same = registered == dataclasses.replace(tool, place="", secrets=registered.secrets)
     return tool.name if same else tool.activity

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from signoff.contracts.canonical import sha256_hex
 from signoff.contracts.decision import ASSURANCES
 from signoff.policy.compiled import CompiledPolicy, PolicyVerdict
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.model import ApprovalPolicy, Show
 
 _NEEDS: Final = ("never", "maybe", "always")
 _MISFIT: Final = "the tool that this one stands over would not take these arguments, so a person is asked"
@@ -119,9 +119,17 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
         "confirm": "type" if any(each.confirm for each in given) else "",
         "remind_after": remind if remind is not None and remind < timeout else None,
         "allow_remember": all(each.allow_remember for each in given),
+        "show": _shown([each.show for each in given]),
         "audit": "required" if any(each.audit == "required" for each in given) else "best_effort",
     }
     # Those to whom a call escalates may decide it too: unless all agree on them, there is nobody else.
     if len({(each.escalate_after, each.escalate_to, each.on_timeout, each.timeout) for each in given}) > 1:
         strict |= {"escalate_after": None, "escalate_to": (), "on_timeout": "deny"}
     return nearest.model_copy(update=strict)
+
+
+def _shown(given: Sequence[Show]) -> Show:
+    """Whoever decides sees what any of them would show, and nothing that any of them masks."""
+    lists = [each.only for each in given if each.only is not None]
+    only = tuple(dict.fromkeys(name for names in lists for name in names)) if len(lists) == len(given) else None
+    return Show(only=only, secret=tuple(dict.fromkeys(name for each in given for name in each.secret)))

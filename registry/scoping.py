@@ -195,7 +195,8 @@ class _Build:
         over = [each for each in behind if each is not None]
         self._check_loosens(where, use, over)
         self._check_shadow(where, use, tool, over)
-        placed = dataclasses.replace(tool, place=f"{self._actor.name}.{place}" if place else self._actor.name)
+        masking = tool if use.loosens.strip() else _masking(tool, over)
+        placed = dataclasses.replace(masking, place=f"{self._actor.name}.{place}" if place else self._actor.name)
         self._keep(where, Placed(placed, tuple(over), use.loosens.strip()))
         return placed
 
@@ -265,7 +266,7 @@ class _Build:
         private = registered.scope == "specialist" and any(tool.scope == "generalist" for tool in over)
         if self._actor.shadowing == "forbid" or private:
             return None
-        placed = dataclasses.replace(registered, place=place)
+        placed = dataclasses.replace(_masking(registered, over), place=place)
         self._keep("transient", Placed(placed, over))
         return placed
 
@@ -344,3 +345,10 @@ class _Build:
 
     def _wrong(self, field: str, value: object, why: str) -> ConfigError:
         return ConfigError(f"actor `{self._actor.name}` {why}", actor=self._actor.name, field=field, value=value)
+
+
+def _masking(tool: Tool, over: Sequence[Tool]) -> Tool:
+    """`tool`, which masks of its own arguments also what those that it obeys mask (X03)."""
+    known = tool.schema.schema.get("properties", {})
+    more = {name for each in over for name in each.masked_arguments if name in known}.difference(tool.masked_arguments)
+    return dataclasses.replace(tool, secrets=(*tool.secrets, *sorted(more))) if more else tool

@@ -148,7 +148,7 @@ async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
 
 async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store) -> None:
     """In whichever step or turn an actor refers to it over a tool of its own; what is an actor's own counts alone."""
-    paid, own = tool(usage_limit=ONCE), tool(usage_limit=ONCE, effect="Pay {amount}")
+    paid, own = tool(usage_limit=ONCE), tool(usage_limit=ONCE, effect="Pay {amount}", secrets=("to",))
     routes = (Route(name="trip", steps=(Step(name="book", tools=("pay",)), Step(name="end", tools=("pay",)))),)
     desk = Actor(
         name="desk",

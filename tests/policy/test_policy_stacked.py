@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from signoff.contracts.canonical import sha256_hex
 from signoff.policy.compiled import CompiledPolicy, compile_policy
 from signoff.policy.facts import ToolFacts
-from signoff.policy.model import ApprovalPolicy, RequiresApproval
+from signoff.policy.model import ApprovalPolicy, RequiresApproval, Show
 from signoff.policy.stacked import Below, incomparable, stacked
 
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
@@ -84,6 +84,29 @@ def test_each_field_is_the_strictest() -> None:
     assert (policy.allow_remember, policy.allow_edit, policy.confirm) == (False, False, "type")
     assert (policy.min_assurance, policy.remind_after, found.needs_person) == ("mfa", 20, "always")
     assert found.judge({"amount": 1.0}, {}).approvers == ("role:a",)
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "strictest"),
+    [
+        ({"only": ("a",)}, {"only": ("b", "a")}, {"only": ("a", "b")}),
+        ({"only": ("a",)}, {}, {}),
+        ({}, {"only": ("a",)}, {}),
+        ({"only": ()}, {"only": ("a",)}, {"only": ("a",)}),
+        ({"secret": ("a",)}, {"secret": ("b", "a")}, {"secret": ("a", "b")}),
+        ({"only": ("a",)}, {"only": ("a",), "secret": ("a",)}, {"only": ("a",), "secret": ("a",)}),
+    ],
+)
+@pytest.mark.row("X03")
+def test_people_see_what_either_shows_and_nothing_that_either_masks(
+    near: dict[str, Any], far: dict[str, Any], strictest: dict[str, Any]
+) -> None:
+    """A shadow cannot keep from them what the other's approvers decide by, nor tell them what it hides."""
+    shape = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
+    own, below = (
+        compile_policy(ApprovalPolicy(show=Show(**each)), tool=TOOL, input_schema=shape) for each in (near, far)
+    )
+    assert policy_of(stacked(own, [Below(below, lambda args: True)], DEFAULT)).show == Show(**strictest)
 
 
 NAMED: dict[str, Any] = {"approvers": ("role:a",)}

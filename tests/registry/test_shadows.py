@@ -11,7 +11,7 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.steps import Tally
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.model import ApprovalPolicy, GlobalRule, Show
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates import Judgement, judge
 from signoff.registry.inventory import inventory
@@ -19,6 +19,7 @@ from signoff.registry.route import Route, Step, Use
 from signoff.registry.tool import Tool
 
 CHEAP = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0")
+WIDE = {"type": "object", "properties": {name: {"type": "string"} for name in ("flight", "totalCost", "pin")}}
 REASON = "The route's desk has a limit of its own with the bank."
 
 
@@ -65,6 +66,24 @@ def test_the_same_name_side_by_side_is_no_shadow() -> None:
         "book_flight@desk.r",
         "book_flight@till",
     ]
+
+
+@pytest.mark.row("X03")
+def test_a_shadow_masks_what_the_tool_beneath_masks() -> None:
+    """By its declaration or its policy, of the arguments that both have; not where it need not obey."""
+    hides = ApprovalPolicy(show=Show(secret=("totalCost",)))
+    far = asks(hides, input_schema=WIDE, secrets=("pin",))
+    for near, masked in ((a_tool(), ("totalCost",)), (Use(tool=a_tool(), loosens=REASON), ())):
+        catalog = over(near, far)
+        found = catalog.tool("book_flight@desk.r")
+        assert found is not None
+        assert found.masked_arguments == masked
+    turn = over(asks(True, input_schema=WIDE, secrets=("pin",)), asks(True, input_schema=WIDE))
+    assert {tool.activity: tool.masked_arguments for tool in turn.every_tool} == {
+        "book_flight": (),
+        "book_flight@desk.r": ("pin",),
+        "book_flight@desk.r.*": ("pin",),
+    }
 
 
 @pytest.mark.row("X03")
