@@ -77,7 +77,8 @@ class Results:
         if isinstance(value, Handed):
             # Not what its output schema is about: that comes later.
             result = handed_result(value, self._tool.name)
-            return Made(await self._shown(permit, args, result, "", budget_chars), self._kept(args, result.value))
+            outcome = await self._shown(permit, args, result, "", budget_chars)
+            return Made(outcome.model_copy(update={"handed": True}), self._kept(args, result.value))
         if isinstance(result, ToolFailure):
             return Made(await self._told(permit, args, result, budget_chars), self._kept(args, result.message))
         if isinstance(result.value, AnnotatedRecord):

@@ -95,6 +95,8 @@ class CallOutcome(Shape):
     """Of a truncated one: the sealed handle to its whole text, good in this turn only."""
     direct: bool = False
     """It may be the turn's answer: its tool returns directly, and the call succeeded."""
+    handed: bool = False
+    """Its tool handed the work off: what comes of it is brought later."""
     data_update: Content | None = None
     context_update: Content | None = None
     """JSON objects that the tool wishes merged into collected data and into the context, for who reads the outcome."""

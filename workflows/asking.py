@@ -106,6 +106,14 @@ class Asking:
         share = {"budget_chars": ruling.options.budget_chars}
         return edit[0], edit[1].model_copy(update={"options": edit[1].options.model_copy(update=share)})
 
+    def changed(self, call: str) -> bool:
+        """Whether people have changed the arguments of a call, whenever that was."""
+        return call in self._proposed
+
+    def asked(self, call: str) -> bool:
+        """Whether people were ever asked about a call."""
+        return self._desk.get(self._record.approval_id(call)) is not None
+
     def note(self, request: ApprovalRequest) -> str:
         """What the model is told of the changes that people made to its call; "" when they made none."""
         proposed = self._proposed.get(request.call)

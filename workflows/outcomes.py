@@ -107,12 +107,13 @@ def aborted(call: str, tool: str) -> CallOutcome:
 
 
 def goes_on(ended: CallOutcome, options: RunOptions) -> bool:
-    """Whether a fallback may follow a call that ended so, run with `options`: it failed, and surely had no effect.
+    """Whether a fallback may follow a call that ended so, run with `options`: it failed before it had its effect.
 
     Of what people denied, the gates refused or nobody knows, nothing else is tried.
     """
     if ended.code == "execution_failed":
-        return options.read_only or options.idempotent
+        # At a gate after that, the tool had done its work: only what became of its result was wrong.
+        return options.read_only or (options.idempotent and ended.gate == "execute")
     return ended.code == "not_available" and ended.gate == "available"
 
 

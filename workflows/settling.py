@@ -15,7 +15,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import stand_in_id
 from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import GateTask, Ruling, ToolReply
+from signoff.contracts.steps import GateTask, Ruling, RunOptions, ToolReply
 from signoff.workflows import outcomes, tasks
 from signoff.workflows.asking import Asking
 from signoff.workflows.judging import judged
@@ -57,6 +57,7 @@ class Settling:
         self._asking = asking
         self._running = running
         self._show = show
+        self._ran_with: dict[str, RunOptions] = {}
 
     def stand(self, ctx: Pinned) -> None:
         """Judge and run the calls to come in this context."""
@@ -98,8 +99,11 @@ class Settling:
 
     async def _conclude(self, call: CallPart, ruling: Ruling, says: str) -> CallOutcome:
         outcome = await self._settle(call, ruling)
-        if ruling.options.fallbacks:
-            outcome = outcomes.stood_in(outcome, await self._fallbacks(call, ruling, outcome, says))
+        # A tool that changed while people were asked may have run with other options than it was proposed with.
+        ran_with = self._ran_with.pop(call.call, ruling.options)
+        if ran_with.fallbacks:
+            ran = ruling.model_copy(update={"options": ran_with})
+            outcome = outcomes.stood_in(outcome, await self._fallbacks(call, ran, outcome, says))
         self._record.conclude(outcome)
         if outcome.code == "execution_failed" and ruling.options.aborts:
             self._abort(self._record.siblings(call.call))
@@ -117,14 +121,15 @@ class Settling:
         tried: list[CallOutcome] = []
         ended, ran_with = primary, ruling.options
         # What a person wrote into a call is meant for the tool it was shown with.
-        names = () if primary.edited_by else ruling.options.fallbacks
+        names = () if self._asking.changed(call.call) else ruling.options.fallbacks
         for number, name in enumerate(names, 1):
             if not outcomes.goes_on(ended, ran_with) or self._asking.stopped or self._running.aborted(call.call):
                 break
             second = CallPart(call=stand_in_id(call.call, number), tool=name, args=call.args)
             self._record.stand_in(second, call.call)
             stands_in = await self._judge_fallback(second, ruling, f"`{call.tool}` failed; this is its fallback", says)
-            ended, ran_with = await self._settle(second, stands_in), stands_in.options
+            ended = await self._settle(second, stands_in)
+            ran_with = self._ran_with.pop(second.call, stands_in.options)
             self._record.conclude(ended)
             tried.append(ended)
         return tried
@@ -151,6 +156,8 @@ class Settling:
             if ruling.verdict == "settled" and ruling.outcome is not None:
                 return ruling.outcome
             if ruling.verdict == "ask":
+                if self._asking.stopped and not self._asking.asked(call.call):
+                    return outcomes.unwanted(call.call, call.tool)
                 if self._running.aborted(call.call):
                     self._abort((call.call,))
                 request = await self._asking.answered(ruling)
@@ -210,6 +217,7 @@ class Settling:
     async def _run_tool(
         self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries
     ) -> ToolReply:
+        self._ran_with[call.call] = ruling.options
         permit = tasks.permit(self._gates.ctx, call, ruling, request, tries.doubts)
         return await self._running.run(call, ruling, permit, tries.ticket(ruling.digest))
 
@@ -239,8 +247,12 @@ class Settling:
 
 
 def _direct(outcome: CallOutcome, ruling: Ruling) -> CallOutcome:
-    """`outcome`, marked where it may be the turn's answer. That people say it happened is no value to answer with."""
-    direct = ruling.options.return_direct and outcome.code == "ok" and not outcome.decided_by
+    """`outcome`, marked where it may be the turn's answer.
+
+    That people say it happened is no value to answer with, nor is that the tool handed its work off.
+    """
+    answers = outcome.code == "ok" and not (outcome.decided_by or outcome.handed)
+    direct = ruling.options.return_direct and answers
     return outcome.model_copy(update={"direct": True}) if direct else outcome
 
 

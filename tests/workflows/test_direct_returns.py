@@ -85,3 +85,14 @@ async def test_a_dry_run_returns_nothing_directly(client: Client, store: Store, 
     async with bench(client, store, task_queue, catalog_of([tool]), [calls(("pay", ONE)), respond("told")]) as desk:
         result = await desk.signoff.result(await desk.start(dry_run=True))
     assert (_said(result), [each.direct for each in result.calls]) == (["told"], [False])
+
+
+async def test_work_that_is_handed_off_is_no_answer(client: Client, store: Store, task_queue: str) -> None:
+    """What a handler says of work it gave away is for the model; the person is answered by the model."""
+    ledger = Ledger()
+    tools = [_direct("export", ledger, lambda args, ctx: ctx.hand_off())]
+    script = [calls(("export", ONE)), respond("It is on its way.")]
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert (result.completions, _said(result)) == (2, ["It is on its way."])
+    assert [(each.code, each.direct, each.handed) for each in result.calls] == [("ok", False, True)]

@@ -1,16 +1,21 @@
 """Tools that stand in for one that failed: each goes through every gate, and one result is told under the call's id."""
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from desk_fixtures import AMOUNT_SCHEMA, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnResult
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
 from signoff.registry.context import ToolContext
+from signoff.registry.people import development_directory
+from signoff.registry.permission import Permission
 from signoff.registry.result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
@@ -18,6 +23,7 @@ from signoff.testing.scripted import calls, respond
 
 ARGS = {"amount": 20, "to": "Ana"}
 SCRIPT = [calls(("rates", ARGS)), respond("done")]
+PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
 
 
 def rates(ledger: Ledger, *fallbacks: str, **fields: Any) -> Tool:
@@ -181,6 +187,81 @@ async def test_arguments_that_people_changed_are_for_the_tool_they_saw(
         await desk.signoff.decide(yes(key, edited_args={"amount": 5, "to": "Ana"}))
         result = await ended(desk, key)
     assert [(each.code, each.edited_by) for each in result.calls] == [("execution_failed", "approver")]
+    assert ran(ledger) == ["rates"]
+
+
+async def test_what_people_changed_stays_theirs_when_they_are_asked_again(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The edit was to the revision before the last: what the model proposed is run nowhere else all the same."""
+    ledger = Ledger()
+    before = rates(ledger, "older", requires_approval=ApprovalPolicy(quorum=2))
+    asked_first, asked_then = (
+        catalog_of([each, other(ledger, "older")]) for each in (before, replace(before, version="2"))
+    )
+    async with bench(client, store, task_queue, asked_first, SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5, "to": "Ana"}))
+    async with bench(client, store, task_queue, asked_then, SCRIPT, people=PEOPLE) as desk:
+        await desk.signoff.decide(yes(key, subject="bo", revision=2))
+        await desk.until(key, lambda view: view.calls[0].approval.revision == 3)
+        for who in ("ana", "bo"):
+            await desk.signoff.decide(yes(key, subject=who, revision=3))
+        result = await ended(desk, key)
+    assert [(each.code, each.fallback) for each in result.calls] == [("execution_failed", "")]
+    assert [(name, args["amount"]) for name, args, _ in ledger.rows] == [("rates", 5)]
+
+
+async def test_what_stands_in_is_what_the_tool_that_ran_allows(client: Client, store: Store, task_queue: str) -> None:
+    """A tool that was harmless to repeat when it was proposed, and no longer is when it runs, is not stood in for."""
+    ledger = Ledger()
+    before = rates(ledger, "older", read_only=False, idempotent=True, requires_approval=True)
+    async with bench(client, store, task_queue, catalog_of([before, other(ledger, "older")]), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+    after = replace(before, idempotent=False, fallbacks=())
+    async with bench(client, store, task_queue, catalog_of([after, other(ledger, "older")]), SCRIPT) as desk:
+        await desk.signoff.decide(yes(key))
+        await desk.until(key, lambda view: view.calls[0].approval.revision == 2)
+        await desk.signoff.decide(yes(key, revision=2))
+        result = await ended(desk, key)
+    assert [(each.code, each.fallback) for each in result.calls] == [("execution_failed", "")]
+    assert ran(ledger) == ["rates"]
+
+
+async def test_nothing_stands_in_for_a_tool_whose_work_was_done(client: Client, store: Store, task_queue: str) -> None:
+    """Its result was not what it promised, but what it does has happened: a second tool would do it twice."""
+    ledger = Ledger()
+    done = {"handler": ledger.handler("rates", "booked"), "output_schema": {"type": "object"}}
+    tool = rates(ledger, "older", read_only=False, idempotent=True, **done)
+    async with bench(client, store, task_queue, catalog_of([tool, other(ledger, "older")]), SCRIPT) as desk:
+        result = await ended(desk, await desk.start())
+    assert [(each.code, each.gate, each.fallback) for each in result.calls] == [("execution_failed", "output", "")]
+    assert ran(ledger) == ["rates"]
+
+
+async def test_a_turn_that_is_cancelled_while_a_fallback_is_judged_ends(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Nobody is asked any more then, so nobody is waited for."""
+    ledger, looked, may_go_on = Ledger(), asyncio.Event(), asyncio.Event()
+
+    async def slowly(args: Any, occasion: Occasion) -> Permission:
+        looked.set()
+        await may_go_on.wait()
+        return Permission.allow()
+
+    tools = [rates(ledger, "older"), other(ledger, "older", asks=True, check_permissions=slowly)]
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        key = await desk.start()
+        await looked.wait()
+        await desk.signoff.cancel_turn(key)
+        await asyncio.sleep(0.3)
+        may_go_on.set()
+        result = await ended(desk, key)
+    assert result.state == "cancelled"
+    assert [each.call for each in result.calls] == ["c1.1"]
     assert ran(ledger) == ["rates"]
 
 
