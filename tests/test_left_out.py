@@ -24,6 +24,8 @@ def run_without_programs(folder: Path, names: str, **variables: str) -> subproce
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    chromium: a browser\n")
     (folder / "test_it.py").write_text(TESTS)
     env = {name: value for name, value in os.environ.items() if not name.startswith("SIGNOFF_")}
+    # What the conftest imports stands beside it.
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), env.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", names]
     return subprocess.run(
         command, cwd=folder, env=env | {"PATH": str(folder)} | variables, capture_output=True, text=True, check=False
