@@ -1,6 +1,5 @@
 """Tools that stand in for one that failed: each goes through every gate, and one result is told under the call's id."""
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -8,18 +7,27 @@ import pytest
 from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
+from signoff.approvals.desk import Desk
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.person import Person
-from signoff.contracts.turn import TurnResult
+from signoff.contracts.message import CallPart
+from signoff.contracts.names import ENGINE
+from signoff.contracts.person import Person, Principal
+from signoff.contracts.steps import GateTask, Ruling
+from signoff.contracts.turn import TurnInput, TurnResult
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
 from signoff.registry.context import ToolContext
 from signoff.registry.people import development_directory
-from signoff.registry.permission import Permission
 from signoff.registry.result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
+from signoff.workflows.asking import Asking
+from signoff.workflows.record import TurnRecord
+from signoff.workflows.running import Running
+from signoff.workflows.settling import Settling
 
 ARGS = {"amount": 20, "to": "Ana"}
 SCRIPT = [calls(("rates", ARGS)), respond("done")]
@@ -241,28 +249,19 @@ async def test_nothing_stands_in_for_a_tool_whose_work_was_done(client: Client, 
     assert ran(ledger) == ["rates"]
 
 
-async def test_a_turn_that_is_cancelled_while_a_fallback_is_judged_ends(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    """Nobody is asked any more then, so nobody is waited for."""
-    ledger, looked, may_go_on = Ledger(), asyncio.Event(), asyncio.Event()
-
-    async def slowly(args: Any, occasion: Occasion) -> Permission:
-        looked.set()
-        await may_go_on.wait()
-        return Permission.allow()
-
-    tools = [rates(ledger, "older"), other(ledger, "older", asks=True, check_permissions=slowly)]
-    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
-        key = await desk.start()
-        await looked.wait()
-        await desk.signoff.cancel_turn(key)
-        await asyncio.sleep(0.3)
-        may_go_on.set()
-        result = await ended(desk, key)
-    assert result.state == "cancelled"
-    assert [each.call for each in result.calls] == ["c1.1"]
-    assert ran(ledger) == ["rates"]
+async def test_nobody_is_waited_for_who_was_never_asked() -> None:
+    """A turn is cancelled while the gates look at a fallback: whoever it would have asked is not asked any more."""
+    turn = TurnInput(
+        engine=ENGINE, session_id="s", turn_id="t", actor="desk", messages=(), principal=Principal(user="guest")
+    )
+    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=turn.principal)
+    record, desk, gates = TurnRecord(turn), Desk(), GateTask(ctx=ctx, calls=())
+    asking = Asking(record, desk, gates, lambda: None)
+    settling = Settling(record, desk, gates, asking, Running(record, ctx, desk.unwritten), lambda: None)
+    asking.stop()
+    call = CallPart(call="c1.1001", tool="older", args=Content(inline=ARGS))
+    outcome = await settling._settle(call, Ruling(call=call.call, verdict="ask"))
+    assert (outcome.call, outcome.code) == ("c1.1001", "skipped")
 
 
 async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(
