@@ -10,17 +10,19 @@ from signoff.approvals.changes import changes
 from signoff.contracts.approval import ApprovalRequest
 
 if TYPE_CHECKING:
+    from signoff.registry.catalog import Catalog
     from signoff.registry.tool import Tool
 
 
 @dataclass(frozen=True)
 class Editable:
     """Arguments to be changed, the tool if it is known here, and which of them are hidden by us: elsewhere a mask
-    stands for what is hidden, and is sent back as it is."""
+    stands for what is hidden, and is sent back as it is. `catalog` is that of this installation, None elsewhere."""
 
     args: dict[str, Any]
     tool: "Tool | None" = None
     secrets: tuple[str, ...] = ()
+    catalog: "Catalog | None" = None
 
 
 def read_settings(settings: Sequence[str]) -> dict[str, str]:

@@ -216,7 +216,7 @@ async def _answered(out: Output, desk: Desk, name: str, said: Said) -> tuple[Rec
         found = await desk.arguments(request)
         edited = edited_args(out, request, found, said.change.settings, editor=said.change.editor)
         answer = answer.model_copy(update={"edited_args": edited})
-        seen = as_edited(request, edited, found.tool)
+        seen = as_edited(request, edited, found.catalog)
     if seen is not None and answer.verdict == "approved":
         _check_confirmed(seen, said.confirm)
     receipt = await desk.answer(answer, approval_id, request, said.confirm)

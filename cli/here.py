@@ -72,7 +72,8 @@ class Here:
         """See `Desk`."""
         async with working_store(self.place.settings) as store:
             args = await load(store, request.args)
-        return Editable(args, self.place.catalog.defined(request.tool, request.definition), request.secrets)
+        catalog = self.place.catalog
+        return Editable(args, catalog.defined(request.tool, request.definition), request.secrets, catalog)
 
     async def answer(
         self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = ""

@@ -222,8 +222,7 @@ def _unconfirmed(deps: GatewayDeps, request: ApprovalRequest, decision: Decision
         # The turn finds it stale, which is to be told first.
         return False
     if decision.edited_args is not None and request.allow_edit:
-        tool = deps.catalog.defined(request.tool, request.definition)
-        request = as_edited(request, decision.edited_args, tool)
+        request = as_edited(request, decision.edited_args, deps.catalog)
     return not confirmed(request, typed)
 
 

@@ -80,7 +80,7 @@ class EditPages:
     async def _review(
         self, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str], *, note: str = ""
     ) -> Response:
-        changed = as_edited(opened.request, typed.args or {}, self._tool(opened.request))
+        changed = as_edited(opened.request, typed.args or {}, self._deps.catalog)
         words = typed_words(changed, visitor)
         context = {
             **self._context(opened, visitor),
@@ -96,7 +96,7 @@ class EditPages:
 
     async def _approve(self, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str]) -> Response:
         language = visitor.reader.language
-        words = typed_words(as_edited(opened.request, typed.args or {}, self._tool(opened.request)), visitor)
+        words = typed_words(as_edited(opened.request, typed.args or {}, self._deps.catalog), visitor)
         if words and not typed_right(form.get("typed", ""), words):
             note = text("card.typed_wrong", language, what=words[0])
             return await self._review(opened, visitor, typed, form, note=note)

@@ -6,12 +6,18 @@ from typing import Any
 from signoff.approvals.card import render_card
 from signoff.contracts.approval import ApprovalRequest
 from signoff.policy.model import ApprovalPolicy
-from signoff.registry.tool import Tool
+from signoff.registry.catalog import Catalog
 
 
-def as_edited(request: ApprovalRequest, args: Mapping[str, Any], tool: Tool | None) -> ApprovalRequest:
-    """`request` with the card of `args`; `tool` is None where it is not known here."""
-    policy = tool.requires_approval if tool is not None else None
+def as_edited(request: ApprovalRequest, args: Mapping[str, Any], catalog: Catalog | None) -> ApprovalRequest:
+    """`request` with the card of `args`, which shows of them what the policy that counts does, as the gates would.
+
+    `catalog` is None where none is known. Where it has another tool by now, the card shows no more than the one before.
+    """
+    tool = None if catalog is None else catalog.defined(request.tool, request.definition)
+    show = _on_card(request)
+    if catalog is not None and tool is not None and tool.definition == request.definition:
+        show = (catalog.policy(tool.activity).policy or ApprovalPolicy()).show.only
     card = render_card(
         effect=tool.effect if tool is not None else "",
         title=tool.title if tool is not None else "",
@@ -19,6 +25,12 @@ def as_edited(request: ApprovalRequest, args: Mapping[str, Any], tool: Tool | No
         args=args,
         schema=tool.schema.schema if tool is not None else {},
         secrets=request.secrets,
-        show=policy.show.only if isinstance(policy, ApprovalPolicy) else None,
+        show=show,
     )
     return request.model_copy(update={"card": card})
+
+
+def _on_card(request: ApprovalRequest) -> tuple[str, ...] | None:
+    """What the card of `request` shows; None where that is everything, as it says of nothing that it is left out."""
+    rows = request.card.rows
+    return tuple(row.name for row in rows if row.name) if any(not row.name for row in rows) else None

@@ -1,0 +1,101 @@
+"""The card of a request as it would be asked with other arguments: what the gates would show of them, and no more."""
+
+from typing import Any
+
+import pytest
+from desk_fixtures import AMOUNT_SCHEMA, GUEST, Ledger, catalog_of, pay_tool
+from temporalio.testing import ActivityEnvironment
+
+from signoff.activities.gate import GateActivity
+from signoff.activities.room import Room
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import GateTask
+from signoff.gateway.edited_card import as_edited
+from signoff.policy.model import ApprovalPolicy, Show
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.registry.route import Route
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+
+AMOUNT = ApprovalPolicy(show=Show(only=("amount",)))
+OTHER = {**AMOUNT_SCHEMA, "required": []}
+ARGS = {"amount": 20, "to": "Ana"}
+EDITED = {"amount": 15, "to": "Bo"}
+
+
+def tool(approval: Any, **fields: Any) -> Tool:
+    """A tool with this policy."""
+    return pay_tool(Ledger(), approval, **fields)
+
+
+def room_of(store: Store, *tools: Tool, **fields: Any) -> Room:
+    """A worker's room with these tools."""
+    catalog = catalog_of(tools, **fields)
+    return Room(catalog=catalog, store=store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
+
+
+def room_with(store: Store, near: Tool, far: Tool) -> Room:
+    """`near` on a route of `desk`, over `far` in the registry."""
+    route = Route(name="r", tools=(near,))
+    return room_of(store, far, actors=[Actor(name="desk", model="scripted", routes=(route,), shadowing="allow")])
+
+
+async def asked(room: Room, args: Any = ARGS, **fields: Any) -> ApprovalRequest:
+    """What the gates ask of a call, on the route where there is one."""
+    route = "r" if room.catalog.scopes["desk"].routed else ""
+    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=GUEST, route=route)
+    task = GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=args)),), **fields)
+    (ruling,) = (await ActivityEnvironment().run(GateActivity(room).gate, task)).rulings
+    assert ruling.request is not None, ruling
+    return ruling.request
+
+
+def shown(card: Card) -> tuple[str, list[tuple[str, str]]]:
+    """The sentence and the rows."""
+    return card.effect, [(row.name, row.value) for row in card.rows]
+
+
+@pytest.mark.parametrize(
+    ("near", "far"),
+    [
+        (tool(False), tool(AMOUNT)),
+        (tool(AMOUNT), tool(AMOUNT)),
+        (tool(True), tool(AMOUNT)),
+        (tool(AMOUNT), tool(False)),
+        (tool(AMOUNT), tool(True, input_schema=OTHER)),
+    ],
+)
+async def test_an_edit_is_reviewed_as_the_policy_that_counts_shows_it(near: Tool, far: Tool, store: Store) -> None:
+    """On a route over another tool both policies count, however alike the two are; as the gates then show it."""
+    room = room_with(store, near, far)
+    edited = as_edited(await asked(room), EDITED, room.catalog)
+    assert shown(edited.card) == shown((await asked(room, EDITED, revision=2, edited_by="ana")).card)
+
+
+async def test_what_is_kept_off_the_card_is_kept_off_its_edit(store: Store) -> None:
+    """The shadow asks nobody and says nothing of cards; the tool beneath shows the amount alone."""
+    room = room_with(store, tool(False), tool(AMOUNT))
+    edited = as_edited(await asked(room), EDITED, room.catalog)
+    assert [(row.name, row.value) for row in edited.card.rows] == [("amount", "15"), ("", "1 more not shown")]
+
+
+@pytest.mark.parametrize("approval", [True, AMOUNT])
+async def test_a_tool_that_is_not_known_as_it_was_shows_no_more_than_before(approval: Any, store: Store) -> None:
+    """Neither where nobody knows a catalog nor where it has another tool of the name by now."""
+    request = await asked(room_of(store, tool(approval)))
+    another = room_of(store, tool(True, input_schema=OTHER)).catalog
+    known: list[Catalog | None] = [None, another]
+    for catalog in known:
+        names = [row.name for row in as_edited(request, EDITED, catalog).card.rows]
+        assert names == [row.name for row in request.card.rows]
+
+
+async def test_a_card_that_left_nothing_out_shows_what_is_added(store: Store) -> None:
+    """Who adds an argument sees it before they approve, also of a tool that is not known here."""
+    request = await asked(room_of(store, tool(True)), {"amount": 20})
+    assert [row.name for row in request.card.rows] == ["amount"]
+    assert [row.name for row in as_edited(request, EDITED, None).card.rows] == ["amount", "to"]
