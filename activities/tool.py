@@ -46,6 +46,7 @@ TRANSIENT = (ConnectionError, TimeoutError)
 WORKERS_TRIED = 60
 """Tries, a second apart, before a tool is taken for removed: a rolling deploy must get past its old workers."""
 _ELSEWHERE = timedelta(seconds=1)
+_STOPPED = "Not executed: it was stopped before it began."
 _CHANGED = "the tool changed while you were asked"
 
 
@@ -158,7 +159,7 @@ class ToolActivity:
         key = ticket_key(task.permit.digest, task.ticket)
         workflow = activity.info().workflow_id or ""
         begins = self._journal.beginning(task.permit, found, key)
-        claim = await store.claim(
+        claiming = store.claim(
             key,
             workflow=workflow,
             call=task.permit.call,
@@ -167,6 +168,7 @@ class ToolActivity:
             use=use_of(self._room.catalog, tool, task.permit.ctx, task.permit.call),
             also=self._journal.together(begins),
         )
+        claim = await self._whole(claiming)
         if claim.kind == "fresh":
             self._journal.settled()
         else:
@@ -185,7 +187,11 @@ class ToolActivity:
             if looked_up is not None:
                 return looked_up
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
-        await self._journal.apart(begins)
+        await self._whole(self._journal.apart(begins))
+        if _unwanted():
+            if claim.kind == "fresh":
+                await self._never_began(task, key)
+            raise asyncio.CancelledError
         made = await self._execute(task, args, key)
         outcome = _noted(made.outcome, found)
         if outcome.code == "in_doubt":
@@ -197,6 +203,13 @@ class ToolActivity:
         await self._journal.apart(ends)
         return ToolReply(outcome=outcome)
 
+    async def _never_began(self, task: ToolTask, key: str) -> None:
+        """Give back the ticket, and the use that it took, of a call that was stopped before its handler was called."""
+        outcome = plain_outcome(task.permit.call, task.tool, "skipped", _STOPPED)
+        ends = await self._ends(task, outcome, key, None)
+        await self._results.patiently(lambda: self._room.store.void_claimed(key, also=self._journal.together(ends)))
+        await self._journal.apart(ends)
+
     async def _read(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> CallOutcome:
         """Run what needs no ticket."""
         await self._journal.alone(self._journal.beginning(task.permit, found, ""))
@@ -206,7 +219,7 @@ class ToolActivity:
         await self._results.patiently(lambda: self._journal.alone(ends))
         return outcome
 
-    async def _ends(self, task: ToolTask, outcome: CallOutcome, key: str, ran: Ran) -> list[AuditEntry]:
+    async def _ends(self, task: ToolTask, outcome: CallOutcome, key: str, ran: Ran | None) -> list[AuditEntry]:
         return await self._results.patiently(lambda: self._journal.end(task.permit, outcome, key, ran))
 
     async def _earlier(self, task: ToolTask, found: Judgement) -> ToolReply | None:
@@ -267,9 +280,20 @@ class ToolActivity:
                 if running.cancelled() and not _is_cancelled():
                     # Reported as a cancelled activity, it would be tried again without end.
                     raise HandlerEnded("the tool cancelled itself") from None
-                details = activity.cancellation_details()
-                asked = details is not None and details.cancel_requested and not self._tool.read_only
-                if not asked or running.done() or (limit is not None and limit.expired()):
+                asked = _unwanted() and not self._tool.read_only
+                if not asked or running.cancelled() or (limit is not None and limit.expired()):
+                    running.cancel()
+                    raise
+                _put_off_cancel()
+
+    async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """What lies between a claim and the handler, to its end: torn, nobody would know what was claimed."""
+        running = asyncio.ensure_future(work)
+        while True:
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                if running.cancelled() or not _unwanted():
                     running.cancel()
                     raise
                 _put_off_cancel()
@@ -349,6 +373,12 @@ def _noted(outcome: CallOutcome, found: Judgement) -> CallOutcome:
     """`outcome` with what is told of the arguments it came of."""
     note = " ".join(filter(None, (found.note, outcome.note)))
     return outcome.model_copy(update={"note": note}) if found.note else outcome
+
+
+def _unwanted() -> bool:
+    """Whether the turn has asked to stop this call; a worker that is lost or stops leaves it to another one."""
+    details = activity.cancellation_details()
+    return details is not None and details.cancel_requested
 
 
 def _is_cancelled() -> bool:

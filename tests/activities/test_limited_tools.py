@@ -1,18 +1,24 @@
 """Tools with hours and with a limited number of uses, where calls are judged and where they run."""
 
+import asyncio
 import dataclasses
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, environment, permit_for, pinned, room_of, run, task_for
-from desk_fixtures import Ledger, catalog_of, pay_tool
+from activity_kit import ARGS, TURN, begun, environment, permit_for, pinned, room_of, run, task_for
+from desk_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
+from temporalio.activity import ActivityCancellationDetails
+from temporalio.testing import ActivityEnvironment
 
 from signoff.activities.asking import unavailable, withheld
 from signoff.activities.gate import GateActivity
 from signoff.activities.outcome import OutcomeActivity
 from signoff.activities.room import Room
 from signoff.activities.usage import use_of
+from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.message import CallPart
@@ -23,14 +29,58 @@ from signoff.registry.gates import Known, judge
 from signoff.registry.result import ToolFailure
 from signoff.registry.route import Route, Step
 from signoff.registry.tool import Tool
-from signoff.registry.usage import UsageLimit
-from signoff.store.store import Store
+from signoff.registry.usage import UsageLimit, Use
+from signoff.store.store import Also, Store
+from signoff.store.tickets import Claim
 from signoff.store.usage import Usage
 
 OFFICE = ("Mo-Fr 08:00-18:00 Europe/Lisbon",)
 MONDAY_NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 SUNDAY = datetime(2026, 1, 4, 12, tzinfo=UTC)
 ONCE = UsageLimit(1, "tenant", 86_400.0)
+
+
+class SlowStore(Store):
+    """A real store that answers a claim, which it has written, once `go` is set; `claimed` by then."""
+
+    claimed: asyncio.Event
+    go: asyncio.Event
+
+    async def claim(
+        self,
+        key: str,
+        *,
+        workflow: str,
+        call: str,
+        tool: str,
+        owner: str = "",
+        grant: str = "",
+        use: Use | None = None,
+        also: Also | None = None,
+    ) -> Claim:
+        """Claim, and hold the answer back."""
+        found = await super().claim(
+            key, workflow=workflow, call=call, tool=tool, owner=owner, grant=grant, use=use, also=also
+        )
+        self.claimed.set()
+        await self.go.wait()
+        return found
+
+
+@pytest.fixture
+async def slow(tmp_path: Path) -> AsyncIterator[SlowStore]:
+    """A slow store."""
+    found = await SlowStore.open(f"sqlite:///{tmp_path}/slow.db")
+    assert isinstance(found, SlowStore)
+    found.claimed, found.go = asyncio.Event(), asyncio.Event()
+    yield found
+    await found.close()
+
+
+async def stopped(env: ActivityEnvironment, **details: bool) -> None:
+    """Cancel the activity, for the turn if nothing else is said."""
+    env.cancel(ActivityCancellationDetails(**details or {"cancel_requested": True}))
+    await asyncio.sleep(0)
 
 
 def tool(ledger: Ledger | None = None, **fields: Any) -> Tool:
@@ -144,6 +194,88 @@ async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
     reply = await environment(OUTCOME, activity_id="o").run(OutcomeActivity(room).outcome, lost)
     assert said(reply.outcome)[1] == "execution_failed"
     assert await left(store, paid)
+
+
+@pytest.mark.parametrize("audit", ["required", "best_effort"])
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
+    slow: SlowStore, read_only: bool, audit: Any
+) -> None:
+    """It is certain that nothing ran: the ticket is void, the record says so, and the call may be begun anew."""
+    ledger = Ledger()
+    policy = ApprovalPolicy(auto_approve_if="true", audit=audit)
+    paid = tool(ledger, usage_limit=ONCE, read_only=read_only, requires_approval=policy)
+    room, task, env = room_of(slow, paid), task_for(paid), environment()
+    running = asyncio.ensure_future(run(room, paid, task, env))
+    await begun(running, slow.claimed)
+    assert not await left(slow, paid)
+    await stopped(env)
+    slow.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ledger.rows == []
+    assert await left(slow, paid)
+    ticket = await slow.look(task.permit.digest)
+    assert ticket is not None
+    assert ticket.claim.kind == "undone"
+    ends = [each.facts for each in await AuditLog(slow).stream(TURN.workflow_id) if each.kind == "outcome"]
+    assert [each["code"] for each in ends] == ["skipped"]
+    again = task_for(paid, ticket=2)
+    assert said((await run(room, paid, again)).outcome)[1] == "ok"
+
+
+async def test_a_call_that_began_once_keeps_its_use_when_it_is_stopped_before_it_begins_again(
+    slow: SlowStore,
+) -> None:
+    """What its first try did nobody knows."""
+    paid = tool(usage_limit=ONCE, read_only=True)
+    room, task, env = room_of(slow, paid), task_for(paid), environment(attempt=2)
+    use = use_of(room.catalog, paid, task.permit.ctx, "c1.1")
+    slow.go.set()
+    await slow.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
+    slow.go.clear()
+    slow.claimed.clear()
+    running = asyncio.ensure_future(run(room, paid, task, env))
+    await begun(running, slow.claimed)
+    await stopped(env)
+    slow.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not await left(slow, paid)
+
+
+async def test_a_call_whose_worker_stops_before_it_begins_is_left_to_another(slow: SlowStore) -> None:
+    """Which finds the ticket: nobody stopped the call, so nothing is given back."""
+    paid = tool(usage_limit=ONCE, read_only=True)
+    task, env = task_for(paid), environment()
+    running = asyncio.ensure_future(run(room_of(slow, paid), paid, task, env))
+    await begun(running, slow.claimed)
+    await stopped(env, worker_shutdown=True)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not await left(slow, paid)
+    ticket = await slow.look(task.permit.digest)
+    assert ticket is not None
+    assert ticket.state == "claimed"
+
+
+async def test_a_read_that_was_stopped_in_the_middle_counts(store: Store) -> None:
+    """Its handler had begun and has told nothing: what it used up by then is not known."""
+    inside = asyncio.Event()
+
+    async def reads(args: Any, context: Any) -> str:
+        inside.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    paid = tool(usage_limit=ONCE, read_only=True, handler=reads)
+    env = environment()
+    running = asyncio.ensure_future(run(room_of(store, paid), paid, task_for(paid), env))
+    await begun(running, inside)
+    await stopped(env)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not await left(store, paid)
 
 
 async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store) -> None:

@@ -614,6 +614,20 @@ async def test_a_cancelled_turn_does_not_tear_an_effect_apart(store: Store) -> N
     assert (await store.look(task.permit.digest)).outcome.code == "ok"
 
 
+async def test_a_cancel_in_the_moment_of_the_end_loses_nothing(store: Store) -> None:
+    """The handler has returned, and the activity has not read it yet: what happened is recorded all the same."""
+    env = environment()
+
+    async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
+        env.cancel()
+        return "done"
+
+    tool = free(Ledger(), handler=handler)
+    task = task_for(tool)
+    assert told(await run(room_of(store, tool), tool, task, env)) == ("ok", "done")
+    assert (await store.look(task.permit.digest)).outcome.code == "ok"
+
+
 async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
     """A tool that hangs after the turn was cancelled still ends by its own timeout, in doubt."""
     started, ended = asyncio.Event(), list[str]()
