@@ -125,11 +125,12 @@ class GateActivity:
     ) -> Judgement:
         """`found` under the tenant's freeze and the answers people had remembered.
 
-        An edit is somebody's own proposal to the others, so no remembered answer answers it.
+        An edit is somebody's own proposal to the others, so no remembered answer answers it, then or later.
         """
         if freeze is not None:
             return frozen(found, freeze.reason, call)
-        return found if task.edited_by else await self._remembered.consulted(task.ctx, call, args, found)
+        written = task.edited_by or task.changed_by
+        return found if written else await self._remembered.consulted(task.ctx, call, args, found)
 
     def _ruling(self, task: GateTask, call: CallPart, args: Any, found: Judgement, budget: int) -> Ruling:
         verdict = found.verdict
@@ -140,8 +141,8 @@ class GateActivity:
             # What is not there now may be stood in for like what failed.
             return settled.model_copy(update={"options": self._options(task.ctx, found.tool, budget, ask=False)})
         digest = digest_of(task.ctx, call.call, found.tool, args)
-        # What a person wrote into a call is never run by rule alone.
-        ask = found.kind == "ask" or task.edited_by != ""
+        # What a person wrote into a call is never run by rule alone, nor corrected unseen where it is judged again.
+        ask = found.kind == "ask" or task.edited_by != "" or task.changed_by != ""
         return Ruling(
             call=call.call,
             verdict="ask" if ask else "run",

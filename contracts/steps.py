@@ -90,6 +90,8 @@ class GateTask(Shape):
     edited_name: str = ""
     before: tuple[CardRow, ...] = ()
     """Of an edit: who made it, and the rows of the card before."""
+    changed_by: str = ""
+    """Who changed the arguments before the call is judged again: nothing but people lets it run."""
     doubt: int = 0
     doubt_of: str = ""
     """Number of the ticket of the call with digest `doubt_of` of which nobody knows whether it happened."""

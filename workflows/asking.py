@@ -40,6 +40,7 @@ class Asking:
         self._show = show
         self._edits: dict[str, tuple[CallPart, Ruling]] = {}
         self._proposed: dict[str, tuple[CardRow, ...]] = {}
+        self._editors: dict[str, str] = {}
         self._examined: dict[str, list[Decision]] = {}
         self._examining = asyncio.Lock()
         self._denied = {denial.action: denial for denial in record.turn.denied}
@@ -109,6 +110,10 @@ class Asking:
     def changed(self, call: str) -> bool:
         """Whether people have changed the arguments of a call, whenever that was."""
         return call in self._proposed
+
+    def editor(self, call: str) -> str:
+        """Who changed the arguments of a call last; "" where nobody did."""
+        return self._editors.get(call, "")
 
     def asked(self, call: str) -> bool:
         """Whether people were ever asked about a call."""
@@ -198,6 +203,7 @@ class Asking:
         receipt = self._desk.settle(decision, authority, workflow.now(), ruling.request)
         if receipt.status != "refused" and receipt.code != "duplicate":
             self._proposed.setdefault(call.call, request.card.rows)
+            self._editors[call.call] = authority.subject
             changed = call.model_copy(update={"args": ruling.request.args})
             self._edits[call.call] = (changed, ruling.model_copy(update={"request": None}))
             self._show()

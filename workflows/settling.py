@@ -203,7 +203,7 @@ class Settling:
         return outcomes.failed(call.call, call.tool, "refused", "Asked too often; give up on this call.")
 
     async def _judge_again(self, call: CallPart, before: Ruling, revision: int, note: str) -> Ruling:
-        again = {"calls": (call,), "revision": revision, "note": note}
+        again = {"calls": (call,), "revision": revision, "note": note, "changed_by": self._asking.editor(call.call)}
         task = self._gates.model_copy(update=again)
         if before.options.at_once:
             async with self._asking.one_after_the_other():
@@ -240,7 +240,7 @@ class Settling:
             credit |= {
                 "approval_id": request.id,
                 "decided_by": decided_by,
-                "edited_by": request.edited_by,
+                "edited_by": request.edited_by or self._asking.editor(request.call),
                 "note": note,
             }
         return outcome.model_copy(update=credit)

@@ -16,6 +16,8 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
 from signoff.contracts.steps import GateTask, Ruling
 from signoff.policy.model import ApprovalPolicy
+from signoff.registry.correction import Corrected
+from signoff.registry.schema import Problem
 from signoff.store.content import load
 from signoff.store.store import Store
 
@@ -69,6 +71,22 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
     assert request.args.blob is not None
     assert await load(store, request.args) == large
     assert (await ruling(room, {"amount": 1}, edited_by="ana")).request is not None
+
+
+async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: Store) -> None:
+    """By no rule, and with what the tool's own check makes of it by now where the people asked can read it."""
+    policy = ApprovalPolicy(auto_approve_if="true")
+
+    def whole(args: Any) -> list[Problem] | Corrected:
+        return [] if args["amount"] == 2 else Corrected({"amount": 2}, "whole units only")
+
+    for check, amount, note in ((None, 1, "late"), (whole, 2, "late; The arguments were corrected (`amount`): whole ")):
+        room = room_of(store, pay_tool(LEDGER, policy, validate_input=check))
+        asked = await ruling(room, {"amount": 1}, changed_by="ana", revision=3, note="late")
+        request = request_of(asked.request)
+        assert (asked.verdict, request.revision, request.args.inline) == ("ask", 3, {"amount": amount})
+        assert request.card.note.startswith(note)
+        assert (await ruling(room, {"amount": 1}, revision=3)).verdict == "run"
 
 
 async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:

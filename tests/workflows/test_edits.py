@@ -13,7 +13,9 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.listing import WaitingCard
 from signoff.contracts.person import Person
+from signoff.registry.correction import Corrected
 from signoff.registry.people import development_directory
+from signoff.registry.schema import Problem
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 from signoff.workflows import shown
@@ -210,3 +212,36 @@ async def test_an_edited_call_is_found_under_one_code(client: Client, store: Sto
         await desk.signoff.result(key)
         closed = (await handle.describe()).typed_search_attributes.get(shown.CODES)
     assert (opened, closed) == ([code], [f"{code}!"])
+
+
+def capitals(args: Any) -> list[Problem] | Corrected:
+    """Names are written with a capital."""
+    name = args["to"]
+    return [] if name == name.title() else Corrected({**args, "to": name.title()}, "names have a capital")
+
+
+async def test_what_a_person_wrote_is_corrected_only_before_their_eyes(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A deploy brings a check that corrects them: people are asked again, with what it makes of them, by no rule."""
+    ledger = Ledger()
+    policy = ApprovalPolicy(auto_approve_if="args.amount < 50.0", quorum=2)
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5, "to": "bo"}))
+    changed = catalog_of([pay_tool(ledger, policy, validate_input=capitals)])
+    async with bench(client, store, task_queue, changed, SCRIPT, people=PEOPLE) as desk:
+        await desk.signoff.decide(yes(key, subject="bo", revision=2))
+        view = await desk.until(key, lambda view: any(c.approval and c.approval.revision == 3 for c in view.calls))
+        assert ledger.rows == []
+        again = view.calls[0].approval
+        assert again is not None
+        for person in ("ana", "bo"):
+            await desk.signoff.decide(yes(key, subject=person, revision=3))
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert (again.state, again.card.effect, again.args.inline) == ("pending", "Pay 5 to Bo", {"amount": 5, "to": "Bo"})
+    assert "The arguments were corrected (`to`): names have a capital." in again.card.note
+    assert [row[1] for row in ledger.rows] == [{"amount": 5, "to": "Bo"}]
+    assert [(each.code, each.edited_by) for each in result.calls] == [("ok", "ana")]
