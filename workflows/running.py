@@ -23,6 +23,8 @@ from signoff.workflows.record import TurnRecord
 
 _KEEPS_WORDS = "write to the ticket that it happened"
 """Turns in which people said so before this existed have no such activity in their histories."""
+_COUNTS_FOUND = "count what a call took that was lost and found"
+"""Turns that found such a call before this existed went on without counting it."""
 _LATE = "the approval ran out while the call waited for its turn to run"
 
 
@@ -103,7 +105,7 @@ class Running:
             self._unwritten.give_back(task.audit)
             return told
         # A worker that was only slow has told more than anybody who looked later.
-        return reply.outcome or told
+        return self._counted(reply, ruling).outcome or told
 
     def _stop(self, calls: Collection[str]) -> None:
         if calls:
@@ -136,7 +138,7 @@ class Running:
         except ActivityError as error:
             # It may not have begun at all.
             self._unwritten.give_back(task.audit)
-            return await self._after_failure(error, call, ruling, permit, ticket)
+            return self._counted(await self._after_failure(error, call, ruling, permit, ticket), ruling)
         if reply.outcome is not None:
             self._record.worked(reply.outcome, ruling.options)
         return reply
@@ -156,6 +158,13 @@ class Running:
             return await handle
         finally:
             del self._runs[call.call]
+
+    def _counted(self, reply: ToolReply, ruling: Ruling) -> ToolReply:
+        """`reply`, of a call that was lost, once what it took counts: its worker was only slow, or it was looked up."""
+        found = reply.outcome
+        if found is not None and (found.cost or found.duration_ms) and workflow.patched(_COUNTS_FOUND):
+            self._record.worked(found, ruling.options)
+        return reply
 
     async def _after_failure(
         self, error: ActivityError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int

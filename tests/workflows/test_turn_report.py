@@ -4,9 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, doubted, pay_tool, yes
 from temporalio.client import Client
 
+from signoff.contracts.call import CallOutcome
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.steps import TurnLimits
 from signoff.registry.actor import Actor
@@ -14,6 +15,7 @@ from signoff.registry.context import ToolContext
 from signoff.registry.result import ToolResult
 from signoff.registry.tool import BypassRouting
 from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import calls, respond
 
 
@@ -109,3 +111,53 @@ async def test_an_actor_says_how_many_completions_it_has(client: Client, store: 
         result = await desk.signoff.result(await desk.start())
     assert result.error is not None
     assert (result.error.code, result.completions, len(result.calls)) == ("completion_limit", 5, 5)
+
+
+FOUND = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", cost=0.5, duration_ms=90_000)
+PAY = ("pay", {"amount": 20})
+
+
+async def test_what_a_slow_worker_did_counts_when_a_person_says_that_it_happened(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The turn had given it up; it has told since what it took, and that is found when the word is written down."""
+    async with bench(
+        client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("done")]
+    ) as desk:
+        key = await desk.start()
+        asked = (await desk.waiting(key)).calls[0].approval
+        assert asked is not None
+        ticket = ticket_key(asked.digest, 1)
+        await store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")
+        await desk.signoff.decide(yes(key))
+        await desk.until(key, doubted)
+        await store.record(ticket, FOUND)
+        await desk.signoff.decide(yes(key, revision=2, verdict="happened"))
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert (result.calls[0].code, result.cost) == ("ok", 0.5)
+    assert result.active_seconds >= 90
+
+
+@pytest.mark.parametrize(("cost", "code"), [(0.5, "cost_limit"), (0.0, "")])
+async def test_what_a_call_took_counts_though_its_activity_was_lost(
+    cost: float, code: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """Its ticket tells it, once, and it spends the turn's budget like any other; what took nothing adds none."""
+    tool = pay_tool(Ledger(), ApprovalPolicy(grant_ttl=0.5), task_queue=f"{task_queue}-nobody")
+    actor = Actor(name="desk", model="scripted", limits=TurnLimits(cost=0.5))
+    catalog = catalog_of([tool], actors=[actor])
+    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
+        key = await desk.start()
+        asked = (await desk.waiting(key)).calls[0].approval
+        assert asked is not None
+        ticket = ticket_key(asked.digest, 1)
+        await store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")
+        await store.record(ticket, FOUND.model_copy(update={"cost": cost, "duration_ms": 0}))
+        await desk.signoff.decide(yes(key))
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+        events = await desk.events(key)
+    assert [each.code for each in result.calls] == ["ok"]
+    assert (result.cost, result.error.code if result.error else "") == (cost, code)
+    assert ("MARKER_RECORDED" in events[events.index("ACTIVITY_TASK_TIMED_OUT") :]) is bool(cost)
