@@ -124,7 +124,7 @@ def stood_in(primary: CallOutcome, tried: Sequence[CallOutcome]) -> CallOutcome:
     """
     if not tried:
         return primary
-    told = next((each for each in reversed(tried) if each.code not in _NEVER_BEGUN), primary)
+    told = next((each for each in reversed(tried) if not _never_begun(each)), primary)
     words = [_went(each) for each in (primary, *tried) if each is not told]
     if told is not primary:
         words.append(f"`{told.tool}` was tried in its place.")
@@ -139,9 +139,20 @@ def stood_in(primary: CallOutcome, tried: Sequence[CallOutcome]) -> CallOutcome:
     )
 
 
+def stops_siblings(primary: CallOutcome, told: CallOutcome) -> bool:
+    """Whether a call failed that ended in `told`: its tool did, and none in its place did better, in whatever words."""
+    worse = primary.code == "execution_failed" and bool(told.fallback) and told.code in _NEVER_BEGUN
+    return told.code == "execution_failed" or worse
+
+
+def _never_begun(outcome: CallOutcome) -> bool:
+    """Whether the gates ended the call; with the same codes a handler says how it failed."""
+    return outcome.code in _NEVER_BEGUN and outcome.gate != "execute"
+
+
 def _went(outcome: CallOutcome) -> str:
     """How a try went, for the model. The words of a tool are told whole or not at all: marks around them must stay."""
-    what = "could not be used" if outcome.code in _NEVER_BEGUN else "failed"
+    what = "could not be used" if _never_begun(outcome) else "failed"
     text = "" if outcome.value.blob is not None else text_of(outcome.value)
     return f"`{outcome.tool}` {what}: {text}." if 0 < len(text) <= _BRIEF else f"`{outcome.tool}` {what}."
 

@@ -98,14 +98,14 @@ class Settling:
         self._asking.stop()
 
     async def _conclude(self, call: CallPart, ruling: Ruling, says: str) -> CallOutcome:
-        outcome = await self._settle(call, ruling)
+        primary = outcome = await self._settle(call, ruling)
         # A tool that changed while people were asked may have run with other options than it was proposed with.
         ran_with = self._ran_with.pop(call.call, ruling.options)
         if ran_with.fallbacks:
             ran = ruling.model_copy(update={"options": ran_with})
-            outcome = outcomes.stood_in(outcome, await self._fallbacks(call, ran, outcome, says))
+            outcome = outcomes.stood_in(primary, await self._fallbacks(call, ran, primary, says))
         self._record.conclude(outcome)
-        if outcome.code == "execution_failed" and ruling.options.aborts:
+        if ruling.options.aborts and outcomes.stops_siblings(primary, outcome):
             self._abort(self._record.siblings(call.call))
         return outcome
 

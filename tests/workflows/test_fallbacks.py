@@ -282,6 +282,41 @@ async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(
 
 
 @pytest.mark.row("F40")
+@pytest.mark.parametrize("code", ["input_invalid", "not_available"])
+async def test_a_fallback_that_ran_and_says_so_itself_is_told_as_one_that_failed(
+    code: Any, client: Client, store: Store, task_queue: str
+) -> None:
+    """It has run, whatever code its handler gives: no "could not be used", and the call ends as it did."""
+    ledger = Ledger()
+    says = other(ledger, "pay", lambda args, ctx: ToolFailure("no such account", code))
+    tools = [rates(ledger, "pay", "older"), says, other(ledger, "older")]
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        key = await desk.start()
+        result = await ended(desk, key)
+        told = await desk.told(key)
+    [outcome] = result.calls
+    assert (outcome.code, outcome.value.inline, outcome.fallback) == (code, "no such account", "pay")
+    assert outcome.primary_error == "the market is shut"
+    assert told[0].note == "`rates` failed: the market is shut. `pay` was tried in its place."
+    assert ran(ledger) == ["rates", "pay"]
+
+
+async def test_a_fallback_that_ran_and_failed_in_its_own_words_stops_the_siblings(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """Where the actor says that a failure does: its tool failed, and what stood in for it did no better."""
+    ledger = Ledger()
+    says = other(ledger, "older", lambda args, ctx: ToolFailure("no such day", "input_invalid"))
+    asked = other(ledger, "wire", asks=True)
+    actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")
+    catalog = catalog_of([rates(ledger, "older"), says, asked], actors=[actor])
+    script = [calls(("rates", ARGS), ("wire", ARGS)), respond("done")]
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        result = await ended(desk, await desk.start())
+    assert [(each.code, each.fallback) for each in result.calls] == [("input_invalid", "older"), ("skipped", "")]
+
+
+@pytest.mark.row("F40")
 async def test_a_tool_that_is_not_there_now_is_stood_in_for(client: Client, store: Store, task_queue: str) -> None:
     """It need not have run to have failed."""
     ledger = Ledger()
