@@ -17,7 +17,7 @@ from signoff.audit.record import moment_text
 from signoff.cli.inputs import read_duration, read_object
 from signoff.cli.options import Address, AsJson, Asker, Manifest
 from signoff.cli.output import Output, run
-from signoff.cli.simulation import Tried, simulate
+from signoff.cli.simulation import NOT_LOOKED_AT, Tried, simulate
 from signoff.cli.stores import working_store
 from signoff.cli.tools import find_tool, findings, pinned
 from signoff.cli.words import utc_now
@@ -149,7 +149,8 @@ def _tried_words(tried: list[Tried]) -> list[RenderableType]:
         for each in against
     ]
     lost = Counter(each.why for each in tried if each.would == "unknown")
-    return [*words, *(f"{count} cannot be judged: {why}" for why, count in lost.items())]
+    words += [f"{count} cannot be judged: {why}" for why, count in lost.items()]
+    return [*words, NOT_LOOKED_AT] if known else words
 
 
 def _read_cases(path: Path) -> list[dict[str, Any]]:

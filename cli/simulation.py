@@ -1,7 +1,7 @@
 """A policy tried on the calls of the past: the record says which there were, the turns' histories what they said."""
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -13,8 +13,7 @@ from signoff.contracts.call import Pinned
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.errors import ServerUnavailable, StoreUnavailable
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import ModelReply, Tally
-from signoff.contracts.turn import TurnInput
+from signoff.contracts.steps import ModelReply, ModelTask, Tally
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
 from signoff.registry.checking import as_run
@@ -23,6 +22,8 @@ from signoff.store.content import load
 from signoff.store.store import Store
 
 Would = Literal["run", "ask", "deny", "unknown"]
+
+NOT_LOOKED_AT: Final = "not looked at: whether a tool was there, within its hours, used up or frozen, and answers that people had remembered"
 
 
 class Tried(NamedTuple):
@@ -33,16 +34,22 @@ class Tried(NamedTuple):
     why: str
 
 
-class _Turn(NamedTuple):
+class _Proposed(NamedTuple):
+    """A call as the model made it, in the context as it stood then: what tools and the session had changed included."""
+
     ctx: Pinned
-    calls: dict[str, CallPart]
+    call: CallPart
+
+
+_Turn: TypeAlias = Mapping[str, _Proposed]
 
 
 async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterable[PastCall]) -> list[Tried]:
     """Judge each call anew, with the context and the arguments that its turn's history holds.
 
     They count only if they have the digest that was recorded. Where a history is gone, by the server's retention, or
-    people had changed the arguments, or a handler would answer, the verdict is `unknown`. Raises `ServerUnavailable`.
+    people had changed the arguments, or a handler would answer, or the call stood in for another, the verdict is
+    `unknown`. What `NOT_LOOKED_AT` says is taken to have stood in no call's way. Raises `ServerUnavailable`.
     """
     turns: dict[str, _Turn | None] = {}
     tried = []
@@ -54,15 +61,18 @@ async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterabl
 
 
 async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | None) -> Tried:
-    call = None if turn is None else turn.calls.get(past.call)
-    if turn is None or call is None:
+    if turn is None:
         return Tried(past, "unknown", "its history is gone")
-    tool = catalog.sight(turn.ctx).tool(past.tool)
+    proposed = turn.get(past.call)
+    if proposed is None:
+        return Tried(past, "unknown", "no model proposed it: it stood in for a call that had failed")
+    ctx, call = proposed
+    tool = catalog.sight(ctx).tool(past.tool)
     try:
         args = await load(store, call.args)
         digest = call_digest(
-            tenant=turn.ctx.tenant,
-            turn=turn.ctx.turn,
+            tenant=ctx.tenant,
+            turn=ctx.turn,
             call=past.call,
             tool=past.tool,
             definition=past.definition,
@@ -72,7 +82,7 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
         return Tried(past, "unknown", "the arguments cannot be read")
     if digest != past.digest:
         return Tried(past, "unknown", "the arguments are not those that were recorded: people had changed them")
-    found = judge(catalog, turn.ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS), spent={}))
+    found = judge(catalog, ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS), spent={}))
     if found.kind == "question":
         return Tried(past, "unknown", "its tool checks permissions, and is asked about what is proposed now only")
     if found.unheard is not None:
@@ -84,38 +94,24 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
 
 async def _turn(client: Client, workflow_id: str) -> _Turn | None:
     """What the history of a turn says was proposed; None when there is none."""
-    started: TurnInput | None = None
-    calls: dict[str, CallPart] = {}
-    models: set[int] = set()
+    asked: dict[int, Pinned] = {}
+    calls: dict[str, _Proposed] = {}
     try:
         async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
-            if event.HasField("workflow_execution_started_event_attributes"):
-                given = event.workflow_execution_started_event_attributes.input.payloads
-                (started,) = await client.data_converter.decode(given, [TurnInput])
-            elif event.HasField("activity_task_scheduled_event_attributes"):
-                if event.activity_task_scheduled_event_attributes.activity_type.name == names.MODEL:
-                    models.add(event.event_id)
+            if event.HasField("activity_task_scheduled_event_attributes"):
+                begun = event.activity_task_scheduled_event_attributes
+                if begun.activity_type.name == names.MODEL:
+                    (task,) = await client.data_converter.decode(begun.input.payloads, [ModelTask])
+                    asked[event.event_id] = task.ctx
             elif event.HasField("activity_task_completed_event_attributes"):
                 done = event.activity_task_completed_event_attributes
-                if done.scheduled_event_id in models:
+                ctx = asked.get(done.scheduled_event_id)
+                if ctx is not None:
                     (reply,) = await client.data_converter.decode(done.result.payloads, [ModelReply])
-                    calls |= {part.call: part for part in reply.message.parts if isinstance(part, CallPart)}
+                    parts = (part for part in reply.message.parts if isinstance(part, CallPart))
+                    calls |= {part.call: _Proposed(ctx, part) for part in parts}
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise ServerUnavailable(f"the Temporal server did not answer: {error.message.partition(chr(10))[0]}") from None
-    return None if started is None else _Turn(_pinned(started), calls)
-
-
-def _pinned(turn: TurnInput) -> Pinned:
-    return Pinned(
-        actor=turn.actor,
-        session=turn.session_id,
-        turn=turn.turn_id,
-        tenant=turn.tenant_id,
-        channel=turn.channel,
-        route=turn.route,
-        step=turn.step,
-        user=turn.principal,
-        extra=turn.context,
-    )
+    return calls

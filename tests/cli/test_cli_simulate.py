@@ -53,6 +53,7 @@ async def test_simulate_says_what_people_denied_that_a_policy_would_let_run(
     assert ran.code == 0, ran.err
     assert became(ran.data) == {"denied": "run", "approved": "run", "auto": "run"}
     words = (await desk("policy", "simulate", looser(tmp_path, 75))).out
+    assert "not looked at: whether a tool was there" in words
     assert "1 that people were asked for would run without asking, of which they had denied 1" in words
     assert "denied by ana, would run by auto_approve_if" in words
     tighter = await desk("policy", "simulate", looser(tmp_path, 1), "--json")

@@ -1,0 +1,93 @@
+"""Calls of the past judged again: each where its turn stood when it was proposed."""
+
+from dataclasses import replace
+from typing import Any
+
+from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.audit.past import past_calls
+from signoff.cli.simulation import simulate
+from signoff.contracts.updates import Updates
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.route import Route, Step
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+PAY = ("pay", {"amount": 20, "to": "Ana"})
+RUNS = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
+
+
+async def would(desk: Bench, catalog: Catalog) -> list[tuple[str, str, str]]:
+    """Tool, verdict and why of every call on record, by this catalog."""
+    past = await past_calls(AuditLog(desk.store), "", tenant="main")
+    tried = await simulate(desk.client, desk.store, catalog, past)
+    return [(each.past.tool, each.would, each.why) for each in tried]
+
+
+async def test_a_call_of_a_turns_own_tool_is_judged_with_it(client: Client, store: Store, task_queue: str) -> None:
+    """Where its actor stands the tool is not to be had, but for that turn it was: it would run again."""
+    route = Route(name="trip", steps=(Step(name="buy", mode="only"),))
+    actors = [Actor(name="desk", model="scripted", routes=(route,))]
+    catalog = catalog_of([pay_tool(Ledger(), RUNS)], actors=actors)
+    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
+        result = await desk.signoff.result(await desk.start(route="trip", step="buy", transient=("pay",)))
+        assert [each.code for each in result.calls] == ["ok"]
+        assert await would(desk, catalog) == [("pay", "run", "auto_approve_if")]
+
+
+async def chosen(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    """Changes the project."""
+    return ToolResult("chosen", context_update={"project": "moon"})
+
+
+async def test_a_call_is_judged_by_what_tools_had_changed_before_it(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """In its own turn, and in earlier ones of its session; not by what is changed later."""
+    project = ApprovalPolicy(auto_approve_if="ctx.project == 'moon'", require_approval_if="ctx.project == 'mars'")
+    choose = pay_tool(Ledger(), RUNS, name="choose", handler=chosen, updates=("project",))
+    catalog = build_catalog(
+        tools=[choose, pay_tool(Ledger(), project)],
+        actors=[Actor(name="desk", model="scripted")],
+        context={"project": {"type": "string"}},
+    )
+    script = [calls(("choose", PAY[1])), calls(PAY), respond("done")]
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        earlier = Updates(context={"project": "mars"})
+        result = await desk.signoff.result(await desk.start(updates=earlier))
+        assert [each.code for each in result.calls] == ["ok", "ok"]
+        by_project = replace(choose, requires_approval=ApprovalPolicy(auto_approve_if="ctx.project == 'mars'"))
+        stricter = build_catalog(
+            tools=[by_project, pay_tool(Ledger(), project)],
+            actors=[Actor(name="desk", model="scripted")],
+            context={"project": {"type": "string"}},
+        )
+        verdicts = await would(desk, stricter)
+    assert verdicts == [("choose", "run", "auto_approve_if"), ("pay", "run", "auto_approve_if")]
+
+
+async def test_a_call_that_stood_in_for_another_is_not_known(client: Client, store: Store, task_queue: str) -> None:
+    """No model proposed it, which is said."""
+
+    async def fails(args: dict[str, Any], ctx: ToolContext) -> ToolFailure:
+        return ToolFailure("the bank is closed")
+
+    tools = [
+        pay_tool(Ledger(), RUNS, handler=fails, idempotent=True, fallbacks=("wire",)),
+        pay_tool(Ledger(), RUNS, name="wire"),
+    ]
+    catalog = catalog_of(tools)
+    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
+        result = await desk.signoff.result(await desk.start())
+        verdicts = await would(desk, catalog)
+    assert [(each.code, each.fallback) for each in result.calls] == [("ok", "wire")]
+    assert verdicts == [
+        ("pay", "run", "auto_approve_if"),
+        ("wire", "unknown", "no model proposed it: it stood in for a call that had failed"),
+    ]
