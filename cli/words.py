@@ -146,15 +146,17 @@ def call_line(call: CallView) -> Text:
     """One call with its state: ran by rule, waiting for whom, denied by whom and why, in doubt."""
     request = call.approval
     effect = request.card.effect if request is not None else clean(call.tool)
-    line = Text(f"  {effect}: ") + state_text(call.state)
+    outcome = call.outcome
+    stood = outcome is not None and bool(outcome.fallback)
+    line = Text(f"  {effect}: ") + state_text("execution_failed" if stood else call.state)
     if call.state == "waiting" and request is not None:
         return line + Text(f" for {', '.join(request.approvers)} ({show_code(request.code)})")
-    outcome = call.outcome
     if outcome is None:
         return line
     if outcome.fallback:
+        # What people decided, and what came of it, is told of the tool that stood in, on a line of its own.
         why = " ".join(clean(outcome.primary_error).split())
-        line += Text(f" by {clean(outcome.fallback)} in its place, because it failed: {why};")
+        return line + Text(f": {why}; {clean(outcome.fallback)} was tried in its place")
     if outcome.denied is not None:
         by = clean(request.decided_name or request.decided_by) if request is not None else ""
         who = f" by {by}" if by else f" by {outcome.denied.source}"

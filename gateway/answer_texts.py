@@ -135,7 +135,8 @@ ENGLISH: Final[Mapping[str, str]] = {
     "call.doubt_gave_up": "In doubt, given up by {who}",
     "call.ok_edited": "Ran as changed by {editor}, approved by {who}",
     "call.ok_granted": "Ran by a remembered answer",
-    "call.stood_in": "{tool} was tried in its place, because it failed: {why}",
+    "call.stands_in": "{tool} is tried in its place",
+    "call.stood_in": "{why}; {tool} was tried in its place",
     # Several at once.
     "batch.choose": "Choose several",
     "batch.stop": "Choose one at a time",

@@ -56,9 +56,14 @@ class CallLine:
     doubt: bool = False
 
 
-def call_line(view: CallView, part: CallPart | None, catalog: Catalog, people: Directory, language: str) -> CallLine:
-    """The line of one call. `part` is the proposal in the conversation, from which its sentence is made."""
-    state, told, detail = _became(view, catalog, people, language)
+def call_line(
+    view: CallView, part: CallPart | None, catalog: Catalog, people: Directory, language: str, *, stood: str = ""
+) -> CallLine:
+    """The line of one call. `part` is the proposal in the conversation, from which its sentence is made.
+
+    `stood` is the tool that is, or was, tried last in its place; that has a line of its own.
+    """
+    state, told, detail = _became(view, catalog, people, language, stood)
     outcome = view.outcome
     tone = "quiet" if outcome is not None and outcome.gate == "dry_run" else _TONES.get(state, "quiet")
     return CallLine(
@@ -68,14 +73,19 @@ def call_line(view: CallView, part: CallPart | None, catalog: Catalog, people: D
         tone=tone,
         told=told,
         detail=" ".join(filter(None, (detail, _in_its_place(outcome, language)))),
-        result=_words(outcome.value) if outcome is not None and outcome.code == "ok" else "",
+        result=_words(outcome.value) if outcome is not None and state == "ok" else "",
         approval=view.approval.id if view.approval is not None else "",
         doubt=state == "in_doubt",
     )
 
 
-def _became(view: CallView, catalog: Catalog, people: Directory, language: str) -> tuple[str, str, str]:
+def _became(view: CallView, catalog: Catalog, people: Directory, language: str, stood: str) -> tuple[str, str, str]:
     """State, words, and the detail beside them."""
+    if view.outcome is None and stood:
+        return "execution_failed", text("call.execution_failed", language), text("call.stands_in", language, tool=stood)
+    if view.outcome is not None and view.outcome.fallback:
+        # What people decided, and what came of it, is told of the tool that stood in.
+        return "execution_failed", text("call.execution_failed", language), ""
     if view.outcome is not None:
         return _settled(view.outcome, view, catalog, language)
     request = view.approval
@@ -114,11 +124,6 @@ def _ran(outcome: CallOutcome, view: CallView, catalog: Catalog, language: str) 
     if outcome.gate == "dry_run":
         return text("call.dry_run", language), ""
     request = view.approval
-    if outcome.fallback:
-        # What people or rules said was said of the tool that stood in.
-        request, view = None, view.model_copy(update={"tool": outcome.fallback, "rule": ""})
-        if outcome.decided_by:
-            return text("call.ok_by", language, who=outcome.decided_by), ""
     if request is not None:
         who = request.decided_name or request.decided_by or outcome.decided_by
         if request.state == "happened":

@@ -1,6 +1,7 @@
 """A conversation as its page shows it: what was said, and each call as a line where it was made."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -58,8 +59,11 @@ async def said_in(deps: GatewayDeps, view: TurnView, language: str, *, after: in
     """
     entries: list[Said] = []
     lines = call_lines(deps, view, language)
+    shown: dict[str, list[CallLine]] = {}
+    for call in view.calls:
+        shown.setdefault(call.stands_for or call.call, []).append(lines[call.call])
     for number, message in list(enumerate(view.messages))[after:]:
-        entries += await _entries(deps, number, message, lines)
+        entries += await _entries(deps, number, message, shown)
     entries += await _answer(deps, view, entries)
     asker = view.requester.name or view.requester.user
     speakers = {"person": asker, "agent": view.actor}
@@ -74,10 +78,19 @@ async def said_words(deps: GatewayDeps, said: Message | Content) -> str:
 
 
 def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, CallLine]:
-    """The line of each call, by call id."""
+    """The line of each call, by call id. What stands in for one was proposed with its arguments."""
     parts = {part.call: part for message in view.messages for part in message.parts if isinstance(part, CallPart)}
+    stood = {call.stands_for: call.tool for call in view.calls if call.stands_for}
     return {
-        call.call: call_line(call, parts.get(call.call), deps.catalog, deps.people, language) for call in view.calls
+        call.call: call_line(
+            call,
+            parts.get(call.stands_for or call.call),
+            deps.catalog,
+            deps.people,
+            language,
+            stood=stood.get(call.call, ""),
+        )
+        for call in view.calls
     }
 
 
@@ -89,7 +102,9 @@ def request_in(view: TurnView, approval_id: str) -> tuple[ApprovalRequest, CallV
     return None
 
 
-async def _entries(deps: GatewayDeps, number: int, message: Message, lines: dict[str, CallLine]) -> list[Said]:
+async def _entries(
+    deps: GatewayDeps, number: int, message: Message, shown: Mapping[str, Sequence[CallLine]]
+) -> list[Said]:
     if message.role == "tool":
         return []
     who = "person" if message.role == "user" else "agent"
@@ -99,8 +114,10 @@ async def _entries(deps: GatewayDeps, number: int, message: Message, lines: dict
         if isinstance(part, TextPart):
             words = await _words(deps, part.text)
             found += [Said(key, who, words)] if words.strip() else []
-        elif isinstance(part, CallPart) and part.tool != RESPOND and part.call in lines:
-            found.append(Said(key, "call", line=lines[part.call]))
+        elif isinstance(part, CallPart) and part.tool != RESPOND:
+            # After the call, whatever was tried in its place.
+            tried = shown.get(part.call, ())
+            found += [Said(f"{key}-{at}" if at else key, "call", line=line) for at, line in enumerate(tried)]
     return found
 
 

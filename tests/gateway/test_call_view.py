@@ -1,3 +1,4 @@
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,13 +8,15 @@ from gateway_desk import PEOPLE, desk_catalog
 from signoff.contracts.approval import ApprovalRequest, ApprovalState, Card
 from signoff.contracts.call import CallCode, CallOutcome, DenialSource, ToolDenied
 from signoff.contracts.content import BlobRef, Content
-from signoff.contracts.message import CallPart
+from signoff.contracts.message import CallPart, Message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import CallView, TurnView
 from signoff.gateway.call_view import CallLine, call_line
 from signoff.gateway.card_view import typed_right
 from signoff.gateway.masking import masked_args, masked_view
+from signoff.gateway.talk_view import call_lines, said_in
 from signoff.registry.people import FixedDirectory
+from signoff.store.store import Store
 
 CATALOG = desk_catalog(Ledger())
 
@@ -145,12 +148,41 @@ def test_what_must_be_typed_is_matched_exactly(typed: str, right: bool) -> None:
 
 
 def test_what_stood_in_for_a_tool_that_failed_is_told() -> None:
-    """Whoever reads that a call ran must not think that it was the tool which it names."""
-    found = line(outcome("ok", "paid", fallback="wire", primary_error="the bank is closed"))
-    assert found.detail == "wire was tried in its place, because it failed: the bank is closed"
-    assert (found.told, found.result) == ("Ran; this tool never asks", "paid")
-    by_ana = outcome("ok", "paid", fallback="wire", decided_by="ana").model_copy(
-        update={"approval": asked("denied", decided_name="Bo"), "rule": "auto_approve_if"}
-    )
-    assert line(by_ana).told == "Ran, approved by ana"
+    """The tool that a call names failed; what came of the other one, and who decided it, is on a line of its own."""
+    found = line(outcome("ok", "paid", fallback="wire", primary_error="the bank is closed", decided_by="ana"))
+    assert found.detail == "the bank is closed; wire was tried in its place"
+    assert (found.state, found.told, found.result) == ("execution_failed", "Failed", "")
     assert line(outcome("ok", "paid")).detail == ""
+    meanwhile = CallView(call="c1.1", tool="pay", state="running")
+    tried = call_line(meanwhile, None, CATALOG, FixedDirectory(PEOPLE), "en", stood="wire")
+    assert (tried.state, tried.told, tried.detail) == ("execution_failed", "Failed", "wire is tried in its place")
+
+
+async def test_what_stands_in_for_a_call_follows_it_in_the_conversation(store: Store) -> None:
+    """With its own sentence, made of the arguments it was given, and its own card while somebody is asked."""
+    part = CallPart(call="c1.1", tool="login", args=Content(inline={"site": "bank", "password": "hunter2"}))
+    pending = asked("pending")
+    view = TurnView(
+        tenant="main",
+        session="s",
+        turn="t",
+        actor="desk",
+        state="suspended",
+        requester=Principal(user="guest"),
+        messages=(Message(role="assistant", parts=(part,)),),
+        calls=(
+            CallView(call="c1.1", tool="login", state="running"),
+            CallView(call="c1.2", tool="pay", state="waiting"),
+            CallView(call="c1.1001", tool="pay", state="waiting", approval=pending, stands_for="c1.1"),
+            CallView(call="c1.2001", tool="login", state="running", stands_for="c1.1"),
+        ),
+    )
+    deps: Any = SimpleNamespace(catalog=CATALOG, people=FixedDirectory(PEOPLE), store=store)
+    said = await said_in(deps, view, "en")
+    assert [each.line.call for each in said if each.line is not None] == ["c1.1", "c1.1001", "c1.2001"]
+    assert len({each.key for each in said}) == 3
+    assert said[1].line is not None
+    assert (said[1].line.approval, said[1].line.state) == (pending.id, "waiting")
+    lines = call_lines(deps, view, "en")
+    assert lines["c1.2001"].what == lines["c1.1"].what
+    assert "bank" in lines["c1.2001"].what
