@@ -23,7 +23,10 @@ from signoff.store.store import Store
 
 Would = Literal["run", "ask", "deny", "unknown"]
 
-NOT_LOOKED_AT: Final = "not looked at: whether a tool was there, within its hours, used up or frozen, and answers that people had remembered"
+NOT_LOOKED_AT: Final = (
+    "not looked at: whether a tool was there, within its hours, used up or frozen, and answers that people had "
+    "remembered"
+)
 
 
 class Tried(NamedTuple):
