@@ -1,0 +1,81 @@
+"""Standard Webhooks: how a message over HTTP is signed, made and checked (https://www.standardwebhooks.com).
+
+Signed is `id.timestamp.body`, by HMAC-SHA256. Several signatures stand beside each other while a secret is replaced.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from signoff.channels.base import Forged
+from signoff.contracts.errors import ConfigError
+
+ID_HEADER: Final = "webhook-id"
+TIME_HEADER: Final = "webhook-timestamp"
+SIGNATURE_HEADER: Final = "webhook-signature"
+TOLERANCE_SECONDS: Final = 300
+"""How far the sender's clock may be from ours, either way."""
+
+_PREFIX: Final = "whsec_"
+_LEAST_BYTES, _MOST_BYTES = 24, 64
+_VERSION: Final = "v1,"
+_ID: Final = re.compile(r"[!-~]{1,200}\Z")
+_TIME: Final = re.compile(r"[0-9]{1,12}\Z")
+_SIGNATURES_CHARS: Final = 2_000
+
+
+def read_secret(written: str) -> bytes:
+    """The key behind a secret as it is handed around, `whsec_` and base64 of 24 to 64 bytes.
+
+    Raises `ConfigError`, without the secret.
+    """
+    try:
+        bare = written.removeprefix(_PREFIX).rstrip("=")
+        key = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not _LEAST_BYTES <= len(key) <= _MOST_BYTES:
+        how = f"`{_PREFIX}` and {_LEAST_BYTES} to {_MOST_BYTES} bytes in base64"
+        raise ConfigError(f"a signing secret is {how}, such as `openssl rand -base64 32` makes them")
+    return key
+
+
+def signed_headers(secrets: Sequence[bytes], message: str, at: datetime, body: bytes) -> dict[str, str]:
+    """The three headers of a message: one signature for each secret, so that its receiver can change over."""
+    moment = str(int(at.timestamp()))
+    signatures = " ".join(_VERSION + _signature(secret, message, moment, body) for secret in secrets)
+    return {ID_HEADER: message, TIME_HEADER: moment, SIGNATURE_HEADER: signatures}
+
+
+def verified_id(secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: datetime) -> str:
+    """The id of a message whose signature is by one of `secrets` and not too old or too new.
+
+    Header names are in lower case. Raises `Forged` and nothing else; without secrets everything is forged.
+    """
+    message, moment = headers.get(ID_HEADER, ""), headers.get(TIME_HEADER, "")
+    if not _ID.match(message) or not _TIME.match(moment):
+        raise Forged("the message has no id or no time that could be signed")
+    if abs(now.timestamp() - int(moment)) > TOLERANCE_SECONDS:
+        raise Forged("the message is too old, or its sender's clock is wrong")
+    given = _given(headers.get(SIGNATURE_HEADER, ""))
+    wanted = [_signature(secret, message, moment, body).encode() for secret in secrets]
+    if not any(hmac.compare_digest(each, want) for each in given for want in wanted):
+        raise Forged("no signature of the message is by a secret that is known here")
+    return message
+
+
+def _signature(secret: bytes, message: str, moment: str, body: bytes) -> str:
+    content = f"{message}.{moment}.".encode() + body
+    return base64.b64encode(hmac.digest(secret, content, hashlib.sha256)).decode()
+
+
+def _given(header: str) -> list[bytes]:
+    """The signatures of the version that is known; others are skipped."""
+    if len(header) > _SIGNATURES_CHARS or not header.isascii():
+        return []
+    return [each.removeprefix(_VERSION).encode() for each in header.split(" ") if each.startswith(_VERSION)]

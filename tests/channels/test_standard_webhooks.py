@@ -1,0 +1,130 @@
+"""Standard Webhooks: made and checked as the reference library does, and nothing forged gets in."""
+
+import base64
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standardwebhooks.webhooks import Webhook
+
+from signoff.channels.base import Forged
+from signoff.channels.standard_webhooks import read_secret, signed_headers, verified_id
+from signoff.contracts.errors import ConfigError
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+"""The secret of the reference library's own tests."""
+KEY = read_secret(SECRET)
+OTHER = b"another secret of 32 characters."
+NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
+BODY = '{"who": "Ana", "note": "naïve 🎉"}'.encode()
+
+
+def test_the_published_example_has_the_published_signature() -> None:
+    """Secret, id, time, body and signature as the reference library publishes them."""
+    at = datetime.fromtimestamp(1614265330, UTC)
+    headers = signed_headers([KEY], "msg_p5jXN8AQM9LWM0D4loKWxJek", at, b'{"test": 2432232314}')
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+@given(st.text(min_size=1, max_size=40, alphabet="abcXYZ019_-"), st.text())
+def test_we_sign_as_the_reference_library_does(message: str, text: str) -> None:
+    """Its signature of any message is ours, to the letter, and we take it."""
+    body = text.encode(errors="replace")
+    theirs = Webhook(SECRET).sign(message, NOW, body.decode())
+    ours = signed_headers([OTHER, KEY], message, NOW, body)
+    assert ours["webhook-signature"].split(" ")[1] == theirs
+    assert verified_id([KEY], ours | {"webhook-signature": theirs}, body, NOW) == message
+
+
+def test_the_reference_library_takes_what_we_sign() -> None:
+    """At its own clock, and with a second signature beside that of its secret."""
+    headers = signed_headers([OTHER, KEY], "msg_1", datetime.now(UTC), BODY)
+    assert Webhook(SECRET).verify(BODY, headers) == {"who": "Ana", "note": "naïve 🎉"}
+
+
+def test_a_secret_is_replaced_without_a_gap() -> None:
+    """While both are known on either side, each message is taken; the old one alone is not, once it is gone."""
+    both = signed_headers([OTHER, KEY], "msg_1", NOW, BODY)
+    assert verified_id([KEY], both, BODY, NOW) == "msg_1"
+    assert verified_id([OTHER], both, BODY, NOW) == "msg_1"
+    with pytest.raises(Forged):
+        verified_id([OTHER], signed_headers([KEY], "msg_1", NOW, BODY), BODY, NOW)
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("webhook-id", "msg_2"),
+        ("webhook-id", ""),
+        ("webhook-id", "msg 1"),
+        ("webhook-id", "\uff4dsg"),
+        ("webhook-id", "m" * 201),
+        ("webhook-timestamp", "0"),
+        ("webhook-timestamp", "soon"),
+        ("webhook-timestamp", "-1"),
+        ("webhook-timestamp", "\uff11\uff17"),
+        ("webhook-timestamp", "9" * 400),
+        ("webhook-timestamp", "nan"),
+        ("webhook-signature", ""),
+        ("webhook-signature", "v1,"),
+        ("webhook-signature", "v2,g0hM9SsE"),
+        ("webhook-signature", "v1,é"),
+        ("webhook-signature", "v1"),
+        ("webhook-signature", "v1," * 100_000),
+    ],
+)
+def test_what_is_not_signed_by_us_is_forged(header: str, value: str) -> None:
+    """Another id, another time, another signature, or nonsense in place of one: never anything but `Forged`."""
+    headers = signed_headers([KEY], "msg_1", NOW, BODY)
+    assert verified_id([KEY], headers, BODY, NOW) == "msg_1"
+    with pytest.raises(Forged):
+        verified_id([KEY], headers | {header: value}, BODY, NOW)
+
+
+def test_another_body_or_none_is_forged() -> None:
+    """One byte is enough; so is a header that is missing, and a receiver without a secret takes nothing."""
+    headers = signed_headers([KEY], "msg_1", NOW, BODY)
+    for body in (BODY + b" ", b"", BODY[:-1]):
+        with pytest.raises(Forged):
+            verified_id([KEY], headers, body, NOW)
+    for name in headers:
+        with pytest.raises(Forged):
+            verified_id([KEY], {each: value for each, value in headers.items() if each != name}, BODY, NOW)
+    with pytest.raises(Forged):
+        verified_id([], headers, BODY, NOW)
+
+
+def test_a_message_is_good_for_five_minutes_either_way() -> None:
+    """Later it may be a replay, and much earlier nobody can have sent it."""
+    headers = signed_headers([KEY], "msg_1", NOW, BODY)
+    for seconds in (-300, 0, 300):
+        assert verified_id([KEY], headers, BODY, NOW + timedelta(seconds=seconds)) == "msg_1"
+    for seconds in (-301, 301):
+        with pytest.raises(Forged):
+            verified_id([KEY], headers, BODY, NOW + timedelta(seconds=seconds))
+
+
+@given(st.text(), st.text(), st.text(), st.binary())
+def test_anything_else_is_forged_and_nothing_worse(message: str, moment: str, signature: str, body: bytes) -> None:
+    """No header and no body makes the check fail in another way."""
+    headers = {"webhook-id": message, "webhook-timestamp": moment, "webhook-signature": signature}
+    with pytest.raises(Forged):
+        verified_id([KEY], headers, body, NOW)
+
+
+@pytest.mark.parametrize("written", ["", "whsec_", "whsec_MfKQ", "whsec_not base64!", "whsec_" + "A" * 400, "é" * 40])
+def test_a_secret_that_is_none_is_refused_without_being_told(written: str) -> None:
+    """Too short, too long, or no base64: a sentence that says how to make one."""
+    with pytest.raises(ConfigError) as refused:
+        read_secret(written)
+    assert "openssl rand" in refused.value.message
+    assert len(written) < 8 or written not in refused.value.message
+
+
+def test_a_secret_may_lack_its_prefix_and_its_padding() -> None:
+    """As the reference library takes them."""
+    key = bytes(range(25))
+    written = base64.b64encode(key).decode()
+    assert written.endswith("=")
+    assert [read_secret(each) for each in (written, f"whsec_{written}", written.rstrip("="))] == [key] * 3
