@@ -101,6 +101,7 @@ class ApprovalRequest(Shape):
     escalate_to: tuple[str, ...] = ()
     on_timeout: Literal["deny", "escalate"] = "deny"
     allow_remember: bool = False
+    notify: tuple[str, ...] = ()
     edited_by: str = ""
     edited_name: str = ""
     before: tuple[CardRow, ...] = ()

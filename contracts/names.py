@@ -13,6 +13,7 @@ GATE: Final = "signoff.gate"
 IDENTIFY: Final = "signoff.identify"
 OUTCOME: Final = "signoff.outcome"
 RECORD: Final = "signoff.record"
+DELIVER: Final = "signoff.deliver"
 
 DECIDE: Final = "decide"
 CANCEL: Final = "cancel"

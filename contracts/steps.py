@@ -195,6 +195,17 @@ class RecordTask(Shape):
     audit: tuple[AuditEntry, ...]
 
 
+NoticeEvent = Literal["opened", "reminded", "escalated", "closed"]
+"""What people are told of a request; `opened` also of each new revision, `closed` however it ended."""
+
+
+class DeliverTask(Shape):
+    """Input of `signoff.deliver`: let those who are asked know, on the channels that `request` names."""
+
+    event: NoticeEvent
+    request: ApprovalRequest
+
+
 class IdentifyTask(Shape):
     """Input of `signoff.identify`: may this decision's author decide this request, now?
 

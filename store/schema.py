@@ -165,6 +165,73 @@ USES: Final = Table(
 """One row a use of a tool whose number is limited, under its ticket's key; `returned_at` where the call failed.
 `tool` is the tool's activity."""
 
+NOTICES: Final = Table(
+    "notices",
+    METADATA,
+    Column("key", String(260), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("event", String(16), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("due_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("claimed_until", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("done_at", BigInteger, nullable=True),
+    Index("notices_due", "done_at", "due_at"),
+)
+"""What became of requests, for the courier; `body` is an `ApprovalRequest` as JSON."""
+
+DELIVERIES: Final = Table(
+    "deliveries",
+    METADATA,
+    Column("token", String(26), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("approval", String(200), nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("channel", String(64), nullable=False),
+    Column("address", String(400), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("vendor_id", String(500), nullable=False),
+    Column("handle", Text, nullable=False),
+    Column("code", String(100), nullable=False),
+    Column("told", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("fallback_at", BigInteger, nullable=True),
+    Column("claimed_until", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("sent_at", BigInteger, nullable=True),
+    Column("changed_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("ended_at", BigInteger, nullable=True),
+    Column("closed_at", BigInteger, nullable=True),
+    Column("request", Text, nullable=False),
+    Index("deliveries_cards", "approval", "revision", "person", "channel", unique=True),
+    Index("deliveries_by_vendor", "channel", "vendor_id"),
+    Index("deliveries_by_address", "channel", "address", "state"),
+    Index("deliveries_due", "state", "due_at"),
+)
+"""One row a card: what one person is shown of one request on one channel. `handle` is JSON of the channel's own;
+`request` an `ApprovalRequest` as JSON, as it ended from `ended_at` on."""
+
+ARRIVALS: Final = Table(
+    "arrivals",
+    METADATA,
+    Column("key", String(300), primary_key=True),
+    Column("channel", String(64), nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("received_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("due_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("claimed_until", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("result", Text, nullable=True),
+    Index("arrivals_due", "state", "due_at"),
+)
+"""What came in by channels, kept before anything is made of it; `state` is `new`, `done` or `dropped`."""
+
 AUDIT_HEADS: Final = Table(
     "audit_heads",
     METADATA,

@@ -1,0 +1,133 @@
+"""What came in by channels: kept before the vendor is told so, and known again for as long as it may be repeated."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, Protocol
+
+from sqlalchemy import Connection, Row, delete, select, update
+
+from signoff.contracts.base import Shape
+from signoff.store.leases import in_seconds, take
+from signoff.store.schema import ARRIVALS
+from signoff.store.store import Store
+from signoff.store.terms import added, moment
+
+ArrivalKind = Literal["heard", "status"]
+ArrivalState = Literal["new", "done", "dropped"]
+_KEY_CHARS: Final = 200
+_HASHED: Final = "sha256-"
+
+
+class Arriving(Protocol):
+    """What a channel received: a shape with a key of its own."""
+
+    @property
+    def key(self) -> str:
+        """Its own within its channel, and the same whenever the vendor repeats it."""
+        ...
+
+    def model_dump_json(self) -> str:
+        """All of it, as JSON."""
+        ...
+
+
+class ArrivalRow(Shape):
+    """One thing that came in. `body` is JSON of what the channel received; `attempts` counts the claims.
+
+    `result` says what was made of it.
+    """
+
+    key: str
+    channel: str
+    kind: ArrivalKind
+    body: str
+    received_at: datetime
+    attempts: int
+    state: ArrivalState = "new"
+    result: dict[str, Any] | None = None
+
+
+class Arrivals:
+    """What came in to a store. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def put(self, channel: str, heard: Sequence[Arriving], statuses: Sequence[Arriving]) -> int:
+        """Keep all of it or nothing; how much of it is new. What is known stays as it is."""
+        rows = [_new(channel, "heard", each) for each in heard] + [_new(channel, "status", each) for each in statuses]
+        # In one order, so that two who keep the same do not wait for each other.
+        rows.sort(key=lambda row: str(row["key"]))
+        return await self._store.run(lambda connection: sum(added(connection, ARRIVALS, row) for row in rows))
+
+    async def claim(self, limit: int) -> list[ArrivalRow]:
+        """At most `limit` arrivals that are due, the longest due first, left to the caller for a minute."""
+        return await self._store.run(
+            lambda connection: _rows(take(connection, ARRIVALS, ARRIVALS.c.state == "new", limit=limit))
+        )
+
+    async def done(self, key: str, result: Mapping[str, Any], *, state: Literal["done", "dropped"] = "done") -> None:
+        """Write down what was made of an arrival; `dropped` where nothing can be made of it any more."""
+        await self._set(key, state=state, result=json.dumps(result))
+
+    async def later(self, key: str, seconds: float) -> None:
+        """Give a claimed arrival back, due in so many seconds."""
+        await self._set(key, due_at=in_seconds(seconds), claimed_until=0)
+
+    async def look(self, channel: str, kind: ArrivalKind, key: str) -> ArrivalRow | None:
+        """What is known of the arrival that `channel` names by `key`, or None."""
+        query = select(ARRIVALS).where(ARRIVALS.c.key == _key(channel, kind, key))
+        found = await self._store.run(lambda connection: _rows(connection.execute(query)))
+        return found[0] if found else None
+
+    async def sweep(self, older_than: timedelta) -> int:
+        """Forget what came in so long ago and is done; how much that was. Replays of it are new again."""
+        old = delete(ARRIVALS).where(
+            ARRIVALS.c.received_at < in_seconds(-older_than.total_seconds()), ARRIVALS.c.state != "new"
+        )
+        return await self._store.run(lambda connection: connection.execute(old).rowcount)
+
+    async def _set(self, key: str, **values: Any) -> None:
+        changing = update(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new").values(**values)
+
+        def write(connection: Connection) -> None:
+            connection.execute(changing)
+
+        await self._store.run(write)
+
+
+def _new(channel: str, kind: ArrivalKind, arriving: Arriving) -> dict[str, Any]:
+    return {
+        "key": _key(channel, kind, arriving.key),
+        "channel": channel,
+        "kind": kind,
+        "body": arriving.model_dump_json(),
+        "claimed_until": 0,
+        "attempts": 0,
+        "state": "new",
+    }
+
+
+def _key(channel: str, kind: ArrivalKind, key: str) -> str:
+    # Vendors, and whoever writes a mail, name things as they like: what no database would take is named by its hash.
+    plain = key.isascii() and key.isprintable() and len(key) <= _KEY_CHARS and not key.startswith(_HASHED)
+    own = key if plain else _HASHED + hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+    return f"{channel}:{own}" if kind == "heard" else f"{channel}/status:{own}"
+
+
+def _rows(rows: Iterable[Row[Any]]) -> list[ArrivalRow]:
+    return [
+        ArrivalRow(
+            key=row.key,
+            channel=row.channel,
+            kind=row.kind,
+            body=row.body,
+            received_at=moment(row.received_at),
+            attempts=row.attempts,
+            state=row.state,
+            result=None if row.result is None else json.loads(row.result),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,327 @@
+"""Cards on their way: one row for each person on each channel, whatever is retried."""
+
+import base64
+import hmac
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from pydantic import Field
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, or_, select, update
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.base import Shape
+from signoff.store.leases import in_seconds, kept, take
+from signoff.store.schema import DELIVERIES, StoreClock
+from signoff.store.store import Store
+from signoff.store.terms import added, moment
+from signoff.store.tokens import millis
+
+KEY: Final = "deliveries"
+"""The name of the store's key under which tokens are made."""
+DeliveryKind = Literal["ask", "remind", "digest"]
+DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "closed", "dropped"]
+"""What is known of one card on its way. `dropped`: it was not needed any more before it was sent."""
+Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
+_OUT: Final = ("sent", "delivered", "read")
+_BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
+    "sent": (),
+    "delivered": ("sent",),
+    "read": ("sent", "delivered"),
+    "failed": ("sent",),
+    "unknown": (),
+}
+"""From which states a vendor's report leads to each state: none leads back."""
+_CODE_CHARS: Final = 100
+_TOLD_CHARS: Final = 500
+_VENDOR_CHARS: Final = 500
+_TOKEN_CHARS: Final = 26
+
+
+class NewDelivery(Shape):
+    """A card to be sent. `due_at` None is at once; `fallback_at` is when the person's next channel is tried."""
+
+    request: ApprovalRequest
+    person: str
+    channel: str
+    address: str
+    kind: DeliveryKind = "ask"
+    due_at: datetime | None = None
+    fallback_at: datetime | None = None
+
+
+class DeliveryRow(Shape):
+    """One card. `code` and `told` are what the vendor last said of a failure; times are the store's own, in UTC.
+
+    `kind` `remind`: it is out, and due to be sent again. `ended_at` is when its request was over, whose end `request`
+    is then; `closed_at` when the card said so.
+    """
+
+    token: str
+    tenant: str
+    approval: str
+    revision: int
+    person: str
+    channel: str
+    address: str
+    state: DeliveryState
+    kind: DeliveryKind
+    vendor_id: str = ""
+    handle: dict[str, Any] = Field(default_factory=dict)
+    code: str = ""
+    told: str = ""
+    attempts: int = 0
+    due_at: datetime
+    fallback_at: datetime | None = None
+    created_at: datetime
+    sent_at: datetime | None = None
+    changed_at: datetime
+    ended_at: datetime | None = None
+    closed_at: datetime | None = None
+    request: ApprovalRequest
+
+
+class Deliveries:
+    """The cards in a store. All methods raise `StoreUnavailable` when the database fails.
+
+    What is claimed is left to its claimer for a minute, and every claim counts as an attempt.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def plan(self, rows: Sequence[NewDelivery]) -> int:
+        """Add the cards that are not there yet; how many that were. Those that are there stay as they are."""
+        key = await self._store.secret_key(KEY)
+        values = sorted((_new(key, row) for row in rows), key=lambda row: str(row["token"]))
+        return await self._store.run(lambda connection: sum(added(connection, DELIVERIES, row) for row in values))
+
+    async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
+        """Claim cards to be sent on these channels, the longest due first: planned ones, and reminders of sent ones."""
+        waiting = or_(
+            DELIVERIES.c.state == "planned", and_(DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.kind == "remind")
+        )
+        return await self._take(limit, waiting, DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.channel.in_(channels))
+
+    async def sent(
+        self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
+    ) -> None:
+        """The vendor took the card. If its request was over meanwhile, it is to be closed now, dropped or not."""
+        await self._set(
+            DELIVERIES.c.token == token,
+            DELIVERIES.c.state.in_(("planned", "failed", "dropped")),
+            state="sent",
+            kind=kind,
+            vendor_id=kept(vendor_id, _VENDOR_CHARS),
+            handle=json.dumps(handle),
+            sent_at=StoreClock(),
+            claimed_until=0,
+            attempts=0,
+            code="",
+            told="",
+        )
+
+    async def failed(self, token: str, code: str, told: str, *, again_after: float | None) -> None:
+        """The card did not get out; it is due again in `again_after` seconds, or with None never.
+
+        Without another attempt its fallback is due at once. A reminder that fails for good leaves its card as it is.
+        """
+        words = {"code": kept(code, _CODE_CHARS), "told": kept(told, _TOLD_CHARS), "claimed_until": 0}
+        ours = DELIVERIES.c.token == token
+        if again_after is not None:
+            await self._set(ours, **words, due_at=in_seconds(again_after))
+            return
+        now_or_never = case((DELIVERIES.c.fallback_at.is_(None), None), else_=StoreClock())
+        await self._set(
+            ours, DELIVERIES.c.state == "planned", **words, state="failed", attempts=0, fallback_at=now_or_never
+        )
+        await self._set(ours, DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.kind == "remind", **words, kind="ask")
+
+    async def state(
+        self, channel: str, vendor_id: str, state: Reported, code: str = "", told: str = ""
+    ) -> DeliveryRow | None:
+        """Take a vendor's report of a card that it took, which never leads back; the card as it is then.
+
+        None where no card has that name, which may only be because it is not written down yet.
+        """
+        changes: dict[str, Any] = {"changed_at": StoreClock()}
+        if code or told:
+            changes |= {"code": kept(code, _CODE_CHARS), "told": kept(told, _TOLD_CHARS)}
+        named = _named(channel, [vendor_id])
+        moving = update(DELIVERIES).where(named, DELIVERIES.c.state.in_(_BEFORE[state])).values(**changes, state=state)
+        if state == "failed":
+            moving = moving.values(fallback_at=case((DELIVERIES.c.fallback_at.is_(None), None), else_=StoreClock()))
+        noting = update(DELIVERIES).where(named).values(**changes)
+
+        def write(connection: Connection) -> list[DeliveryRow]:
+            moved = connection.execute(moving).rowcount
+            if not moved and state == "unknown":
+                connection.execute(noting)
+            return _rows(connection.execute(select(DELIVERIES).where(named).order_by(DELIVERIES.c.token)))
+
+        found = await self._store.run(write)
+        return found[0] if found else None
+
+    async def of_request(self, approval: str, revision: int | None = None) -> list[DeliveryRow]:
+        """All cards of a request, or of one revision of it, in the order in which they were planned."""
+        which = [DELIVERIES.c.approval == approval]
+        if revision is not None:
+            which.append(DELIVERIES.c.revision == revision)
+        return await self._find(*which)
+
+    async def by_token(self, token: str) -> DeliveryRow | None:
+        """The card with this token, or None."""
+        found = await self._find(DELIVERIES.c.token == kept(token, _TOKEN_CHARS + 1))
+        return found[0] if found else None
+
+    async def by_vendor(self, channel: str, vendor_ids: Sequence[str]) -> list[DeliveryRow]:
+        """The cards that the vendor names so; several where one message told of several requests."""
+        return await self._find(_named(channel, vendor_ids))
+
+    async def open_for(self, channel: str, address: str) -> list[DeliveryRow]:
+        """The cards that are out at this address, and whose request is not over."""
+        return await self._find(
+            DELIVERIES.c.channel == channel,
+            DELIVERIES.c.address == address,
+            DELIVERIES.c.state.in_(_OUT),
+            DELIVERIES.c.ended_at.is_(None),
+        )
+
+    async def unfinished(self, limit: int) -> list[DeliveryRow]:
+        """Cards whose request is not known to be over, the oldest first; for who looks whether it still waits."""
+        waiting = DELIVERIES.c.state.in_(("planned", *_OUT))
+        query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(DELIVERIES.c.created_at)
+        return await self._store.run(lambda connection: _rows(connection.execute(query.limit(limit))))
+
+    async def remind(self, approval: str, revision: int) -> int:
+        """Let all cards of a request that are out be due again, as reminders; how many that are."""
+        out = (DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.ended_at.is_(None))
+        return await self._set(
+            *_of(approval, revision), *out, kind="remind", due_at=StoreClock(), claimed_until=0, attempts=0
+        )
+
+    async def reminded(self, token: str) -> None:
+        """The reminder is out."""
+        await self._set(
+            DELIVERIES.c.token == token, DELIVERIES.c.kind == "remind", kind="ask", claimed_until=0, attempts=0
+        )
+
+    async def fallbacks(self, limit: int) -> list[DeliveryRow]:
+        """Cards that failed, or were neither read nor answered in time, whose person's next channel is to be planned.
+
+        They are nobody's alone: planning a card again changes nothing.
+        """
+        stuck = DELIVERIES.c.state.in_(("planned", "sent", "delivered", "failed"))
+        late = DELIVERIES.c.fallback_at <= StoreClock()
+        query = select(DELIVERIES).where(stuck, late, DELIVERIES.c.ended_at.is_(None))
+        query = query.order_by(DELIVERIES.c.fallback_at, DELIVERIES.c.token).limit(limit)
+        return await self._store.run(lambda connection: _rows(connection.execute(query)))
+
+    async def fell_back(self, token: str) -> None:
+        """The person's next channel is planned, or there is none."""
+        await self._set(DELIVERIES.c.token == token, fallback_at=None)
+
+    async def end(self, approval: str, revision: int, request: ApprovalRequest) -> int:
+        """The request is over, as `request` says: what is not sent is dropped, what is out is due to be closed.
+
+        How many cards that were.
+        """
+        state = case((DELIVERIES.c.state == "planned", "dropped"), else_=DELIVERIES.c.state)
+        return await self._set(
+            *_of(approval, revision),
+            DELIVERIES.c.ended_at.is_(None),
+            state=state,
+            request=request.model_dump_json(),
+            ended_at=StoreClock(),
+            due_at=StoreClock(),
+            claimed_until=0,
+            attempts=0,
+        )
+
+    async def to_close(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
+        """Claim cards on these channels that are out though their request is over."""
+        over = DELIVERIES.c.ended_at.is_not(None)
+        return await self._take(limit, DELIVERIES.c.state.in_(_OUT), over, DELIVERIES.c.channel.in_(channels))
+
+    async def closed(self, token: str) -> None:
+        """The card says that its request is over, or nobody can make it say so any more."""
+        await self._set(
+            DELIVERIES.c.token == token,
+            DELIVERIES.c.state.in_(_OUT),
+            state="closed",
+            closed_at=StoreClock(),
+            claimed_until=0,
+        )
+
+    async def hasten(self, token: str) -> None:
+        """Let a card that waits to be sent be due now, as when the one before it failed."""
+        planned = (DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", DELIVERIES.c.due_at > StoreClock())
+        await self._set(*planned, due_at=StoreClock())
+
+    async def drop(self, token: str) -> None:
+        """Do not send a card that is not sent yet."""
+        await self._set(DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", state="dropped", claimed_until=0)
+
+    async def _take(self, limit: int, *which: ColumnElement[bool]) -> list[DeliveryRow]:
+        return await self._store.run(lambda connection: _rows(take(connection, DELIVERIES, *which, limit=limit)))
+
+    async def _find(self, *which: ColumnElement[bool]) -> list[DeliveryRow]:
+        query = select(DELIVERIES).where(*which).order_by(DELIVERIES.c.created_at, DELIVERIES.c.token)
+        return await self._store.run(lambda connection: _rows(connection.execute(query)))
+
+    async def _set(self, *which: ColumnElement[bool], **values: Any) -> int:
+        changing = update(DELIVERIES).where(*which).values(**values, changed_at=StoreClock())
+        return await self._store.run(lambda connection: connection.execute(changing).rowcount)
+
+
+def delivery_token(key: bytes, approval: str, revision: int, person: str, channel: str) -> str:
+    """The name of a card, the same whoever plans it, and known to nobody without the store's key."""
+    told = f"{approval}|{revision}|{person}|{channel}".encode()
+    return base64.b32encode(hmac.digest(key, told, "sha256")).decode().lower()[:_TOKEN_CHARS]
+
+
+def _of(approval: str, revision: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return DELIVERIES.c.approval == approval, DELIVERIES.c.revision == revision
+
+
+def _named(channel: str, vendor_ids: Sequence[str]) -> ColumnElement[bool]:
+    names = {kept(each, _VENDOR_CHARS) for each in vendor_ids if each}
+    return and_(DELIVERIES.c.channel == channel, DELIVERIES.c.vendor_id.in_(names))
+
+
+def _new(key: bytes, row: NewDelivery) -> dict[str, Any]:
+    request = row.request
+    return {
+        "token": delivery_token(key, request.id, request.revision, row.person, row.channel),
+        "tenant": request.tenant,
+        "approval": request.id,
+        "revision": request.revision,
+        "person": row.person,
+        "channel": row.channel,
+        "address": row.address,
+        "state": "planned",
+        "kind": row.kind,
+        "vendor_id": "",
+        "handle": "{}",
+        "code": "",
+        "told": "",
+        "attempts": 0,
+        "fallback_at": None if row.fallback_at is None else millis(row.fallback_at),
+        "claimed_until": 0,
+        "request": request.model_dump_json(),
+        **({} if row.due_at is None else {"due_at": millis(row.due_at)}),
+    }
+
+
+def _rows(rows: Iterable[Row[Any]]) -> list[DeliveryRow]:
+    return [_row(row) for row in rows]
+
+
+def _row(row: Row[Any]) -> DeliveryRow:
+    fields = dict(row._mapping)
+    for name in ("due_at", "fallback_at", "created_at", "sent_at", "changed_at", "ended_at", "closed_at"):
+        fields[name] = None if fields[name] is None else moment(fields[name])
+    fields["handle"] = json.loads(fields["handle"])
+    fields["request"] = ApprovalRequest.model_validate_json(fields["request"])
+    return DeliveryRow(**fields)

@@ -1,0 +1,105 @@
+"""What came in by channels, on every database: kept once, whatever its vendor calls it."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from signoff.contracts.base import Shape
+from signoff.store.arrivals import Arrivals
+from signoff.store.store import Store
+
+DAYS = timedelta(days=30)
+
+
+class Something(Shape):
+    """What a channel received."""
+
+    key: str
+    text: str = "yes"
+
+
+async def test_what_is_repeated_is_not_new(store: Store) -> None:
+    """Only the first of a kind on a channel counts; the body that stands is the first."""
+    arrivals = Arrivals(store)
+    assert await arrivals.put("slack", [Something(key="1"), Something(key="2")], []) == 2
+    assert await arrivals.put("slack", [Something(key="2", text="no"), Something(key="3")], [Something(key="2")]) == 2
+    assert await arrivals.put("mail", [Something(key="1")], []) == 1
+    rows = await arrivals.claim(99)
+    assert {(row.channel, row.kind, Something.model_validate_json(row.body).key) for row in rows} == {
+        ("slack", "heard", "1"), ("slack", "heard", "2"), ("slack", "heard", "3"), ("slack", "status", "2"),
+        ("mail", "heard", "1"),
+    }  # fmt: skip
+    assert {Something.model_validate_json(row.body).text for row in rows} == {"yes"}
+
+
+async def test_what_is_done_is_known_for_good(store: Store) -> None:
+    """A replay of it neither comes up again nor changes what was made of it."""
+    arrivals = Arrivals(store)
+    await arrivals.put("slack", [Something(key="1"), Something(key="2")], [])
+    first, second = await arrivals.claim(9)
+    await arrivals.done(first.key, {"code": "decided"})
+    await arrivals.done(second.key, {"code": "too late"}, state="dropped")
+    await arrivals.done(first.key, {"code": "other"})
+    await arrivals.later(first.key, 0)
+    assert await arrivals.put("slack", [Something(key="1")], []) == 0
+    assert await arrivals.claim(9) == []
+    known = [await arrivals.look("slack", "heard", key) for key in ("1", "2")]
+    assert {(row.state, (row.result or {})["code"]) for row in known if row} == {
+        ("done", "decided"), ("dropped", "too late")
+    }  # fmt: skip
+    assert await arrivals.look("slack", "status", "1") is None
+
+
+async def test_what_cannot_be_done_now_comes_back(store: Store) -> None:
+    """After the time that was said, with its attempts counted."""
+    arrivals = Arrivals(store)
+    await arrivals.put("slack", [Something(key="1")], [])
+    (row,) = await arrivals.claim(9)
+    await arrivals.later(row.key, 60)
+    assert await arrivals.claim(9) == []
+    await arrivals.later(row.key, 0)
+    assert [each.attempts for each in await arrivals.claim(9)] == [2]
+
+
+@pytest.mark.parametrize("key", ["", "a\0b", "<ü@x>", "x" * 9_000, "sha256-" + "0" * 64, "\r\n"])
+async def test_any_name_is_a_name(store: Store, key: str) -> None:
+    """Whoever writes a mail chooses what it is called; no two names are taken for one."""
+    arrivals = Arrivals(store)
+    others = [Something(key=key), Something(key=key + "1")]
+    assert await arrivals.put("mail", others, others) == 4
+    assert await arrivals.put("mail", others, others) == 0
+    row = await arrivals.look("mail", "heard", key)
+    assert row is not None
+    assert Something.model_validate_json(row.body).key == key
+
+
+async def test_a_channel_cannot_speak_for_another(store: Store) -> None:
+    """Its name and what its vendor calls things stay apart."""
+    arrivals = Arrivals(store)
+    assert await arrivals.put("a", [Something(key="b:1")], []) == 1
+    assert await arrivals.put("b", [Something(key="1")], [Something(key="1")]) == 2
+
+
+async def test_arrivals_at_the_same_time_are_kept_once(store_url: str) -> None:
+    """Eight deliveries of the same fifty, in any order, over four connections; three claimers share them."""
+    stores = [await Store.open(store_url) for _ in range(4)]
+    fifty = [Something(key=str(number)) for number in range(50)]
+    put = [Arrivals(stores[at % 4]).put("slack", fifty[at:] + fifty[:at], []) for at in range(8)]
+    assert sum(await asyncio.gather(*put)) == 50
+    found = await asyncio.gather(*(Arrivals(stores[at]).claim(20) for at in range(3)))
+    found.append(await Arrivals(stores[3]).claim(50))
+    assert sorted(int(row.key.partition(":")[2]) for rows in found for row in rows) == list(range(50))
+    for store in stores:
+        await store.close()
+
+
+async def test_only_what_is_done_is_forgotten_in_time(store: Store) -> None:
+    """And only once it is as old as was said."""
+    arrivals = Arrivals(store)
+    await arrivals.put("slack", [Something(key="1"), Something(key="2")], [])
+    (row, _) = await arrivals.claim(9)
+    await arrivals.done(row.key, {})
+    assert await arrivals.sweep(DAYS) == 0
+    assert await arrivals.sweep(timedelta(seconds=-1)) == 1
+    assert await arrivals.look("slack", "heard", "2") is not None

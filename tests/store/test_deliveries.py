@@ -1,0 +1,310 @@
+"""Cards on their way, on every database: one for each person and channel, whatever is retried."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from channel_kit import a_request
+from sqlalchemy import update
+
+from signoff.store.deliveries import Deliveries, DeliveryRow, NewDelivery, Reported, delivery_token
+from signoff.store.schema import DELIVERIES
+from signoff.store.store import Store, open_store
+
+ON = ("slack", "mail")
+
+
+def a_card(person: str = "bo", channel: str = "slack", **fields: Any) -> NewDelivery:
+    """A card for one person."""
+    return NewDelivery(**({"request": a_request(), "person": person, "channel": channel, "address": person} | fields))
+
+
+async def out(deliveries: Deliveries, **fields: Any) -> DeliveryRow:
+    """A card that the vendor took as message `m1`."""
+    await deliveries.plan([a_card(**fields)])
+    (row,) = await deliveries.claim_due(9, ON)
+    await deliveries.sent(row.token, "m1", {"ts": "1"})
+    return await read(deliveries, row.token)
+
+
+async def read(deliveries: Deliveries, token: str) -> DeliveryRow:
+    """The card as it is now."""
+    row = await deliveries.by_token(token)
+    assert row is not None
+    return row
+
+
+async def let_leases_end(store: Store) -> None:
+    """As if a minute had passed."""
+    await store.run(lambda connection: connection.execute(update(DELIVERIES).values(claimed_until=0)).close())
+
+
+async def test_a_card_is_planned_once(store: Store) -> None:
+    """However often it is planned, also by two at once; what is there stays as it is."""
+    deliveries = Deliveries(store)
+    cards = [a_card(), a_card(channel="mail"), a_card("cy")]
+    assert sorted(await asyncio.gather(deliveries.plan(cards), deliveries.plan(cards[::-1]))) == [0, 3]
+    assert await deliveries.plan([a_card(address="elsewhere"), a_card("di")]) == 1
+    rows = await deliveries.of_request("main.s.t.c1.1")
+    assert {(row.person, row.channel, row.address) for row in rows} == {
+        ("bo", "slack", "bo"), ("bo", "mail", "bo"), ("cy", "slack", "cy"), ("di", "slack", "di")
+    }  # fmt: skip
+    assert all(row.request == a_request() for row in rows)
+    assert await deliveries.of_request("main.s.t.c1.1", 2) == []
+
+
+async def test_a_token_names_one_card_and_tells_nothing(store: Store) -> None:
+    """It is the same whoever makes it, in letters that every channel keeps, and another for every other card."""
+    parts: list[tuple[str, int, str, str]] = [("a", 1, "p", "c"), ("b", 1, "p", "c"), ("a", 2, "p", "c")]
+    parts += [("a", 1, "q", "c"), ("a", 1, "p", "d")]
+    tokens = [delivery_token(b"k" * 32, *each) for each in parts]
+    assert len({*tokens, delivery_token(b"l" * 32, *parts[0])}) == 6
+    assert all(len(token) == 26 and token.isalnum() and token == token.lower() for token in tokens)
+    row = await out(Deliveries(store))
+    key = await store.secret_key("deliveries")
+    assert row.token == delivery_token(key, "main.s.t.c1.1", 1, "bo", "slack")
+
+
+async def test_a_claimed_card_is_nobody_elses_for_a_minute(store: Store) -> None:
+    """A sender that is killed loses it by that; the next one sends it under the same token."""
+    deliveries = Deliveries(store)
+    await deliveries.plan([a_card()])
+    (first,) = await deliveries.claim_due(9, ON)
+    assert await deliveries.claim_due(9, ON) == []
+    await let_leases_end(store)
+    (again,) = await deliveries.claim_due(9, ON)
+    assert (again.token, first.attempts, again.attempts) == (first.token, 1, 2)
+
+
+async def test_only_what_is_due_on_these_channels_is_claimed(store: Store) -> None:
+    """The longest due first."""
+    deliveries = Deliveries(store)
+    now = datetime.now(UTC)
+    ages = {"bo": -5, "cy": -9, "di": 60}
+    await deliveries.plan([a_card(who, due_at=now + timedelta(seconds=age)) for who, age in ages.items()])
+    await deliveries.plan([a_card("bo", "mail")])
+    assert await deliveries.claim_due(9, ["webhook"]) == []
+    assert await deliveries.claim_due(9, []) == []
+    assert [row.person for row in await deliveries.claim_due(1, ["slack"])] == ["cy"]
+    assert [row.person for row in await deliveries.claim_due(9, ["slack"])] == ["bo"]
+
+
+async def test_two_senders_share_the_work(store_url: str) -> None:
+    """Forty cards, claimed by six at once over three connections: each is claimed once."""
+    stores = [await Store.open(store_url) for _ in range(3)]
+    people = [f"p{number}" for number in range(40)]
+    await Deliveries(stores[0]).plan([a_card(person) for person in people])
+    found = await asyncio.gather(*(Deliveries(stores[at % 3]).claim_due(15, ON) for at in range(6)))
+    found.append(await Deliveries(stores[0]).claim_due(40, ON))
+    assert sorted(row.person for rows in found for row in rows) == sorted(people)
+    for store in stores:
+        await store.close()
+
+
+async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
+    """After the time that was said, with the vendor's words, whatever is in them."""
+    deliveries = Deliveries(store)
+    await deliveries.plan([a_card()])
+    (row,) = await deliveries.claim_due(9, ON)
+    await deliveries.failed(row.token, "rate\0limited", "wait\ud800 " * 200, again_after=30)
+    assert await deliveries.claim_due(9, ON) == []
+    now = await read(deliveries, row.token)
+    assert (now.state, now.code, now.told[:6], len(now.told)) == ("planned", "rate�limited", "wait� ", 500)
+    assert timedelta(seconds=20) < now.due_at - datetime.now(UTC) < timedelta(seconds=31)
+    await deliveries.failed(row.token, "", "", again_after=0)
+    assert [each.token for each in await deliveries.claim_due(9, ON)] == [row.token]
+
+
+async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
+    """Its fallback is due at once; where there is none, none is."""
+    deliveries = Deliveries(store)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    await deliveries.plan([a_card(fallback_at=later), a_card("cy")])
+    for row in await deliveries.claim_due(9, ON):
+        await deliveries.failed(row.token, "gone", "no such user", again_after=None)
+    await let_leases_end(store)
+    assert await deliveries.claim_due(9, ON) == []
+    (stuck,) = await deliveries.fallbacks(9)
+    assert (stuck.person, stuck.state, stuck.code) == ("bo", "failed", "gone")
+    await deliveries.fell_back(stuck.token)
+    assert await deliveries.fallbacks(9) == []
+
+
+@pytest.mark.parametrize(("state", "late"), [("delivered", True), ("read", False), ("unknown", True)])
+async def test_a_fallback_is_due_unless_the_card_was_read(store: Store, state: Reported, late: bool) -> None:
+    """A card that nobody looked at in time is as good as none; so is one that did not get out in time."""
+    deliveries = Deliveries(store)
+    row = await out(deliveries, fallback_at=datetime.now(UTC) - timedelta(seconds=1))
+    await deliveries.state("slack", "m1", state)
+    await deliveries.plan([a_card("cy", fallback_at=datetime.now(UTC) - timedelta(seconds=1))])
+    stuck = [each.person for each in await deliveries.fallbacks(9)]
+    assert stuck == (["bo", "cy"] if late else ["cy"])
+    await deliveries.end("main.s.t.c1.1", 1, a_request(state="approved"))
+    assert await deliveries.fallbacks(9) == []
+    assert row.state == "sent"
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        (["delivered", "read"], "read"),
+        (["read", "delivered", "sent"], "read"),
+        (["failed"], "failed"),
+        (["failed", "delivered"], "failed"),
+        (["delivered", "failed"], "delivered"),
+        (["unknown"], "sent"),
+    ],
+)
+async def test_reports_never_lead_back(store: Store, told: list[Reported], state: str) -> None:
+    """Vendors tell of one message in any order."""
+    deliveries = Deliveries(store)
+    row = await out(deliveries)
+    for each in told:
+        found = await deliveries.state("slack", "m1", each)
+        assert found is not None
+    assert (await read(deliveries, row.token)).state == state
+
+
+async def test_a_report_of_an_unknown_message_changes_nothing(store: Store) -> None:
+    """Of another channel, of no name, or of a card that is not written down as sent yet."""
+    deliveries = Deliveries(store)
+    row = await out(deliveries)
+    await deliveries.plan([a_card("cy")])
+    assert await deliveries.state("mail", "m1", "read") is None
+    assert await deliveries.state("slack", "", "read") is None
+    assert await deliveries.state("slack", "m2", "read") is None
+    assert await read(deliveries, row.token) == row
+    await deliveries.state("slack", "m1", "unknown", "odd", "never heard of")
+    noted = await read(deliveries, row.token)
+    assert (noted.state, noted.code, noted.told) == ("sent", "odd", "never heard of")
+    await deliveries.state("slack", "m1", "failed", "131026", "undeliverable")
+    assert (await read(deliveries, row.token)).code == "131026"
+
+
+async def test_cards_are_found_by_what_an_answer_names(store: Store) -> None:
+    """By token, by the vendor's names, else by who is asked where; nothing finds more than it names."""
+    deliveries = Deliveries(store)
+    row = await out(deliveries)
+    assert (row.handle, row.sent_at is not None, row.request.args.inline) == ({"ts": "1"}, True, {"to": "ü"})
+    assert await deliveries.by_vendor("slack", ["other", "m1"]) == [row]
+    assert await deliveries.by_vendor("mail", ["m1"]) == []
+    await deliveries.plan([a_card("cy")])
+    assert await deliveries.by_vendor("slack", ["", "x" * 900]) == []
+    assert await deliveries.by_vendor("slack", []) == []
+    assert await deliveries.open_for("slack", "bo") == [row]
+    assert await deliveries.open_for("slack", "cy") == []
+    assert await deliveries.open_for("mail", "bo") == []
+    assert await deliveries.by_token(row.token[:25]) is None
+    assert await deliveries.by_token(row.token + "a") is None
+    assert await deliveries.by_token("\0") is None
+
+
+async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> None:
+    """A card that is on its way at that moment is closed once it is out; each is closed once, saying how it ended."""
+    deliveries = Deliveries(store)
+    row = await out(deliveries)
+    await deliveries.plan([a_card("cy"), a_card("di")])
+    (under_way, _) = await deliveries.claim_due(2, ON)
+    ended = a_request(state="denied", decided_name="Bo")
+    assert await deliveries.end("main.s.t.c1.1", 1, ended) == 3
+    assert await deliveries.end("main.s.t.c1.1", 1, a_request(state="approved")) == 0
+    assert await deliveries.open_for("slack", "bo") == []
+    assert await deliveries.claim_due(9, ON) == []
+    (closing,) = await deliveries.to_close(9, ON)
+    assert (closing.token, closing.request.decided_name, closing.attempts) == (row.token, "Bo", 1)
+    await deliveries.sent(under_way.token, "m2", {})
+    (late,) = await deliveries.to_close(9, ON)
+    assert late.token == under_way.token
+    await deliveries.failed(row.token, "down", "", again_after=0)
+    assert [each.token for each in await deliveries.to_close(9, ON)] == [row.token]
+    for token in (row.token, under_way.token):
+        await deliveries.closed(token)
+    await let_leases_end(store)
+    assert await deliveries.to_close(9, ON) == []
+    rows = await deliveries.of_request("main.s.t.c1.1")
+    assert sorted((each.state, each.closed_at is not None) for each in rows) == [
+        ("closed", True), ("closed", True), ("dropped", False)
+    ]  # fmt: skip
+    assert await deliveries.state("slack", "m1", "read") is not None
+    assert (await read(deliveries, row.token)).state == "closed"
+
+
+async def test_the_end_of_one_revision_leaves_the_next(store: Store) -> None:
+    """A request that is asked anew has cards of its own."""
+    deliveries = Deliveries(store)
+    await out(deliveries)
+    await deliveries.plan([a_card(request=a_request(revision=2))])
+    await deliveries.end("main.s.t.c1.1", 1, a_request(state="cancelled"))
+    assert [row.revision for row in await deliveries.claim_due(9, ON)] == [2]
+    assert [row.revision for row in await deliveries.unfinished(9)] == [2]
+
+
+async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
+    """Due at once for every card that is out, and no more once it went."""
+    deliveries = Deliveries(store)
+    row = await out(deliveries)
+    await deliveries.plan([a_card("cy", due_at=datetime.now(UTC) + timedelta(hours=1))])
+    assert await deliveries.remind("main.s.t.c1.1", 1) == 1
+    (reminder,) = await deliveries.claim_due(9, ON)
+    assert (reminder.token, reminder.kind, reminder.vendor_id, reminder.state) == (row.token, "remind", "m1", "sent")
+    await deliveries.reminded(row.token)
+    assert await deliveries.claim_due(9, ON) == []
+    assert (await read(deliveries, row.token)).kind == "ask"
+
+
+async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
+    """The first card is still there, and no fallback is owed for it."""
+    deliveries = Deliveries(store)
+    row = await out(deliveries, fallback_at=datetime.now(UTC) + timedelta(hours=1))
+    await deliveries.remind("main.s.t.c1.1", 1)
+    await deliveries.claim_due(9, ON)
+    await deliveries.failed(row.token, "gone", "", again_after=None)
+    now = await read(deliveries, row.token)
+    assert (now.state, now.kind, now.code, await deliveries.fallbacks(9)) == ("sent", "ask", "gone", [])
+    await let_leases_end(store)
+    assert await deliveries.claim_due(9, ON) == []
+
+
+async def test_a_card_for_later_may_be_due_now(store: Store) -> None:
+    """As when the channel before it failed; one that waits for a vendor to be up again waits no more."""
+    deliveries = Deliveries(store)
+    await deliveries.plan([a_card(due_at=datetime.now(UTC) + timedelta(hours=1))])
+    (row,) = await deliveries.of_request("main.s.t.c1.1")
+    await deliveries.hasten(row.token)
+    assert [each.token for each in await deliveries.claim_due(9, ON)] == [row.token]
+
+
+async def test_a_dropped_card_is_not_sent(store: Store) -> None:
+    """Only one that is not out yet can be dropped."""
+    deliveries = Deliveries(store)
+    row = await out(deliveries)
+    await deliveries.plan([a_card("cy")])
+    cards = await deliveries.of_request("main.s.t.c1.1")
+    for card in cards:
+        await deliveries.drop(card.token)
+    assert await deliveries.claim_due(9, ON) == []
+    assert {each.person: each.state for each in await deliveries.of_request("main.s.t.c1.1")} == {
+        row.person: "sent", "cy": "dropped"
+    }  # fmt: skip
+
+
+async def test_one_message_may_tell_of_several_requests(store: Store) -> None:
+    """A digest: its cards have one name at the vendor, and are told apart by their tokens."""
+    deliveries = Deliveries(store)
+    requests = [a_request(id=f"main.s.t.c1.{number}") for number in (1, 2)]
+    await deliveries.plan([a_card(request=request) for request in requests])
+    for row in await deliveries.claim_due(9, ON):
+        await deliveries.sent(row.token, "m1", {}, kind="digest")
+    both = await deliveries.by_vendor("slack", ["m1"])
+    assert {(row.approval, row.kind) for row in both} == {(request.id, "digest") for request in requests}
+    await deliveries.state("slack", "m1", "read")
+    assert {row.state for row in await deliveries.by_vendor("slack", ["m1"])} == {"read"}
+
+
+async def test_cards_outlive_the_process(sqlite_url: str) -> None:
+    """They are in the store, not in memory."""
+    async with open_store(sqlite_url) as store:
+        row = await out(Deliveries(store))
+    async with open_store(sqlite_url) as store:
+        assert await read(Deliveries(store), row.token) == row
