@@ -39,13 +39,12 @@ Listed: TypeAlias = str | Tool | Use
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
-    """One step of a route. Its tools come before those of the route; with `mode` `only` there are no others.
+class Level:
+    """What a route and a step have in common.
 
+    Its tools come before those of the level around it; with `mode` `only` there are no others.
     `tool_filter` is CEL over `tool`, `actor` and `ctx`: what it is not exactly true of is not seen here (F12).
     `select` chooses once more, by a function, for each completion; where it fails, nothing is seen.
-    `requires` are data fields that must be there before the step's own tools are seen; `collect` are those that it is
-    to bring, each with its JSON Schema or None. They are read from `data` in the context of the turn.
     """
 
     name: str
@@ -54,23 +53,24 @@ class Step:
     mode: LayerMode = "inherit"
     tool_filter: str = ""
     select: Select | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Level):
+    """One step of a route.
+
+    `requires` are data fields that must be there before the step's own tools are seen; `collect` are those that it is
+    to bring, each with its JSON Schema or None. They are read from `data` in the context of the turn.
+    """
+
     requires: tuple[str, ...] = ()
     collect: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Route:
-    """One course a conversation may take, with its steps in order. Fields as those of a step.
+class Route(Level):
+    """One course a conversation may take, with its steps in order."""
 
-    With `mode` `only` none of the actor's other tools are seen in it.
-    """
-
-    name: str
-    description: str = ""
-    tools: tuple[Listed, ...] = ()
-    mode: LayerMode = "inherit"
-    tool_filter: str = ""
-    select: Select | None = field(default=None, repr=False, compare=False)
     steps: tuple[Step, ...] = ()
 
 

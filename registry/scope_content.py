@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from signoff.registry.actor import Actor
 from signoff.registry.registry import tool_content
-from signoff.registry.route import Listed, Route, Step, uses
+from signoff.registry.route import Level, Listed, Step, uses
 
 
 def scope_content(actor: Actor) -> dict[str, object]:
@@ -21,7 +21,7 @@ def scope_content(actor: Actor) -> dict[str, object]:
     return {name: value for name, value in given.items() if value}
 
 
-def _level(level: Route | Step) -> dict[str, object]:
+def _level(level: Level) -> dict[str, object]:
     return {
         "name": level.name,
         "description": level.description,
