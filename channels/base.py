@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from signoff.channels.shapes import Closed, Finding, Notice, Raw, Received, Reply, Sent
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import Refused, Unavailable
+from signoff.contracts.limits import MIB
 
 
 class Options(BaseModel):
@@ -80,6 +81,8 @@ class Channel(ABC):
     """Whether an answer can come back by it; else it only notifies."""
     per_second: ClassVar[float] = 10.0
     """How many cards a second the vendor takes."""
+    room: ClassVar[int] = 3 * MIB
+    """Bytes of the largest message that is taken in; more is refused before it is looked at."""
 
     def __init__(self, means: Means) -> None:
         self.means = means

@@ -3,12 +3,11 @@
 from typing import Final
 
 from signoff.approvals.entries import act
+from signoff.audit.sparing import Sparing
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.recording import record
 
-KEPT_A_MINUTE: Final = 10
-"""How many refusals of one kind one gateway writes down in a minute; the next minute's first says how many more."""
 _CHARS: Final = 200
 
 
@@ -18,21 +17,14 @@ class Refusals:
     def __init__(self, deps: GatewayDeps, channel: str) -> None:
         self._deps = deps
         self._channel = channel
-        self._minute = 0
-        self._kept = 0
-        self._uncounted = 0
+        self._sparing = Sparing()
 
     async def note(self, reason: str) -> None:
         """Somebody was not let in, for a reason that the gateway gave them. Never raises for a store that is away."""
         now = self._deps.clock()
-        minute = int(now.timestamp()) // 60
-        if minute != self._minute:
-            self._minute, self._kept = minute, 0
-        if self._kept >= KEPT_A_MINUTE:
-            self._uncounted += 1
+        more = self._sparing.admit(now)
+        if more is None:
             return
-        self._kept += 1
-        more, self._uncounted = self._uncounted, 0
         told = act(
             DEFAULT_TENANT,
             "sign-in refused",

@@ -13,10 +13,10 @@ from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
+from signoff.audit.sparing import KEPT_A_MINUTE
 from signoff.contracts.ids import parse_approval_id
 from signoff.gateway.faults import Ambiguous
 from signoff.gateway.links import LINK_KEY, Link, make_link
-from signoff.gateway.refusals import KEPT_A_MINUTE
 from signoff.store.store import Store
 
 

@@ -1,0 +1,27 @@
+"""How much is written down of what anybody can cause without being let in: some in each minute, the rest counted."""
+
+from datetime import datetime
+from typing import Final
+
+KEPT_A_MINUTE: Final = 10
+
+
+class Sparing:
+    """Says which refusals of one kind one process writes down, so that no flood of them fills a store."""
+
+    def __init__(self) -> None:
+        self._minute = 0
+        self._kept = 0
+        self._uncounted = 0
+
+    def admit(self, now: datetime) -> int | None:
+        """How many were not written down since the last one that was; None where this one is not, either."""
+        minute = int(now.timestamp()) // 60
+        if minute != self._minute:
+            self._minute, self._kept = minute, 0
+        if self._kept >= KEPT_A_MINUTE:
+            self._uncounted += 1
+            return None
+        self._kept += 1
+        more, self._uncounted = self._uncounted, 0
+        return more

@@ -1,0 +1,99 @@
+"""The way in that all channels share: verify, read, keep; only then the vendor is told so. Nothing waits for a turn."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from signoff.approvals.entries import act
+from signoff.audit.sparing import Sparing
+from signoff.channels.base import Channel, Forged, Malformed
+from signoff.channels.shapes import Raw, Received
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.errors import NotFound, StoreUnavailable
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.store.arrivals import Arrivals
+from signoff.store.store import Store
+
+READERS: Final = 2
+"""Threads that read for one channel: one that looks something up meanwhile holds up no other channel."""
+Record: TypeAlias = Callable[[Sequence[AuditEntry]], Awaitable[int]]
+"""Writes entries down, each once; how many were new. Raises `StoreUnavailable`."""
+_log = logging.getLogger(__name__)
+
+
+class Intake:
+    """Takes raw messages for `channels`, whoever brings them: the gateway's doors, or what a channel fetched itself.
+
+    `woken` is called when there is something new to hear.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        channels: Mapping[str, Channel],
+        record: Record,
+        clock: Callable[[], datetime],
+        woken: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._arrivals = Arrivals(store)
+        self._channels = channels
+        self._record = record
+        self._clock = clock
+        self._woken = woken
+        self._readers = {name: ThreadPoolExecutor(READERS, f"signoff-{name}") for name in channels}
+        self._forged = {name: Sparing() for name in channels}
+
+    def room(self, name: str) -> int | None:
+        """Bytes of the largest message of a channel; None for no channel of ours."""
+        channel = self._channels.get(name)
+        return None if channel is None else channel.room
+
+    async def take(self, name: str, raw: Raw) -> Received:
+        """Verify, read and keep one message; when this returns it is heard, once, whatever happens.
+
+        A message kept before changes nothing. Only a `POST` says something. Raises `NotFound` for no such channel,
+        `Forged`, `Malformed`, `StoreUnavailable`.
+        """
+        channel = self._channels.get(name)
+        if channel is None:
+            raise NotFound("there is no such channel")
+        received = await self._read(name, channel, raw)
+        if raw.method != "POST" or not (received.heard or received.statuses):
+            return received
+        if await self._arrivals.put(name, received.heard, received.statuses):
+            self._woken()
+        return received
+
+    async def _read(self, name: str, channel: Channel, raw: Raw) -> Received:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._readers[name], channel.receive, raw)
+        except Forged:
+            await self._note_forged(name)
+            raise
+        except Malformed as error:
+            _log.warning("a message on `%s` cannot be read: %s", name, error.message)
+            raise
+        except Exception as error:
+            # Adapters are anybody's code, and their errors may show what was sent.
+            _log.warning("a message on `%s` cannot be read: %s", name, type(error).__name__)
+            raise Malformed("it cannot be read") from None
+
+    async def _note_forged(self, name: str) -> None:
+        now = self._clock()
+        more = self._forged[name].admit(now)
+        if more is None:
+            return
+        told = act(DEFAULT_TENANT, "forged message", "", now, kind="attempt", channel=name, more_before=more or None)
+        try:
+            await self._record([told])
+        except StoreUnavailable as error:
+            _log.warning("not recorded: a forged message on `%s` (%s)", name, error.message)
+
+    def close(self) -> None:
+        """Let the readers go; what they read is not waited for."""
+        for readers in self._readers.values():
+            readers.shutdown(wait=False, cancel_futures=True)
