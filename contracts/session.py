@@ -27,7 +27,9 @@ class MailboxMessage(Shape):
 
     `id` is also the id of the turn that answers; the n-th turn of the same message, after the actor passed it on or
     something was added later, is `<id>-<n>` (see `turn_of`). `principals` holds one principal a turn, as each is
-    signed for its own; the last one stands for all that follow. `actor` empty: whoever the session talks to.
+    signed for its own; the last one stands for all that follow. `actor` empty: whoever the session talks to. With a
+    `route` it is whoever the session talks to when it comes in, as routes are an actor's own; and it must be named once
+    a turn has passed the session on to another actor.
     """
 
     engine: int
@@ -82,13 +84,14 @@ class SessionInput(Shape):
     `actor` is whom it talks to, `owner` for whom: what others would say there, its turns would do in the owner's name.
     `seen` maps ids of messages and injections to a hash of their content, oldest first.
     `injected` waits for turns that go on; those in `sent` were sent to theirs. `updates` are what tools changed of the
-    context of the turns to come.
+    context of the turns to come. `chosen` is the actor whom a person chose last: turns may have passed it on since.
     """
 
     engine: int
     tenant_id: str = DEFAULT_TENANT
     session_id: str
     actor: str = ""
+    chosen: str = ""
     owner: str = ""
     turns: tuple[SessionTurn, ...] = ()
     mailbox: tuple[MailboxMessage, ...] = ()

@@ -1,6 +1,6 @@
 """What a session remembers: its mailbox, its turns, what is added to them. Plain data and plain computation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -45,13 +45,18 @@ _ShapeT = TypeVar("_ShapeT", bound=Shape)
 
 
 class Conversation:
-    """The state of one session. Callers pass the time in; nothing here raises for what it is sent."""
+    """The state of one session. Callers pass the time in; nothing here raises for what it is sent.
 
-    def __init__(self, session: SessionInput) -> None:
+    `asks_whose` says whether a route of nobody knows whom is refused: sessions of old took it.
+    """
+
+    def __init__(self, session: SessionInput, asks_whose: Callable[[], bool] = lambda: True) -> None:
         self.key = SessionKey(session.tenant_id, session.session_id)
         self._session = session
         self._patience = timedelta(seconds=session.patience_seconds)
+        self._asks_whose = asks_whose
         self._actor = session.actor
+        self._chosen = session.chosen or session.actor
         self._owner = session.owner
         self._turns = {turn.turn: turn for turn in session.turns}
         self._mailbox = list(session.mailbox)
@@ -87,9 +92,17 @@ class Conversation:
             return self._refused("malformed", "`actor`: say whom this session talks to")
         if len(self._mailbox) >= SESSION_MAILBOX or self._open_bytes() + _size(message) > SESSION_OPEN_BYTES:
             return self._refused("full", "too much waits for an answer in this session; try again later")
+        spoken, chosen = self._spoken_to()
+        placed = bool(message.route or message.step) and not message.actor
+        if placed and spoken != chosen and self._asks_whose():
+            why = (
+                f"`actor`: this session was passed on to `{spoken}`; name the actor whose `route` and `step` these are"
+            )
+            return self._refused("malformed", why)
         self._owner = user
         self._remember(message.id, message)
-        self._mailbox.append(message)
+        # Whatever is passed on meanwhile: the route is that of whoever is spoken to now.
+        self._mailbox.append(message.model_copy(update={"actor": spoken}) if placed else message)
         return SessionReceipt(status="accepted", turn=message.id)
 
     def inject(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
@@ -161,6 +174,7 @@ class Conversation:
         else:
             self._mailbox.pop(0)
             actor = item.actor or self._actor
+            self._chosen = item.actor or self._chosen
             turn = SessionTurn(turn=item.id, actor=actor, origin=item, said=(item.message,), started_at=now)
         self._actor = turn.actor
         earlier = tuple(self._transcript())
@@ -216,6 +230,7 @@ class Conversation:
         return self._session.model_copy(
             update={
                 "actor": self._actor,
+                "chosen": self._chosen,
                 "owner": self._owner,
                 "turns": tuple(self._turns.values()),
                 "mailbox": tuple(self._mailbox),
@@ -236,6 +251,11 @@ class Conversation:
             return self._refused("malformed", problem.replace("a decision", "a message"))
         found = read(envelopes[0], shape)
         return self._refused("malformed", found) if isinstance(found, str) else found
+
+    def _spoken_to(self) -> tuple[str, str]:
+        """Whom the session talks to once what waits is begun, and whom a person chose last: mostly the same."""
+        named = next((each.actor for each in reversed(self._mailbox) if each.actor), "")
+        return named or self._actor, named or self._chosen
 
     def _known(self, item_id: str, item: Shape, turn: str) -> SessionReceipt | None:
         if item_id not in self._seen:

@@ -1,0 +1,140 @@
+"""Routes are an actor's own: whose route a message means that names no actor, once the session was passed on."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from desk_fixtures import bench, catalog_of
+from session_desk import message, talk, words
+from temporalio.client import Client
+from temporalio.worker import Replayer
+
+from signoff.contracts import names
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.session import SessionInput, SessionReceipt, TurnReport
+from signoff.contracts.turn import TurnInput
+from signoff.registry.actor import Actor
+from signoff.registry.route import Route
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, last_user_text, respond
+from signoff.worker import SignoffPlugin
+from signoff.workflows.conversation import Conversation
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+WHOSE = "`actor`: this session was passed on to `bank`; name the actor whose `route` and `step` these are"
+
+
+def session(**fields: Any) -> Conversation:
+    """A session that nobody has said anything in."""
+    return Conversation(SessionInput(engine=names.ENGINE, session_id="s", actor="desk", **fields))
+
+
+def said(found: Conversation, message_id: str, **fields: Any) -> SessionReceipt:
+    """What the session answers to a message."""
+    return found.say([message("go", message_id, **fields).model_dump(mode="json")], NOW)
+
+
+def begun(found: Conversation) -> TurnInput:
+    """What the next turn begins with."""
+    item = found.next(NOW)
+    assert item is not None
+    return found.begin(item, NOW)
+
+
+def passed_on(found: Conversation, message_id: str = "a") -> None:
+    """A turn of this id is begun, and passes the session on to `bank`, whose turn answers."""
+    said(found, message_id)
+    begun(found)
+    found.report([TurnReport(turn=message_id, state="passed", pass_to="bank").model_dump(mode="json")], NOW)
+    found.report([TurnReport(turn=begun(found).turn_id, state="complete").model_dump(mode="json")], NOW)
+
+
+@pytest.mark.parametrize("place", [{"route": "trip"}, {"step": "book"}, {"route": "trip", "step": "book"}])
+def test_a_route_of_nobody_knows_whom_is_refused_once_the_session_was_passed_on(place: dict[str, str]) -> None:
+    """At the door, with what to do; the same message with its actor, and one without a route, are taken."""
+    found = session()
+    passed_on(found)
+    refused = said(found, "b", **place)
+    assert (refused.status, refused.code, refused.message) == ("refused", "malformed", WHOSE)
+    assert found.next(NOW) is None
+    assert said(found, "c").status == "accepted"
+    given = begun(found)
+    assert (given.actor, given.route) == ("bank", "")
+    assert said(found, "b", actor="desk", **place).status == "accepted"
+    found.step_aside("c")
+    given = begun(found)
+    assert (given.actor, given.route, given.step) == ("desk", place.get("route", ""), place.get("step", ""))
+
+
+def test_whoever_was_chosen_by_name_needs_no_name_again() -> None:
+    """By the last message that names somebody, also while that waits its turn."""
+    found = session()
+    passed_on(found)
+    assert said(found, "b", actor="bank", route="loan").status == "accepted"
+    assert said(found, "c", route="loan").status == "accepted"
+    for _ in "bc":
+        given = begun(found)
+        found.step_aside(given.turn_id)
+        assert (given.actor, given.route) == ("bank", "loan")
+    assert said(found, "d", route="loan").status == "accepted"
+
+
+def test_a_message_that_waits_keeps_the_actor_whose_route_it_names() -> None:
+    """The turn before it passes the session on; whoever has the route answers all the same."""
+    found = session()
+    said(found, "a")
+    begun(found)
+    receipts = [said(found, "b", route="trip"), said(found, "b", route="trip")]
+    assert [(each.status, each.code) for each in receipts] == [("accepted", ""), ("accepted", "duplicate")]
+    found.report([TurnReport(turn="a", state="passed", pass_to="bank").model_dump(mode="json")], NOW)
+    heir = begun(found)
+    assert (heir.turn_id, heir.actor) == ("a-2", "bank")
+    found.step_aside(heir.turn_id)
+    given = begun(found)
+    assert (given.turn_id, given.actor, given.route) == ("b", "desk", "trip")
+
+
+def test_a_session_knows_whom_people_chose_in_its_next_run() -> None:
+    """And one of old, which kept only whom it talks to, takes that for whom they chose."""
+    found = session()
+    passed_on(found)
+    kept = found.snapshot().model_dump(mode="json")
+    assert said(Conversation(SessionInput.model_validate(kept)), "b", route="trip").message == WHOSE
+    del kept["chosen"]
+    assert said(Conversation(SessionInput.model_validate(kept)), "b", route="trip").status == "accepted"
+
+
+def test_a_session_that_took_such_a_message_takes_it_again_when_it_is_read() -> None:
+    """Runs that began before this was asked begin the turn that they began."""
+    found = Conversation(SessionInput(engine=names.ENGINE, session_id="s", actor="desk"), lambda: False)
+    passed_on(found)
+    assert said(found, "b", route="trip").status == "accepted"
+    given = begun(found)
+    assert (given.turn_id, given.actor, given.route) == ("b", "bank", "trip")
+
+
+async def test_a_person_is_told_whose_route_to_name(client: Client, store: Store, task_queue: str) -> None:
+    """On the server: the desk passes to the bank, and the next message on the desk's route says who to name."""
+
+    def driver(request: CompletionRequest) -> Completion:
+        if request.model == "first" and last_user_text(request) == "money":
+            return respond("The bank will tell you.", "passed", passTo="bank")
+        return respond(f"{request.model}: {words(request.messages[-1])}")
+
+    actors = [
+        Actor(name="desk", model="first", routes=(Route(name="trip"),)),
+        Actor(name="bank", model="second", routes=(Route(name="loan"),)),
+    ]
+    async with bench(client, store, task_queue, catalog_of([], actors=actors), ScriptedModel(driver)) as desk:
+        found = talk(desk)
+        await found.say("money", "a", route="trip")
+        await found.answer("a-2")
+        refused = await found.say("more", "b", route="trip")
+        assert (refused.status, refused.message) == ("refused", WHOSE)
+        await found.say("more", "b", route="trip", actor="desk")
+        assert await found.answer("b") == "first: more"
+        await found.say("again", "c", route="trip")
+        assert await found.answer("c") == "first: again"
+        history = await found.handle.fetch_history()
+        replayer = Replayer(workflows=[], plugins=[SignoffPlugin(desk.room)])
+        assert (await replayer.replay_workflow(history)).replay_failure is None
