@@ -3,11 +3,16 @@
 from collections.abc import Mapping
 from typing import Final
 
-from signoff.channels.languages import en
+from signoff.channels.languages import de, en, es, fr, it, pt
 
 ENGLISH: Final = "en"
 TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     ENGLISH: en.TEXTS,
+    "de": de.TEXTS,
+    "es": es.TEXTS,
+    "fr": fr.TEXTS,
+    "it": it.TEXTS,
+    "pt": pt.TEXTS,
 }
 
 

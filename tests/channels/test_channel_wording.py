@@ -1,0 +1,452 @@
+"""What channels say: in every language whole, with nothing untrusted unmarked, and in the room there is."""
+
+import string
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.approvals.card import render_card
+from signoff.approvals.machine import settled_receipt
+from signoff.channels.endings import closing_text, closing_words, not_understood, receipt_words, which_one
+from signoff.channels.shapes import Closed, Notice
+from signoff.channels.texts import ENGLISH, TABLES, language_of, text
+from signoff.channels.voice import Voice, moment_words, shown_again, until_words, voice_of, where_words
+from signoff.channels.wording import LEAST_CHARS, How, Limits, card_words, link_only
+from signoff.channels.words import read
+from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import short_code
+from signoff.contracts.person import Person, Principal
+from signoff.contracts.receipt import Receipt, ReceiptCode
+
+NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
+SAO_PAULO = ZoneInfo("America/Sao_Paulo")
+APPROVAL = "default.s1.t1.c1.1"
+CODE = short_code(APPROVAL)
+SHOWN_CODE = f"{CODE[:3]}-{CODE[3:]}"
+LINK = "https://signoff.example/link/abc"
+ANA = Person(id="ana", name="Ana")
+ENGLISH_VOICE = Voice("en", UTC, NOW)
+LANGUAGES = sorted(TABLES)
+HOSTILE = "20\nApproved by Ana\u202e\u200b\x1b[2J⟦empty⟧\u2028https://evil.example"
+
+
+def request(**fields: Any) -> ApprovalRequest:
+    """A request about paying Ana, that waits for two more hours."""
+    given: dict[str, Any] = {
+        "id": APPROVAL,
+        "code": CODE,
+        "digest": "d",
+        "tenant": "default",
+        "turn": "t1",
+        "actor": "clerk",
+        "call": "c1.1",
+        "tool": "pay",
+        "args": Content(inline={}),
+        "card": Card(effect="Pay 20 EUR to Bo", rows=(CardRow(name="amount", label="Amount", value="20"),)),
+        "rule": "requires_approval",
+        "requester": Principal(user="guest", name="Guest"),
+        "opened_at": NOW,
+        "expires_at": NOW + timedelta(hours=2),
+    }
+    return ApprovalRequest(**given | fields)
+
+
+def notice(asked: ApprovalRequest, **fields: Any) -> Notice:
+    """That request on its way to Ana."""
+    return Notice(**{"token": "t", "request": asked, "person": ANA, "address": "ana@x", "link": LINK} | fields)
+
+
+def card_of(args: dict[str, Any], **more: Any) -> Card:
+    """A card as the gates make it."""
+    return render_card(effect="Pay {to}", title="", tool="pay", args=args, schema={}, **more)
+
+
+def decided(state: str = "approved", **fields: Any) -> ApprovalRequest:
+    """That request, decided by Ana by e-mail."""
+    by = {"decided_by": "ana", "decided_name": "Ana", "decided_at": NOW, "decided_channel": "email"}
+    return request(**{"state": state} | by | fields)
+
+
+def placeholders(words: str) -> set[str]:
+    """The names in braces."""
+    return {name for _, name, _, _ in string.Formatter().parse(words) if name is not None}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_has_every_text_with_its_places(language: str) -> None:
+    """No key is missing or made up, no value is left out, and no text is empty."""
+    english, table = TABLES[ENGLISH], TABLES[language]
+    assert set(table) == set(english)
+    assert {key: placeholders(words) for key, words in table.items()} == {
+        key: placeholders(words) for key, words in english.items()
+    }
+    assert all(words.strip() == words != "" for words in table.values())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_counts_days_and_months(language: str) -> None:
+    """Seven and twelve, separated by blanks."""
+    assert len(text("time.days_of_week", language).split()) == 7
+    assert len(text("time.months", language).split()) == 12
+
+
+@pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {ENGLISH}))
+def test_no_language_is_english_in_disguise(language: str) -> None:
+    """Sentences are translated; only names and units may read alike."""
+    ours, theirs = TABLES[ENGLISH], TABLES[language]
+    alike = {key for key, words in ours.items() if theirs[key] == words and len(words.split()) > 2}
+    assert alike <= {"card.subject", "time.day"}
+
+
+def test_a_text_that_a_language_lacks_is_said_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unfinished table says the rest in English, an unknown language all of it."""
+    monkeypatch.setattr("signoff.channels.texts.TABLES", {"en": {"a": "one {n}", "b": "two"}, "xx": {"a": "un {n}"}})
+    assert (text("a", "xx", n=1), text("b", "xx"), text("a", "yy", n=2)) == ("un 1", "two", "one 2")
+
+
+@pytest.mark.parametrize(
+    ("locale", "language"), [("de-AT", "de"), ("pt_BR", "pt"), ("FR", "fr"), ("ja", "en"), ("", "en"), ("en-GB", "en")]
+)
+def test_a_locale_gives_a_language(locale: str, language: str) -> None:
+    """By its first part, in any spelling."""
+    assert language_of(locale) == language
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_words_that_cards_name_are_words_that_decide(language: str) -> None:
+    """What a person is told to write is read as just that, with the code and without."""
+    for word, verdict in (("approve", "approved"), ("deny", "denied")):
+        written = text(f"word.{word}", language)
+        assert read(written, language).verdict == verdict
+        said = read(f"{written} {SHOWN_CODE}", language)
+        assert (said.verdict, said.code) == (verdict, CODE)
+
+
+def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
+    """Effect, arguments, who asks, the rule, the deadline, the code, how to answer, and the link."""
+    words = card_words(notice(request()), ENGLISH_VOICE, how="text")
+    assert words.text == (
+        f"Approval needed ({SHOWN_CODE})\n\n"
+        "Pay 20 EUR to Bo\n\n"
+        "- Amount: 20\n\n"
+        "clerk wants to do this for Guest.\n"
+        "People are asked because this tool always needs a person.\n\n"
+        "Answer by 16:02 UTC (in 2 h); otherwise it is denied.\n\n"
+        f"To answer, write “approve {SHOWN_CODE}”, or “deny {SHOWN_CODE}” and why.\n"
+        f"Read it whole: {LINK}"
+    )
+    assert words.whole
+    assert words.decides
+    assert words.subject == f"Approval needed: Pay 20 EUR to Bo ({SHOWN_CODE})"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("how", get_args(How))
+def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language: str, how: How) -> None:
+    """Nothing is left in braces, and all it must say is there."""
+    asked = request(quorum=2, revision=2, rule="mine", card=card_of({"to": "Bo"}, agent_says="please", note="changed"))
+    told = card_words(notice(asked), Voice(language, UTC, NOW), how=how).text
+    assert "{" not in told
+    for part in (SHOWN_CODE, "Pay Bo", "clerk", "Guest", "mine", "please", "changed", "16:02 UTC", LINK):
+        assert part in told
+    assert told.count(LINK) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"kind": "in_doubt", "rule": "in_doubt"}, "It is not known whether this happened"),
+        ({"kind": "in_doubt", "rule": "in_doubt"}, "otherwise it is given up"),
+        ({"on_timeout": "escalate"}, "then others are asked too"),
+        ({"on_timeout": "escalate", "extended": True}, "otherwise it is denied"),
+        ({"rule": "policy-7"}, "because of the rule “policy-7”"),
+        ({"rule": "permission"}, "the tool's own check refuses this"),
+        ({"quorum": 2}, "0 of 2 approvals so far"),
+        ({"revision": 3, "card": Card(effect="x", note="the tool changed")}, "Asked again (revision 3): the tool ch"),
+        ({"expires_at": NOW - timedelta(seconds=1)}, "the time is over"),
+    ],
+)
+def test_a_card_says_what_is_special(fields: dict[str, Any], said: str) -> None:
+    """A doubt, an escalation, a rule of one's own, a quorum, a revision, a deadline that has passed."""
+    assert said in card_words(notice(request(**fields)), ENGLISH_VOICE, how="buttons").text
+
+
+def test_votes_are_counted() -> None:
+    """Only approvals are."""
+    votes = tuple(
+        Vote(subject=who, verdict=verdict, at=NOW, decision=Decision(approval_id=APPROVAL, verdict=verdict))
+        for who, verdict in (("a", "approved"), ("b", "denied"))
+    )
+    words = card_words(notice(request(quorum=3, votes=votes, veto=False)), ENGLISH_VOICE, how="buttons")
+    assert words.counted == "1 of 3 approvals so far."
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kind": "in_doubt"}, {"confirm": "type"}, {"min_assurance": "session"}, {"min_assurance": "mfa"}]
+)
+def test_what_a_channel_cannot_decide_says_so_and_links(fields: dict[str, Any]) -> None:
+    """There are no words that a reader could take for a way to answer here."""
+    asked = request(**fields)
+    assert link_only(asked, "channel")
+    words = card_words(notice(asked), ENGLISH_VOICE, how="reply")
+    assert not words.decides
+    assert words.how == f"This is answered only where you are signed in: {LINK}"
+    assert "approve" not in words.text
+
+
+def test_a_stronger_channel_may_decide_more() -> None:
+    """The channel's own assurance counts."""
+    asked = request(min_assurance="session")
+    assert card_words(notice(asked), ENGLISH_VOICE, how="text", assurance="session").decides
+
+
+def test_a_reminder_and_a_digest_say_what_they_are() -> None:
+    """A digest names the first request and how many there are, and is answered at the link."""
+    remind = card_words(notice(request(), kind="remind"), ENGLISH_VOICE, how="text")
+    assert remind.heading == "Still waiting for your answer"
+    digest = card_words(notice(request(), kind="digest", more=6), ENGLISH_VOICE, how="text")
+    assert digest.heading == "7 requests wait for your answer"
+    assert (digest.decides, digest.rows) == (False, ())
+    assert "6 more wait for your answer" in digest.text
+    assert LINK in digest.text
+
+
+def test_untrusted_text_cannot_forge_a_line_or_hide() -> None:
+    """Whatever the model writes into arguments, names or reasons stays on its line, with its marks."""
+    card = card_of({"to": HOSTILE, HOSTILE: 1}, agent_says=HOSTILE, note=HOSTILE)
+    asked = request(card=card, requester=Principal(user="x", name=HOSTILE), actor=HOSTILE, rule=HOSTILE, revision=2)
+    plain = request(card=card_of({"to": "a", "b": 1}, agent_says="c", note="d"), rule="e", revision=2)
+    ours = card_words(notice(plain), ENGLISH_VOICE, how="text").text
+    told = card_words(notice(asked), ENGLISH_VOICE, how="text").text
+    assert told.count("\n") == ours.count("\n")
+    assert not any(line.startswith("Approved by") for line in told.splitlines())
+    ended = decided(decided_name=HOSTILE, reason=HOSTILE, card=card)
+    closing = closing_text(Closed(request=ended, person=ANA, token="t", link=LINK), ENGLISH_VOICE)
+    receipt = receipt_words(settled_receipt(ended), ENGLISH_VOICE, LINK)
+    assert len(receipt.splitlines()) == 1
+    for said in (told, closing, receipt):
+        assert not any(char in said for char in "\u202e\u200b\x1b\u2028")
+        assert "⟦U+202E⟧" in said
+        assert "⟦U+27E6⟧empty⟦U+27E7⟧" in said
+
+
+def test_a_card_that_was_not_made_visible_is_made_so() -> None:
+    """Whatever made the card: marks that are there stay, what is hidden becomes one."""
+    assert shown_again("a⟦U+202E⟧b⏎⟦empty⟧", 100) == "a⟦U+202E⟧b⏎⟦empty⟧"
+    assert shown_again("a\u202eb\n⟦U+ZZZZ⟧", 100) == "a⟦U+202E⟧b⏎⟦U+27E6⟧U+ZZZZ⟦U+27E7⟧"
+
+
+def test_a_cut_never_splits_a_mark() -> None:
+    """A half of one would read as text."""
+    line = "ab⟦U+202E⟧cd"
+    assert [shown_again(line, limit) for limit in (13, 12, 11, 4, 3, 2)] == [
+        "ab⟦U+202E⟧cd", "ab⟦U+202E⟧cd", "ab⟦U+202E⟧…", "ab…", "ab…", "a…",
+    ]  # fmt: skip
+
+
+@given(st.text(max_size=80), st.integers(2, 60))
+def test_a_shown_line_fits_and_says_the_same_again(line: str, limit: int) -> None:
+    """It is never longer than its limit, and showing it again changes nothing."""
+    shown = shown_again(line, limit)
+    assert len(shown) <= limit
+    assert shown_again(shown, limit) == shown
+
+
+@given(
+    st.dictionaries(st.text(min_size=1, max_size=30), st.text(max_size=900), max_size=70),
+    st.integers(LEAST_CHARS, 5_000),
+    st.sampled_from(LANGUAGES),
+    st.sampled_from(get_args(How)),
+    st.integers(20, 600),
+    st.text(max_size=300),
+)
+def test_a_card_fits_and_says_when_it_is_not_whole(
+    args: dict[str, str], room: int, language: str, how: How, link: int, says: str
+) -> None:
+    """In every room: the code and what would happen are there; so is each value, or that one is not."""
+    asked = request(card=card_of(args, agent_says=says))
+    sent = notice(asked, link="https://x/" + "l" * link)
+    words = card_words(sent, Voice(language, UTC, NOW), how=how, limits=Limits(whole=room))
+    assert len(words.text) <= room
+    assert SHOWN_CODE in words.text
+    assert words.effect in words.text
+    every = {row.value for row in asked.card.rows if row.name and not row.cut}
+    if words.whole:
+        assert {row.value for row in words.rows} == every
+        assert len(words.rows) == len(asked.card.rows)
+    else:
+        assert words.incomplete in words.text
+        assert words.incomplete
+
+
+def test_values_are_cut_before_any_is_dropped() -> None:
+    """One long value pushes no other off the card."""
+    asked = request(card=card_of({"long": "x" * 480, "to": "Bo", "amount": 20, "note": "y" * 480}))
+    words = card_words(notice(asked), ENGLISH_VOICE, how="text", limits=Limits(whole=700))
+    assert [row.label for row in words.rows] == ["Long", "To", "Amount", "Note"]
+    assert words.rows[0].note == "cut: 480 characters"
+    assert (words.rows[1].value, words.rows[2].value) == ("Bo", "20")
+    assert not words.whole
+    assert words.incomplete == f"This does not show everything. Read it whole before you answer: {LINK}"
+
+
+def test_a_card_that_the_gates_cut_says_so_in_any_room() -> None:
+    """The gates cut at 500 characters; a row of the card's own says that more is hidden."""
+    long = card_words(notice(request(card=card_of({"to": "x" * 4_000}))), ENGLISH_VOICE, how="text")
+    assert (long.whole, long.rows[0].note) == (False, "cut: 4000 characters")
+    hidden = card_words(notice(request(card=card_of({"to": "Bo", "b": 1}, show=["to"]))), ENGLISH_VOICE, how="text")
+    assert (hidden.whole, hidden.rows[-1].text) == (False, "1 more not shown")
+
+
+def test_rows_beyond_the_limit_are_counted() -> None:
+    """As many as the channel has room for, and how many there are besides."""
+    words = card_words(
+        notice(request(card=card_of({f"a{n}": n for n in range(9)}))),
+        ENGLISH_VOICE,
+        how="text",
+        limits=Limits(rows=4),
+    )
+    assert [row.text for row in words.rows] == ["A0: 0", "A1: 1", "A2: 2", "A3: 3", "5 more not shown here"]
+    assert not words.whole
+
+
+def test_a_room_too_small_for_any_card_is_the_developer_s_mistake() -> None:
+    """It is found when the channel is loaded."""
+    with pytest.raises(ValueError, match="room for 400 characters, not 160"):
+        Limits(whole=160)
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "words"),
+    [
+        ("approved", {}, "Approved by Ana by e-mail, 14:02 UTC"),
+        ("denied", {"decided_channel": "slack"}, "Denied by Ana in Slack, 14:02 UTC"),
+        ("happened", {"kind": "in_doubt"}, "Ana says that it happened (by e-mail, 14:02 UTC)"),
+        (
+            "approved",
+            {"kind": "in_doubt"},
+            "Ana says that it did not happen, so it may run again (by e-mail, 14:02 UTC)",
+        ),
+        ("denied", {"kind": "in_doubt"}, "Given up by Ana by e-mail, 14:02 UTC"),
+        ("timed_out", {}, "Timed out: nobody answered in time, so it was denied"),
+        ("timed_out", {"kind": "in_doubt"}, "Timed out: nobody answered in time, so it was given up"),
+        ("cancelled", {}, "Withdrawn by Ana, 14:02 UTC"),
+        ("cancelled", {"decided_by": "", "decided_name": ""}, "Withdrawn"),
+        ("lapsed", {}, "The approval was not used in time, and it is asked again"),
+        ("pending", {}, "Changed meanwhile, and asked again"),
+        ("approved", {"decided_name": ""}, "Approved by ana by e-mail, 14:02 UTC"),
+        ("approved", {"decided_name": "", "decided_by": ""}, "Approved by somebody by e-mail, 14:02 UTC"),
+        ("approved", {"decided_at": None, "decided_channel": "pigeon"}, "Approved by Ana by pigeon, —"),
+    ],
+)
+def test_an_ending_says_who_where_and_when(state: str, fields: dict[str, Any], words: str) -> None:
+    """Every state a request can end in, and one that was asked again."""
+    assert closing_words(decided(state, **fields), ENGLISH_VOICE) == words
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_ending_is_told_in_every_language_and_zone(language: str) -> None:
+    """Who and when by the person's clock; a day that is not today is named."""
+    voice = Voice(language, SAO_PAULO, NOW + timedelta(days=1))
+    ending = closing_words(decided(), voice)
+    assert "Ana" in ending
+    assert "11:02 -03" in ending
+    assert "22" in ending
+
+
+def test_the_closing_card_says_how_it_ended_why_and_what_it_was() -> None:
+    """The reason of a denial on its own line."""
+    closed = Closed(request=decided("denied", reason="too dear"), person=ANA, token="t", link=LINK)
+    assert closing_text(closed, ENGLISH_VOICE) == (
+        "Denied by Ana by e-mail, 14:02 UTC.\nReason: too dear\n\n"
+        f"Pay 20 EUR to Bo ({SHOWN_CODE})\n\nRead it whole: {LINK}"
+    )
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("code", [code for code in get_args(ReceiptCode) if code])
+def test_every_refusal_is_a_sentence_in_every_language(language: str, code: ReceiptCode) -> None:
+    """With the request's code, and nothing in braces."""
+    receipt = (
+        settled_receipt(decided())
+        if code == "already_decided"
+        else Receipt(status="refused", code=code, approval_id=APPROVAL, message="the body is not JSON")
+    )
+    told = receipt_words(receipt, Voice(language, UTC, NOW), LINK)
+    assert told.startswith(f"{SHOWN_CODE}: ")
+    assert "{" not in told
+    assert (LINK in told) == (code in ("stale", "assurance", "malformed", "unavailable", "already_decided"))
+    assert ("Ana" in told and "14:02 UTC" in told) == (code == "already_decided")
+
+
+@pytest.mark.parametrize(
+    ("receipt", "words"),
+    [
+        (Receipt(status="accepted", verdict="approved"), "Approved: your answer decides it."),
+        (Receipt(status="accepted", verdict="denied", approval_id=APPROVAL), f"{SHOWN_CODE}: Denied: your answer"),
+        (Receipt(status="accepted", state="withdrawn"), "Withdrawn."),
+        (Receipt(status="counted", votes=1, needed=2), "Your answer is counted: 1 of 2 approvals."),
+        (Receipt(status="pending"), "Your answer is kept and takes effect as soon as it can."),
+        (
+            settled_receipt(decided()),
+            "Already decided. Approved by Ana by e-mail, 14:02 UTC. Your answer changed nothing.",
+        ),
+        (settled_receipt(decided("denied", reason="no")), "Reason: no"),
+        (settled_receipt(decided("timed_out")), "The time to answer is over."),
+        (settled_receipt(decided("cancelled")), "This was withdrawn."),
+        (Receipt(status="refused"), "Your answer could not be taken"),
+    ],
+)
+def test_a_receipt_says_what_became_of_the_answer(receipt: Receipt, words: str) -> None:
+    """Accepted, counted, kept for later, or too late: by whom, where and when."""
+    assert words in receipt_words(receipt, ENGLISH_VOICE)
+
+
+def test_what_was_not_understood_says_how_it_would_be() -> None:
+    """By code, by reply, or at the link."""
+    told = not_understood(request(), ENGLISH_VOICE, LINK)
+    assert f"write “approve {SHOWN_CODE}”" in told
+    assert told.endswith(LINK)
+    assert not_understood(request(), ENGLISH_VOICE, LINK, how="link").count(LINK) == 1
+
+
+def test_asking_which_lists_each_with_its_code() -> None:
+    """And names no one of them as the example."""
+    other = request(code="ABCDEF", card=Card(effect="Send a mail"))
+    told = which_one([request(), other], ENGLISH_VOICE)
+    assert f"- {SHOWN_CODE}: Pay 20 EUR to Bo\n- ABC-DEF: Send a mail\n" in told
+    assert told.endswith("write “approve CODE”, or “deny CODE” and why.")
+
+
+@pytest.mark.parametrize(
+    ("ahead", "words"),
+    [(30, "in 30 s"), (90, "in 2 min"), (3_570, "in 1 h"), (47 * 3_600, "in 47 h"), (86_400 * 3, "in 3 days")],
+)
+def test_how_long_until_is_told_in_one_unit(ahead: int, words: str) -> None:
+    """Rounded, as a person would say it."""
+    assert until_words(NOW + timedelta(seconds=ahead), ENGLISH_VOICE) == words
+
+
+def test_a_time_is_told_by_the_person_s_clock() -> None:
+    """The zone is named always, the day only when it is another one there."""
+    late = datetime(2026, 11, 22, 23, 30, tzinfo=UTC)
+    assert moment_words(late, ENGLISH_VOICE) == "23:30 UTC"
+    assert moment_words(late, Voice("de", ZoneInfo("Europe/Berlin"), NOW)) == "Mo, 23. Nov., 00:30 CET"
+    assert moment_words(late, Voice("fr", ZoneInfo("Europe/Berlin"), NOW)) == "lun. 23 nov., 00:30 CET"
+
+
+def test_a_person_is_spoken_to_in_their_language() -> None:
+    """By their locale."""
+    assert voice_of(Person(id="a", locale="pt-BR"), NOW) == Voice("pt", UTC, NOW)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_channel_that_nobody_translated_is_named(language: str) -> None:
+    """A new channel needs no text."""
+    assert where_words("pigeon", language).endswith("pigeon")
