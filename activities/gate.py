@@ -31,6 +31,7 @@ from signoff.policy.compiled import PolicyVerdict
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.checking import as_run
 from signoff.registry.gates import UNREMEMBERED_RULES, Judgement, Known, judge, next_tally
+from signoff.registry.nearest import cut
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content import load, to_content
@@ -40,6 +41,8 @@ _DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never 
 _TO_A_MODEL = ". Correct them and call it again"
 _START_SLACK = 15.0
 """Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
+_TOLD_CHARS = 2_000
+"""Of a settled call's words and of its note, each: the rulings of a whole batch are one result."""
 
 
 class _Judged(NamedTuple):
@@ -309,7 +312,7 @@ def _refused(call: CallPart, why: str) -> Ruling:
 def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
     """The outcome of a call that no gate let through (or that a dry run stopped)."""
     denied = None
-    value: Any = found.message
+    value: Any = cut(found.message, _TOLD_CHARS)
     if found.code == "denied":
         by_policy = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=found.denied_reason)
         denied = found.denied or by_policy
@@ -322,7 +325,7 @@ def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
         value=Content(inline=value),
         rule=found.verdict.rule if found.verdict else "",
         denied=denied,
-        note=found.note,
+        note=cut(found.note, _TOLD_CHARS),
     )
 
 

@@ -10,11 +10,15 @@ from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.message import CallPart
 from signoff.policy.bounds import out_of_bounds
 from signoff.registry.correction import Corrected
+from signoff.registry.nearest import cut, shown
 from signoff.registry.schema import Problem
 from signoff.registry.tool import Tool
 
 PROBLEMS_TOLD: Final = 5
 _WHY_CHARS: Final = 500
+_TOLD_CHARS: Final = 1_500
+_PATH_CHARS: Final = 200
+_NAMES_TOLD: Final = 10
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ def corrected(proposed: Mapping[str, Any], found: Corrected) -> tuple[dict[str, 
     """The corrected arguments, and what is told of them: which changed, and why, but no value, as it may be secret."""
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
-    told = f"The arguments were corrected ({', '.join(f'`{name}`' for name in names) or 'none changed'})"
+    more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
+    told = f"The arguments were corrected ({', '.join(map(shown, names[:_NAMES_TOLD])) or 'none changed'}{more})"
     return args, f"{told}: {found.why}." if found.why else f"{told}."
 
 
@@ -87,8 +92,13 @@ def as_run(tool: Tool, args: Any) -> Any:
 
 
 def told_problems(problems: Sequence[Problem]) -> str:
-    """What is wrong, for the model: the first few, and how many more there are."""
-    told = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:PROBLEMS_TOLD])
+    """What is wrong, for the model: the first few, and how many more there are.
+
+    At most some 1,500 characters: paths, and the words of a tool's own check, may repeat what the model sent.
+    """
+    first = problems[:PROBLEMS_TOLD]
+    told = "; ".join(f"`{cut(path, _PATH_CHARS)}` {message}" if path else message for path, message in first)
+    told = cut(told, _TOLD_CHARS)
     return f"{told}; and {len(problems) - PROBLEMS_TOLD} more" if len(problems) > PROBLEMS_TOLD else told
 
 

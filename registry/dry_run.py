@@ -8,13 +8,17 @@ from signoff.registry.tool import Tool
 
 DRY_RUN_CHARS: Final = 500
 """Characters of one string argument that are repeated."""
+_ALL_CHARS: Final = 1_500
+"""Characters of all arguments that are repeated: a batch of such calls has to fit into one ruling."""
 
 
 def would_be_called(tool: Tool, args: Mapping[str, Any]) -> str:
     """The sentence for the model: the tool and its arguments, secret ones hidden and long ones cut."""
     hidden = dict.fromkeys(tool.masked_arguments, "[hidden]")
     shown = {name: hidden.get(name, value) for name, value in args.items()}
-    return f"[dry-run] {tool.name} would be called with: {json.dumps(_shortened(shown), ensure_ascii=False)}"
+    told = json.dumps(_shortened(shown), ensure_ascii=False)
+    told = told if len(told) <= _ALL_CHARS else f"{told[:_ALL_CHARS]}...[truncated, {len(told)} chars]"
+    return f"[dry-run] {tool.name} would be called with: {told}"
 
 
 def _shortened(value: Any) -> Any:

@@ -19,7 +19,7 @@ from signoff.registry.docstring import parse_docstring
 from signoff.registry.permission import PermissionCheck
 from signoff.registry.probe import Probe
 from signoff.registry.records import Filter
-from signoff.registry.schema import Problem, dotted
+from signoff.registry.schema import Problem, place_told
 from signoff.registry.tool import BypassRouting, Concurrency, Handler, InputCheck, Routing, Scope, Tool, Validation
 from signoff.registry.usage import UsageLimit
 
@@ -197,7 +197,7 @@ def _problem(error: ErrorDetails) -> Problem:
     # pydantic's words may quote the value, which may be a secret.
     quoted = str(error["input"])
     message = "is not acceptable" if quoted and quoted in error["msg"] else error["msg"]
-    return Problem(dotted(error["loc"]), message[:1].lower() + message[1:])
+    return Problem(place_told(error["loc"]), message[:1].lower() + message[1:])
 
 
 def _first_line(error: Exception) -> str:

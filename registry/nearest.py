@@ -14,6 +14,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(f'`{folded[match]}`' for match in near)}?" if near else ""
 
 
+def cut(text: str, chars: int) -> str:
+    """`text`, of which no more than `chars` characters are told, and that it is cut."""
+    return text if len(text) <= chars else f"{text[:chars]}..."
+
+
 def shown(name: str) -> str:
     """A name somebody else chose, in backticks, cut to what a message can carry."""
     printable = "".join(char if char.isprintable() and char != "`" else "?" for char in name[:SHOWN_CHARS])

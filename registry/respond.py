@@ -13,6 +13,7 @@ from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import PART_TYPES, RESERVED_PART_TYPES, part_types
 from signoff.contracts.steps import Offered
 from signoff.contracts.words import ANSWER_WORDS, in_our_words
+from signoff.registry.checking import told_problems
 from signoff.registry.domain_data import DOMAIN_DATA, DomainMerge, merged
 from signoff.registry.schema import CompiledSchema, compile_schema
 
@@ -61,8 +62,8 @@ class RespondForm:
         except ValueError as error:
             problems = [str(error)]
         else:
-            problems = [f"`{path}` {message}" if path else message for path, message in self.schema.check(args)]
-            problems = problems or self._problems(args)
+            misfits = self.schema.check(args)
+            problems = [told_problems(misfits)] if misfits else self._problems(args)
         if problems:
             return f"respond was not understood: {'; '.join(problems)}. Call respond again with a `text`."
         parts = tuple((part["type"], part["content"]) for part in args.get("parts", ()))

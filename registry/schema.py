@@ -129,6 +129,11 @@ def dotted(path: Iterable[str | int]) -> str:
     return text
 
 
+def place_told(path: Iterable[str | int]) -> str:
+    """The same for messages: each name is cut as `shown` cuts it, as it may be the model's own and of any length."""
+    return dotted(part if isinstance(part, int) else shown(part)[1:-1] for part in path)
+
+
 def _problems(error: ValidationError) -> Iterator[Problem]:
     path: tuple[str | int, ...] = tuple(error.absolute_path)
     given: Any = error.instance
@@ -137,13 +142,13 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
     if keyword == "required":
         # jsonschema reports one missing name an error, and names it in its message only.
         missing = [name for name in expected if name not in given and repr(name) in error.message]
-        yield from (Problem(dotted((*path, name)), "is required") for name in missing[:1])
+        yield from (Problem(place_told((*path, name)), "is required") for name in missing[:1])
     elif keyword in {"additionalProperties", "unevaluatedProperties"}:
         known = list(error.schema.get("properties", {})) if isinstance(error.schema, Mapping) else []
         unknown = [name for name in given if name not in known]
-        yield from (Problem(dotted((*path, shown(name)[1:-1])), _unknown(name, known)) for name in unknown[:3])
+        yield from (Problem(place_told((*path, name)), _unknown(name, known)) for name in unknown[:3])
     else:
-        yield Problem(dotted(path), _message(keyword, expected))
+        yield Problem(place_told(path), _message(keyword, expected))
 
 
 def _unknown(name: str, known: list[str]) -> str:

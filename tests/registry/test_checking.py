@@ -1,5 +1,6 @@
 """Arguments under a tool's own check: what is told of a correction, what of a misfit, and what a call is run with."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from signoff.contracts.steps import Tally
 from signoff.registry.catalog import build_catalog
 from signoff.registry.checking import as_run
 from signoff.registry.correction import Corrected
+from signoff.registry.function import tool
 from signoff.registry.gates import Judgement, judge
 from signoff.registry.schema import Problem
 from signoff.registry.tool import Tool
@@ -107,3 +109,37 @@ def test_a_check_that_changes_its_argument_changes_nothing() -> None:
     assert (found.kind, found.corrected) == ("run", None)
     assert as_run(tool, given) is given
     assert given == {"flight": "TP 531", "stops": ["LIS"]}
+
+
+def test_words_about_names_of_any_length_are_short() -> None:
+    """Whether a schema, a tool's own check or a correction tells of a model's names, each is cut."""
+    long = "k" * 50_000
+    lists = {"type": "object", "additionalProperties": {"type": "integer"}}
+    misfit = ruled(a_tool(input_schema=lists, validation="warn"), {long: "x"})
+    assert misfit.note == f"The arguments do not fit the schema: `{'k' * 64}...` must be of type integer."
+    problems = [Problem(long, f"is unknown: {long}")] * 7
+    checked = ruled(a_tool(input_schema=OPEN, validate_input=lambda args: problems), {long: "x"})
+    assert f"`{'k' * 200}...` is unknown: k" in checked.message
+    assert "...; and 2 more. Correct them" in checked.message
+    assert len(checked.message) < 1_700
+    many = {f"{n:02}{long[:4_000]}": n for n in range(12)}
+    corrected = ruled(corrects(many, input_schema=OPEN), {})
+    assert corrected.corrected == many
+    assert f"`{'11' + 'k' * 62}...`" not in corrected.note
+    assert "...` and 2 more)." in corrected.note
+    assert len(corrected.note) < 1_000
+
+
+def test_names_of_a_typed_functions_arguments_are_cut_too() -> None:
+    """Its check tells of keys within, which are the model's."""
+
+    @tool(scope="generalist")
+    async def count(votes: dict[str, int]) -> str:
+        """Count the votes."""
+        return str(votes)
+
+    found = ruled(
+        dataclasses.replace(count, name="book_flight", validation="off", read_only=True), {"votes": {"k" * 50_000: "x"}}
+    )
+    assert found.code == "input_invalid"
+    assert f"`votes.{'k' * 64}...` input should be a valid integer" in found.message

@@ -1,5 +1,6 @@
 """`respond` payloads."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,14 @@ def test_part_types_are_declared_once_and_named_plainly(declared: list[str], wor
     with pytest.raises(ConfigError, match=words) as caught:
         catalog_of([], part_types=declared)
     assert caught.value.context["field"] == "part_types"
+
+
+def test_what_is_wrong_with_an_answer_is_told_in_few_words() -> None:
+    """A thousand misfits under a name of 50 KB: the first few, the name cut, and how many more there are."""
+    data = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}}
+    form = respond_form(data=json.dumps(data))
+    found = form.parse({"text": "x", "domainData": {"k" * 50_000: ["x"] * 1_000}})
+    assert isinstance(found, str)
+    assert f"`domainData.{'k' * 64}...[0]` must be of type integer; " in found
+    assert "; and 995 more. Call respond again" in found
+    assert len(found) < 1_000

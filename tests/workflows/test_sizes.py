@@ -192,6 +192,34 @@ async def test_cards_of_many_values_do_not_wedge(client: Client, store: Store, t
     assert result.state == "cancelled"
 
 
+LISTS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("validation", ["strict", "warn"])
+async def test_words_about_long_names_do_not_wedge(
+    validation: Any, client: Client, store: Store, task_queue: str
+) -> None:
+    """A model's own names of 58 KB, told back in what is wrong with each of sixteen calls, are cut in those words."""
+    ledger = Ledger()
+    tool = look(ledger, input_schema=LISTS, validation=validation)
+    many = [("look", {f"{EURO * 19_000}{n}": ["x"] * 6}) for n in range(16)]
+    async with bench(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert (result.state, len(result.calls)) == ("complete", 16)
+    told = [outcome.note if validation == "warn" else outcome.value.inline for outcome in result.calls]
+    assert all("must be of type integer; and 1 more" in each and len(each) < 1_000 for each in told)
+
+
+async def test_a_dry_run_of_full_arguments_does_not_wedge(client: Client, store: Store, task_queue: str) -> None:
+    """Sixteen calls of 64 KB of short texts: each says what would be called, cut, and with how much."""
+    tool = look(Ledger(), input_schema={"type": "object"})
+    many = [("look", {"n": n, "a": ['"' * 490] * 66}) for n in range(16)]
+    async with bench(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as desk:
+        result = await desk.signoff.result(await desk.start(dry_run=True))
+    assert (result.state, len(result.calls)) == ("complete", 16)
+    assert all("...[truncated, 649" in outcome.value.inline[-30:] for outcome in result.calls)
+
+
 def test_search_attributes_stay_within_the_servers_limit() -> None:
     """Codes and approvers of a turn are cut to 2 KiB of text each, what waits before what is decided."""
     codes = [f"K{n:05}" for n in range(400)]
