@@ -109,6 +109,10 @@ class GateActivity:
             # What a person wrote and signed is never run as something else.
             message = f"the tool would not take these arguments as they are. {found.note}"
             return Judgement(call.call, "settled", "schema", "input_invalid", message, found.tool)
+        if task.edited_by and found.override:
+            # The edit is its author's yes as well, and nobody has shown them that there is something to override.
+            message = f"the tool does not permit these arguments: {found.override}"
+            return Judgement(call.call, "settled", "permission", "input_invalid", message, found.tool)
         if task.edited_by:
             return dataclasses.replace(found, message=found.message.removesuffix(_TO_A_MODEL))
         return found

@@ -147,6 +147,29 @@ async def test_an_approval_for_another_reason_is_no_override(client: Client, sto
     assert len(ledger.rows) == 1
 
 
+async def test_an_edit_overrides_nothing_that_its_author_was_not_asked_about(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The editor's yes would count for arguments that the tool objects to: it is refused with the tool's reason."""
+    ledger = Ledger()
+
+    async def check(args: dict[str, Any], occasion: Occasion) -> Permission:
+        listed = args["to"] == "Mallory"
+        return Permission.deny("on the sanctions list", can_override=True) if listed else Permission.allow()
+
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(), check_permissions=check)])
+    async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        refused = await desk.signoff.decide(yes(key, edited_args={"amount": 20, "to": "Mallory"}))
+        assert (refused.status, refused.state, refused.code) == ("refused", "pending", "malformed")
+        assert refused.message == "the tool does not permit these arguments: on the sanctions list"
+        await desk.signoff.decide(yes(key, edited_args={"amount": 10, "to": "Ana"}))
+        result = await desk.signoff.result(key)
+    assert [(each.code, each.edited_by) for each in result.calls] == [("ok", "approver")]
+    assert [args for _, args, _ in ledger.rows] == [{"amount": 10, "to": "Ana"}]
+
+
 def _revision(call: Any) -> int:
     return call.approval.revision if call.approval is not None and call.approval.state == "pending" else 0
 
