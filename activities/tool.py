@@ -38,7 +38,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.usage import used_up
 from signoff.store.content import load
 from signoff.store.freezes import Freezes
-from signoff.store.tickets import ticket_key
+from signoff.store.tickets import Ticket, ticket_key
 
 T = TypeVar("T")
 
@@ -47,6 +47,10 @@ WORKERS_TRIED = 60
 """Tries, a second apart, before a tool is taken for removed: a rolling deploy must get past its old workers."""
 _ELSEWHERE = timedelta(seconds=1)
 _STOPPED = "Not executed: it was stopped before it began."
+_EARLIER_IN_DOUBT = (
+    "Not run again: it is not known whether an earlier try of this call happened, and too few people have said that it "
+    "did not; do not repeat it."
+)
 _CHANGED = "the tool changed while you were asked"
 
 
@@ -134,10 +138,12 @@ class ToolActivity:
         """
         return None if self._tool.read_only else await _left(self._room, task)
 
-    async def _refused(self, task: ToolTask, why: str) -> ToolReply:
+    async def _refused(self, task: ToolTask, why: str, told: str = "") -> ToolReply:
+        """The call does not run; where it may have run before, `told` says so in place of that nothing did."""
         activity.logger.warning("refused to run %s: %s", self._tool.name, why)
         await self._journal.refused(task.permit, why)
-        return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", f"Not executed: {why}."))
+        words = told or f"Not executed: {why}."
+        return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", words))
 
     async def _ended(self, task: ToolTask, found: Judgement) -> ToolReply:
         """The gates end here what they had let through before: written down, as nothing else tells of it."""
@@ -239,8 +245,11 @@ class ToolActivity:
             if outcome is not None and outcome.code != "in_doubt":
                 # Its worker was not lost, only slow: whatever people thought, this is what happened.
                 return ToolReply(outcome=outcome)
-            if earlier is None or not given_up(permit, number, policy, witness, seating):
+            if earlier is None:
                 return await self._begun_before(task) or await self._refused(task, not_given_up)
+            if not given_up(permit, number, policy, witness, seating):
+                doubt = "an earlier ticket of this call is in doubt and was not given up"
+                return await self._begun_before(task) or await self._refused(task, doubt, _EARLIER_IN_DOUBT)
         return None
 
     async def _execute(self, task: ToolTask, args: dict[str, Any], key: str) -> Made:
@@ -337,16 +346,32 @@ def _absent(room: Room) -> Any:
 
 
 async def _left(room: Room, task: ToolTask) -> ToolReply | None:
-    """What an earlier attempt of the call left in its ticket; None where there was none. Raises `InDoubt`."""
+    """What earlier attempts of the call left in its tickets; None where there were none. Raises `InDoubt`.
+
+    An earlier ticket of which nobody knows says nothing here: people said that it did not happen.
+    """
     if task.ticket < 1:
         return None
-    ticket = await room.store.look(ticket_key(task.permit.digest, task.ticket))
-    here = (activity.info().workflow_id, task.permit.call, task.tool)
-    if ticket is None or (ticket.workflow, ticket.call, ticket.tool) != here:
-        return None
-    if ticket.state == "claimed":
+    own = await _ticket(room, task, task.ticket)
+    if own is not None and own.state == "claimed":
         raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
-    return None if ticket.outcome is None else ToolReply(outcome=ticket.outcome)
+    if own is not None and own.outcome is not None:
+        return ToolReply(outcome=own.outcome)
+    for number in range(1, task.ticket):
+        earlier = await _ticket(room, task, number)
+        if earlier is None:
+            break
+        if earlier.outcome is not None and earlier.outcome.code != "in_doubt":
+            # Its worker was not lost, only slow.
+            return ToolReply(outcome=earlier.outcome)
+    return None
+
+
+async def _ticket(room: Room, task: ToolTask, number: int) -> Ticket | None:
+    """The ticket of this number, if it is this call's."""
+    found = await room.store.look(ticket_key(task.permit.digest, number))
+    here = (activity.info().workflow_id, task.permit.call, task.tool)
+    return None if found is None or (found.workflow, found.call, found.tool) != here else found
 
 
 def _caller() -> Caller:

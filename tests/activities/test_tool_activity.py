@@ -34,6 +34,7 @@ from signoff.converter import DATA_CONVERTER
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.context import ToolContext
 from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.usage import UsageLimit
 from signoff.store.content import load
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
@@ -405,6 +406,45 @@ async def test_a_claimed_earlier_ticket_stops_the_next(store: Store) -> None:
     assert told(await run(room_of(store, tool), tool, task))[0] == "refused"
     await store.record(task.permit.digest, DONE)
     assert (await run(room_of(store, tool), tool, task)).outcome == DONE
+    assert ledger.rows == []
+
+
+@pytest.mark.parametrize("read_only", [True, False], ids=["reads", "acts"])
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "claimed"])
+async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_in_doubt(
+    store: Store, recorded: bool, read_only: bool
+) -> None:
+    """Nobody, or too few, gave it up: the call does not run, and the model is told what is known."""
+    ledger = Ledger()
+    tool = free(ledger, read_only=read_only, usage_limit=UsageLimit(9, "tenant", 60.0))
+    task = task_for(tool, ticket=2)
+    await store.claim(task.permit.digest, **WHO)
+    if recorded:
+        await store.record(task.permit.digest, CallOutcome(call="c1.1", tool="pay", code="in_doubt"))
+    code, text = told(await run(room_of(store, tool), tool, task))
+    assert (code, text) == (
+        "refused",
+        "Not run again: it is not known whether an earlier try of this call happened, and too few people have said "
+        "that it did not; do not repeat it.",
+    )
+    assert ledger.rows == []
+
+
+@pytest.mark.parametrize(("fields", "change"), CLOSED)
+async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_refusal(
+    store: Store, fields: Any, change: Any
+) -> None:
+    """People said that it did not happen, but its worker was only slow: that is what happened."""
+    ledger = Ledger()
+    before = free(ledger)
+    after = pay_tool(ledger, **({"requires_approval": False} | change))
+    task = task_for(before, ticket=2)
+    await store.claim(task.permit.digest, **WHO)
+    await store.record(task.permit.digest, CallOutcome(call="c1.1", tool="pay", code="in_doubt"))
+    reply = await run(room_of(store, after, **fields), after, task)
+    assert reply.outcome is None or reply.outcome.code != "in_doubt", "of that people have said something"
+    await store.record(task.permit.digest, DONE)
+    assert (await run(room_of(store, after, **fields), after, task)).outcome == DONE
     assert ledger.rows == []
 
 
