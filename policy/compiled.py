@@ -16,6 +16,7 @@ from signoff.policy.context import ACTOR, TOOL, context_shape
 from signoff.policy.expression import EVALUATORS, Compiler, Expression, Facts, facts
 from signoff.policy.facts import ToolFacts
 from signoff.policy.model import APPROVER, ApprovalPolicy, GlobalRule, RequiresApproval
+from signoff.policy.reserved import is_reserved
 from signoff.policy.shapes import Shape, pin_numbers, read_schema
 
 Effect = Literal["none", "hide", "deny", "require_approval"]
@@ -256,6 +257,14 @@ def compile_rules(rules: Sequence[GlobalRule], context_schema: Mapping[str, Any]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"global rule `{twice}` stands twice; give each rule a name of its own", field=twice)
+    reserved = next((name for name in names if is_reserved(name)), None)
+    if reserved is not None:
+        # A yes to it would be taken for an answer to another question, such as whether a denial is overridden.
+        raise ConfigError(
+            f"global rule `{reserved}` has a name by which the gates tell why they ask; give it another name",
+            field=reserved,
+            value=reserved,
+        )
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx}, "global rules")
     ordered = sorted(rules, key=lambda rule: _STRICTEST.index(rule.effect))
     compiled = tuple((rule, compiler.compile(rule.name, rule.rule)) for rule in ordered)

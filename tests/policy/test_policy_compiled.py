@@ -495,6 +495,30 @@ def test_bad_rules_are_refused() -> None:
         compile_rules([twice, twice])
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "auto_approve_if",
+        "deny_if",
+        "handler",
+        "handler:rules:limits (admin)",
+        "in_doubt",
+        "permission",
+        "require_approval_if",
+        "requester",
+        "requires_approval",
+        "deny_if, handler:rules:limits",
+        " permission",
+    ],
+)
+def test_no_rule_is_named_like_a_question_of_the_gates_own(name: str) -> None:
+    """A yes to `permission` lets pass what a tool's own check denies, and a rule's would have been taken for it."""
+    with pytest.raises(ConfigError, match="a name by which the gates tell why they ask") as caught:
+        compile_rules([GlobalRule(name=name, rule="true", effect="require_approval")])
+    assert caught.value.context["field"] == name
+    assert compile_rules([GlobalRule(name="permissions", rule="true", effect="hide")]).rules != ()
+
+
 def test_the_hash_of_rules_follows_their_content() -> None:
     """Another effect or expression is another hash."""
     assert rules_of(("hide", "true")).hash == rules_of(("hide", " true ")).hash

@@ -7,16 +7,19 @@ from typing import Any
 import pytest
 from registry_kit import a_tool, an_actor, pinned
 
+from signoff.approvals.grants import GRANT_RULE
 from signoff.contracts.call import CallCode
 from signoff.contracts.canonical import sha256_hex
 from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import ARGUMENTS_BYTES, MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally, TurnLimits
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.checking import PROBLEMS_TOLD
-from signoff.registry.gates import GateName, Judgement, judge, next_tally
+from signoff.registry.gates import DOUBTED_RULE, GateName, Judgement, judge, next_tally
+from signoff.registry.permission import PERMISSION_RULE
 from signoff.registry.schema import Problem
 from signoff.registry.tool import Tool
 
@@ -348,3 +351,11 @@ def test_a_model_is_told_of_tools_in_its_actors_order() -> None:
     found = catalog(*tools, actors=(an_actor("desk", tools=("c", "a")), an_actor("till")))
     assert [tool.name for tool in found.sight(pinned("desk")).visible()] == ["c", "a"]
     assert [tool.name for tool in found.sight(pinned("till")).visible()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("name", [DOUBTED_RULE, PERMISSION_RULE, f"{GRANT_RULE}g1", "in_doubt"])
+def test_no_global_rule_is_named_like_what_people_are_asked_about_one_by_one(name: str) -> None:
+    """The names are written down where rules are compiled, which knows none of these."""
+    rule = GlobalRule(name=name, rule="true", effect="require_approval")
+    with pytest.raises(ConfigError, match=f"`{name}` has a name by which the gates tell why they ask"):
+        catalog(policies=[rule])
