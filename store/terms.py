@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import parse_workflow_id
-from signoff.registry.usage import Use
+from signoff.registry.usage import LONGEST, Use
 from signoff.store.schema import FREEZES, GRANT_USES, GRANTS, USES, StoreClock
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,6 +37,20 @@ _COUNTING: Final = text("SELECT pg_advisory_xact_lock(7310272, hashtext(:counted
 _RETURN: Final = (
     update(USES).where(USES.c.key == bindparam("ticket"), USES.c.returned_at.is_(None)).values(returned_at=StoreClock())
 )
+SWEPT: Final = 100
+"""How many uses that no limit can count any more go with each that is taken, at most: no claim waits for many."""
+_OLD: Final = (
+    select(USES.c.key)
+    .where(
+        USES.c.tenant == bindparam("of"),
+        USES.c.tool == bindparam("named"),
+        USES.c.used_at <= StoreClock() - int(LONGEST * 1000),
+    )
+    .order_by(USES.c.used_at)
+    .limit(SWEPT)
+    .with_for_update(skip_locked=True)
+)
+_SWEEP: Final = delete(USES).where(USES.c.key.in_(_OLD))
 _KEEP: Final = update(USES).where(USES.c.key == bindparam("ticket")).values(returned_at=None)
 
 
@@ -82,7 +96,10 @@ def spend(connection: Connection, grant: str, ticket: str) -> bool:
 
 
 def take_use(connection: Connection, use: Use, ticket: str) -> datetime | None:
-    """Take one use of a limited tool for one ticket; else, with nothing changed, when there is one again."""
+    """Take one use of a limited tool for one ticket; else, with nothing changed, when there is one again.
+
+    With it go uses of the tool that are older than any limit's period.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(_COUNTING, {"counted": f"{use.tenant} {use.tool}"})
     again = possible_again(connection, use)
@@ -90,6 +107,7 @@ def take_use(connection: Connection, use: Use, ticket: str) -> datetime | None:
         values = use._asdict() | {"key": ticket}
         del values["limit"]
         added(connection, USES, values)
+        connection.execute(_SWEEP, {"of": use.tenant, "named": use.tool})
     return again
 
 

@@ -6,15 +6,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, select, update
 
 from signoff.contracts.call import CallCode, CallOutcome
 from signoff.contracts.decision import Remember
 from signoff.contracts.grant import Like
 from signoff.registry.usage import UsageLimit, Use
 from signoff.store.grants import Grants
-from signoff.store.schema import USES
+from signoff.store.schema import USES, StoreClock
 from signoff.store.store import Store
+from signoff.store.terms import SWEPT
 from signoff.store.tickets import Claim
 from signoff.store.usage import Usage
 
@@ -83,6 +84,29 @@ async def test_a_use_counts_for_one_period(store: Store) -> None:
     await age(61)
     assert await Usage(store).look([a_use(2)]) == [None]
     assert (await claim(store, a_use(2))).kind == "fresh"
+
+
+async def test_uses_that_no_limit_counts_any_more_go_with_the_next_that_is_taken(store: Store) -> None:
+    """Of this tool and tenant, some at a time, the oldest first; none that the longest period still holds."""
+
+    async def kept() -> list[str]:
+        return await store.run(lambda connection: sorted(connection.scalars(select(USES.c.key))))
+
+    def aged(key: str, days: float, **fields: str) -> dict[str, Any]:
+        values = a_use()._asdict() | {"key": key, "used_at": StoreClock() - int(days * DAY * 1000)} | fields
+        del values["limit"]
+        return values
+
+    rows = [aged(f"old-{number:03}", 367 + number) for number in range(SWEPT + 2)]
+    rows += [aged("young", 365.9), aged("other", 400, tenant="other"), aged("wire", 400, tool="wire")]
+    await store.run(lambda connection: [connection.execute(insert(USES).values(row)).close() for row in rows])
+    limit = UsageLimit(2, "tenant", 366 * DAY)
+    assert (await claim(store, a_use(1, limit), "one")).kind == "fresh"
+    assert await kept() == ["old-000", "old-001", "one", "other", "wire", "young"]
+    assert (await claim(store, a_use(2, limit), "two")).kind == "used_up"
+    assert "old-000" in await kept()
+    assert (await claim(store, a_use(2, UsageLimit(3, "tenant", 366 * DAY)), "two")).kind == "fresh"
+    assert await kept() == ["one", "other", "two", "wire", "young"]
 
 
 async def test_a_ticket_takes_one_use_however_often_it_is_claimed(store: Store) -> None:
