@@ -1,0 +1,37 @@
+"""Bytes of a mail as text, whatever they claim to be, without an error."""
+
+import codecs
+from typing import Final
+
+_READ: Final = ("utf", "iso8859", "cp", "koi8", "mac", "gb", "big5", "euc", "shift", "iso2022", "tis", "ascii", "hz")
+"""How the charsets that are text begin, as Python names them: some of its other codecs unpack, or never end."""
+_CONTROLS: Final = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), " ")
+
+
+def decoded(body: bytes, charset: str) -> str:
+    """`body` as text without control characters, line ends `\\n`.
+
+    Read as UTF-8 if it is that, and not ASCII alone, whatever `charset` says: some clients say what they do not hold.
+    """
+    if charset_known(charset) and (body.isascii() or not _is_utf8(body)):
+        text = body.decode(charset, "replace")
+    else:
+        text = body.decode("utf-8", "replace")
+    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def charset_known(charset: str) -> bool:
+    """Whether `charset` is one that text comes in."""
+    try:
+        return codecs.lookup(charset[:40]).name.replace("-", "").replace("_", "").startswith(_READ)
+    except (LookupError, ValueError):
+        return False
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
