@@ -7,10 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final, TypeAlias
 
+from pydantic_core import PydanticSerializationError
+
 from signoff.approvals.entries import act
 from signoff.audit.sparing import Sparing
 from signoff.channels.base import Channel, Forged, Malformed
 from signoff.channels.shapes import Raw, Received
+from signoff.channels.words import READ_CHARS
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import NotFound, StoreUnavailable
 from signoff.contracts.names import DEFAULT_TENANT
@@ -63,7 +66,12 @@ class Intake:
         received = await self._read(name, channel, raw)
         if raw.method != "POST" or not (received.heard or received.statuses):
             return received
-        if await self._arrivals.put(name, received.heard, received.statuses):
+        heard = [each.model_copy(update={"text": each.text[:READ_CHARS]}) for each in received.heard]
+        try:
+            new = await self._arrivals.put(name, heard, received.statuses)
+        except PydanticSerializationError:
+            raise Malformed("it holds text that is none") from None
+        if new:
             self._woken()
         return received
 

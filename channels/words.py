@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
 
+from signoff.contracts.decision import Verdict
 from signoff.contracts.ids import read_code
 
 READ_CHARS: Final = 64 * 1024
@@ -32,7 +33,7 @@ class Said:
     `comment` is what stands beside a decision, or the whole text where there is none.
     """
 
-    verdict: Answer | None
+    verdict: Verdict | None
     code: str = ""
     comment: str = ""
     why: Why = ""
@@ -208,7 +209,7 @@ def _goes_on(first: str, rest: str) -> bool:
     return first.rstrip().endswith((",", ":", ";", "-", "–", "—", "...", "…")) and rest[:1].islower()
 
 
-def _contradicted(rest: str, verdict: Answer, words: _Words) -> bool:
+def _contradicted(rest: str, verdict: Verdict, words: _Words) -> bool:
     """Whether another line, by itself, says the opposite."""
     for line in rest.split("\n"):
         if line and readable(line) and not line.isspace():

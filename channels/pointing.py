@@ -1,0 +1,116 @@
+"""Which request an answer is about: the one its card names, else the one whose code it says, else the only one."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from signoff.channels.base import Channel
+from signoff.channels.shapes import Heard
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.person import Person
+from signoff.store.deliveries import Deliveries, DeliveryRow
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One revision of a request, as somebody was asked. `digest` is empty where nobody knows what they were shown."""
+
+    request: ApprovalRequest
+    revision: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Pointed:
+    """What an answer can be about. Only where it is `certain` is that the one of `asked` that is meant."""
+
+    asked: tuple[Asked, ...]
+    certain: bool
+
+
+class Codes(Protocol):
+    """Finds requests that were not told by a card."""
+
+    async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
+        """Those with this short code, waiting or decided, that `person` may decide. Raises `Unavailable`."""
+        ...
+
+
+async def pointed(
+    deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, heard: Heard, code: str
+) -> Pointed:
+    """What `heard`, said by `person` with the short code `code` or none, is about. Raises `Unavailable`."""
+    if not heard.token and not heard.vendor_ids:
+        return await (
+            _by_code(deliveries, codes, channel, person, code) if code else _open(deliveries, channel, person)
+        )
+    rows = await _named(deliveries, channel, person, heard)
+    if not code:
+        # What replies to something else, or to a list, may mean anything that waits, even where that is one alone.
+        waiting = (await _open(deliveries, channel, person)).asked if not rows else _shown(rows)
+        return Pointed(waiting, certain=len(rows) == 1 and rows[0].kind != "digest")
+    agreeing = [row for row in rows if row.request.code == code]
+    if agreeing:
+        return _one_of(_shown(agreeing))
+    coded = await _by_code(deliveries, codes, channel, person, code)
+    of_one = bool(rows) and rows[0].kind != "digest"
+    return Pointed((*_shown(rows), *coded.asked), certain=False) if of_one else coded
+
+
+async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard: Heard) -> list[DeliveryRow]:
+    """The cards that an answer names: by our own name, else by the vendor's, those to this very person first."""
+    row = await deliveries.by_token(heard.token) if heard.token else None
+    if heard.token and (row is None or row.channel != channel.name):
+        return []
+    if row is not None and row.kind != "digest":
+        found = [row]
+    else:
+        found = await deliveries.by_vendor(channel.name, heard.vendor_ids if row is None else [row.vendor_id])
+        # Of a list, what is over is not asked about any more.
+        found = [each for each in found if each.kind != "digest" or each.ended_at is None]
+    here = [each for each in found if each.tenant == person.tenant]
+    return [each for each in here if each.person == person.id] or here
+
+
+async def _open(deliveries: Deliveries, channel: Channel, person: Person) -> Pointed:
+    """What waits for a person on this channel."""
+    return _one_of(_shown(await _out(deliveries, channel, person)))
+
+
+async def _by_code(deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, code: str) -> Pointed:
+    rows = [row for row in await _out(deliveries, channel, person) if row.request.code == code]
+    if not rows:
+        return _one_of([await _as_told(deliveries, person, each) for each in await codes.with_code(person, code)])
+    # Of a request that was asked again, whoever writes its code means it as it is now.
+    return _one_of(_shown({row.approval: row for row in sorted(rows, key=lambda row: row.revision)}.values()))
+
+
+async def _out(deliveries: Deliveries, channel: Channel, person: Person) -> list[DeliveryRow]:
+    found: dict[str, DeliveryRow] = {}
+    for address in person.identities.get(channel.identity, ()):
+        for row in await deliveries.open_for(channel.name, address):
+            if (row.tenant, row.person) == (person.tenant, person.id):
+                found[row.token] = row
+    return list(found.values())
+
+
+async def _as_told(deliveries: Deliveries, person: Person, request: ApprovalRequest) -> Asked:
+    """A request as its newest card told this person of it; without any card, what names no revision means the first."""
+    rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
+    if rows:
+        return _as_shown(max(rows, key=lambda row: row.revision))
+    return Asked(request, 1, request.digest if request.revision == 1 else "")
+
+
+def _shown(rows: Iterable[DeliveryRow]) -> tuple[Asked, ...]:
+    return tuple(_as_shown(row) for row in rows)
+
+
+def _as_shown(row: DeliveryRow) -> Asked:
+    """What a card showed. A request that was over when it was asked again keeps its number, and nothing else of it."""
+    digest = row.request.digest if row.request.revision == row.revision else ""
+    return Asked(row.request, row.revision, digest)
+
+
+def _one_of(asked: Sequence[Asked]) -> Pointed:
+    return Pointed(tuple(asked), certain=len(asked) == 1)

@@ -1,0 +1,98 @@
+"""A desk without a server: requests decided by the real rules, in memory, for tests of what comes in by channels."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from signoff.approvals.desk import Desk
+from signoff.channels.hearing import Answered
+from signoff.channels.pointing import Asked
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import Decision, at_least
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import Authority
+from signoff.registry.people import Directory
+from signoff.registry.seats import Table, seat_of
+
+
+class RecordingDesk:
+    """Keeps every answer in `heard`, in order. `worker` False: answers are taken and not decided (`pending`) until it
+    is True again. `server` False: nothing can be asked or answered at all."""
+
+    def __init__(self, people: Directory, clock: Callable[[], datetime]) -> None:
+        self._people = people
+        self._clock = clock
+        self._desk = Desk()
+        self.heard: list[tuple[Asked, Answered]] = []
+        self.worker = True
+        self.server = True
+
+    def open(self, request: ApprovalRequest) -> ApprovalRequest:
+        """Ask, or ask again; the request as it waits."""
+        return self._desk.open(request, self._clock())
+
+    def cancel(self, approval: str) -> ApprovalRequest:
+        """Withdraw a request."""
+        self._desk.cancel(approval, "somebody", "", self._clock())
+        return self.request(approval)
+
+    def request(self, approval: str) -> ApprovalRequest:
+        """A request as it stands. Raises `KeyError`."""
+        found = self._desk.get(approval)
+        if found is None:
+            raise KeyError(approval)
+        return found
+
+    async def decide(self, asked: Asked, answered: Answered) -> Receipt:
+        """See `signoff.channels.hearing.Desk`."""
+        if not self.server:
+            raise ServerUnavailable("the server is away")
+        approval = asked.request.id
+        if not self.worker:
+            return Receipt(status="pending", approval_id=approval, verdict=answered.verdict)
+        self.heard.append((asked, answered))
+        decision = Decision(
+            approval_id=approval,
+            revision=asked.revision,
+            digest=asked.digest,
+            verdict=answered.verdict,
+            reason=answered.reason,
+            subject=answered.person.id,
+            channel=answered.channel,
+            assurance=answered.assurance,
+            delivery_id=answered.delivery,
+            received_at=answered.received_at,
+        )
+        told = self._desk.glance(decision, self._clock())
+        return told or self._desk.settle(decision, self._authority(asked.request, answered), self._clock())
+
+    async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
+        """See `signoff.channels.hearing.Desk`."""
+        if not self.server:
+            raise ServerUnavailable("the server is away")
+        return [each for each in self._desk.all() if each.code == code and not self._seat(each, person)]
+
+    async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
+        """See `signoff.channels.hearing.Desk`."""
+        return f"http://127.0.0.1:8300/requests/{request.id}"
+
+    def _authority(self, request: ApprovalRequest, answered: Answered) -> Authority:
+        person = answered.person
+        code = self._seat(request, person)
+        if not code and not at_least(answered.assurance, request.min_assurance):
+            code = "assurance"
+        return Authority.model_validate(
+            {
+                "allowed": not code,
+                "code": code,
+                "subject": person.id,
+                "name": person.name,
+                "assurance": answered.assurance,
+                "received_at": answered.received_at,
+            }
+        )
+
+    def _seat(self, request: ApprovalRequest, person: Person) -> str:
+        table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
+        return seat_of(person, self._people, table, self._clock()).code

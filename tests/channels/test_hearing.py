@@ -1,0 +1,552 @@
+"""What comes of answers on channels, decided by the real rules in memory."""
+
+import asyncio
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import pytest
+from channel_kit import a_request
+from sqlalchemy import update
+
+from signoff.audit.log import AuditLog
+from signoff.audit.sparing import KEPT_A_MINUTE
+from signoff.channels.base import Forged, Malformed, NotDelivered
+from signoff.channels.hearing import Hearing, backoff
+from signoff.channels.intake import Intake
+from signoff.channels.shapes import Raw, Reply
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound
+from signoff.contracts.ids import short_code, show_code
+from signoff.contracts.person import Person
+from signoff.registry.people import FixedDirectory
+from signoff.store.arrivals import Arrivals
+from signoff.store.deliveries import Deliveries, DeliveryKind, NewDelivery
+from signoff.store.schema import ARRIVALS
+from signoff.store.store import Store
+from signoff.testing.recording_channel import RecordingChannel, recording_channel
+from signoff.testing.recording_desk import RecordingDesk
+
+BO = Person(id="bo", name="Bo", roles=("approvers",), identities={"recording": ("bo-1", "bo-2")})
+CY = Person(id="cy", name="Cy", roles=("approvers",), locale="de", identities={"recording": ("cy-1",)})
+ANA = Person(id="ana", name="Ana", roles=("approvers",), identities={"recording": ("ana-1",)})
+GONE = Person(id="gone", roles=("approvers",), active=False, identities={"recording": ("gone-1",)})
+FAR = Person(id="far", roles=("approvers",), tenant="other", identities={"recording": ("far-1", "bo-1")})
+
+
+class Room:
+    """A channel, a desk, and what lies between them; `ahead` moves the clock that is asked for the time."""
+
+    def __init__(self, store: Store, *people: Person) -> None:
+        self.ahead = timedelta()
+        self.store = store
+        self.directory = FixedDirectory(people or (BO, CY, ANA, GONE))
+        self.desk = RecordingDesk(self.directory, self.now)
+        self.channel: RecordingChannel = recording_channel("chat")
+        self.cards = Deliveries(store)
+        self.arrivals = Arrivals(store)
+        self.hearing = self.another()
+        self.intake = Intake(store, self._channels(), AuditLog(store).append, self.now, self.hearing.wake)
+        self._said = 0
+
+    def now(self) -> datetime:
+        """The time, as it is told."""
+        return datetime.now(UTC) + self.ahead
+
+    def another(self) -> Hearing:
+        """One more who hears, as in another process."""
+        log = AuditLog(self.store)
+        return Hearing(self.store, self._channels(), self.directory, self.desk, log.append, self.now)
+
+    def _channels(self) -> dict[str, RecordingChannel]:
+        return {"chat": self.channel}
+
+    def opened(self, number: int = 1, **fields: Any) -> ApprovalRequest:
+        """A request that waits, of which nobody was told."""
+        name = f"main.s.t.c{number}.1"
+        given = {"id": name, "call": f"c{number}.1", "code": short_code(name), "digest": f"d{number}"}
+        return self.desk.open(a_request(**(given | {"approvers": ("role:approvers",)} | fields)))
+
+    async def ask(self, number: int = 1, *people: Person, **fields: Any) -> ApprovalRequest:
+        """A request that waits, told to `people` (else Bo) by a card each."""
+        request = self.opened(number, **fields)
+        for person in people or (BO,):
+            await self.tell(request, person)
+        return request
+
+    async def tell(
+        self, request: ApprovalRequest, person: Person, vendor: str = "", kind: DeliveryKind = "ask", at: int = 0
+    ) -> str:
+        """A card that is out; its token."""
+        address = person.identities["recording"][at]
+        await self.cards.plan([NewDelivery(request=request, person=person.id, channel="chat", address=address)])
+        rows = await self.cards.of_request(request.id, request.revision)
+        token = next(row.token for row in rows if row.person == person.id)
+        await self.cards.sent(token, vendor or f"v-{token}", {}, kind="digest" if kind == "digest" else "ask")
+        return token
+
+    async def hear(self, identity: str = "bo-1", **fields: Any) -> Reply | None:
+        """Say something; what is answered, or None."""
+        self._said += 1
+        before = len(self.channel.replies)
+        given = {"key": f"k{self._said}", "identity": identity} | fields
+        await self.intake.take("chat", self.channel.raw(**given))
+        await self.hearing.step()
+        assert len(self.channel.replies) <= before + 1
+        return self.channel.replies[-1][1] if len(self.channel.replies) > before else None
+
+    async def result(self, key: str = "k1") -> dict[str, Any]:
+        """What came of something heard."""
+        row = await self.arrivals.look("chat", "heard", key)
+        assert row is not None
+        return {} if row.result is None else {"state": row.state, **row.result}
+
+    async def recorded(self, name: str) -> list[dict[str, Any]]:
+        """Acts of that name in the record."""
+        return [r.facts for r in await AuditLog(self.store).stream("admin/main") if r.facts.get("act") == name]
+
+    async def hurried(self) -> Self:
+        """Whatever is heard later is due now."""
+        due = update(ARRIVALS).values(due_at=0, claimed_until=0)
+        await self.store.run(lambda connection: connection.execute(due).rowcount)
+        return self
+
+
+@pytest.fixture
+def room(store: Store) -> Room:
+    """Bo, Cy and Ana, and one channel."""
+    return Room(store)
+
+
+async def test_a_button_decides_the_request_of_its_card(room: Room) -> None:
+    """In the revision and with the digest that the card showed; the receipt is the answer in the channel."""
+    request = await room.ask()
+    token = (await room.cards.of_request(request.id))[0].token
+    reply = await room.hear(token=token, verdict="approved", reason="fine", where={"to": "bo-1"})
+    assert reply is not None
+    assert reply.receipt is not None
+    assert (reply.receipt.status, reply.receipt.state) == ("accepted", "approved")
+    assert reply.text.startswith(show_code(request.code))
+    asked, answered = room.desk.heard[0]
+    assert (asked.revision, asked.digest) == (1, "d1")
+    assert (answered.person.id, answered.channel, answered.assurance, answered.reason) == (
+        "bo",
+        "recording",
+        "channel",
+        "fine",
+    )
+    assert room.channel.replies[0][0] == {"to": "bo-1"}
+    told = {"what": "decided", "person": "bo", "approval": request.id, "status": "accepted", "answered": True}
+    assert await room.result() == {"state": "done", **told}
+
+
+async def test_the_second_answer_is_told_who_decided_and_changes_nothing(room: Room) -> None:
+    """By name, in the second person's language."""
+    request = await room.ask(1, BO, CY)
+    tokens = {row.person: row.token for row in await room.cards.of_request(request.id)}
+    await room.hear(token=tokens["bo"], verdict="denied")
+    reply = await room.hear("cy-1", token=tokens["cy"], verdict="approved")
+    assert reply is not None
+    assert reply.receipt is not None
+    assert (reply.receipt.code, reply.receipt.decided_by) == ("already_decided", "bo")
+    assert "Bo" in reply.text
+    assert "entschieden" in reply.text
+    assert room.desk.request(request.id).state == "denied"
+
+
+async def test_one_word_decides_the_only_request_that_waits(room: Room) -> None:
+    """What follows the first line is the reason."""
+    request = await room.ask()
+    reply = await room.hear(text="No\n\ntoo expensive")
+    assert reply is not None
+    assert reply.receipt is not None
+    settled = room.desk.request(request.id)
+    assert (settled.state, settled.reason, settled.decided_by) == ("denied", "too expensive", "bo")
+
+
+async def test_a_bare_word_with_two_requests_open_asks_which(room: Room) -> None:
+    """Nothing is decided; the codes are the choices, and one of them decides."""
+    first, second = await room.ask(1), await room.ask(2)
+    reply = await room.hear(text="yes")
+    assert reply is not None
+    assert reply.receipt is None
+    assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
+    assert all(choice in reply.text for choice in reply.choices)
+    assert room.desk.heard == []
+    assert (await room.result())["what"] == "asked"
+    await room.hear(text=f"yes {show_code(second.code).lower()}")
+    assert [room.desk.request(each.id).state for each in (first, second)] == ["pending", "approved"]
+
+
+async def test_what_replies_to_a_card_is_about_that_card(room: Room) -> None:
+    """However many others wait; by the vendor's name of the message as well as by ours."""
+    first, second = await room.ask(1), await room.ask(2)
+    token = (await room.cards.of_request(second.id))[0].token
+    await room.hear(text="yes", vendor_ids=[f"v-{token}"])
+    assert [room.desk.request(each.id).state for each in (first, second)] == ["pending", "approved"]
+
+
+@pytest.mark.parametrize("about", [{"vendor_ids": ["of something else"]}, {"token": "a" * 26}])
+async def test_what_replies_to_something_unknown_decides_nothing(room: Room, about: dict[str, Any]) -> None:
+    """Not even with one request open: it may be about anything."""
+    await room.ask()
+    reply = await room.hear(text="yes", **about)
+    assert reply is not None
+    assert reply.receipt is None
+    assert room.desk.heard == []
+
+
+async def test_a_code_that_contradicts_the_card_decides_nothing(room: Room) -> None:
+    """It is asked which of both is meant; a code that is none at all asks again as well."""
+    first, second = await room.ask(1), await room.ask(2)
+    token = (await room.cards.of_request(first.id))[0].token
+    reply = await room.hear(text=f"approve {second.code}", token=token)
+    assert reply is not None
+    assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
+    await room.hear(text="yes thanks", token=token)
+    assert room.desk.heard == []
+
+
+async def test_a_list_of_requests_is_answered_by_code_alone(room: Room) -> None:
+    """One message told of several: a bare yes to it asks which, and what is over is not offered."""
+    requests = [room.opened(number) for number in (1, 2, 3)]
+    tokens = [await room.tell(each, BO, vendor="list", kind="digest") for each in requests]
+    await room.hear(text=f"deny {requests[0].code} no", token=tokens[0])
+    over = room.desk.request(requests[0].id)
+    assert over.state == "denied"
+    await room.cards.end(over.id, 1, over)
+    reply = await room.hear(text="yes", token=tokens[0])
+    assert reply is not None
+    assert set(reply.choices) == {show_code(each.code) for each in requests[1:]}
+    late = await room.hear(text=f"approve {requests[0].code}", token=tokens[0])
+    assert late is not None
+    assert late.receipt is not None
+    assert late.receipt.code == "already_decided"
+    assert len(room.desk.heard) == 2
+
+
+async def test_an_answer_to_an_older_revision_is_stale(room: Room) -> None:
+    """The card showed something else than what is asked now."""
+    request = await room.ask()
+    token = (await room.cards.of_request(request.id))[0].token
+    room.desk.open(request.model_copy(update={"revision": 2, "digest": "changed", "state": "pending"}))
+    reply = await room.hear(token=token, verdict="approved")
+    assert reply is not None
+    assert reply.receipt is not None
+    assert reply.receipt.code == "stale"
+    assert room.desk.request(request.id).state == "pending"
+
+
+async def test_a_bare_word_between_two_revisions_decides_nothing(room: Room) -> None:
+    """Nobody can say which one was read; by its code it is the newest that was shown."""
+    request = await room.ask()
+    again = room.desk.open(request.model_copy(update={"revision": 2, "digest": "changed"}))
+    await room.tell(again, BO)
+    reply = await room.hear(text="yes")
+    assert reply is not None
+    assert reply.choices == (show_code(request.code),)
+    assert room.desk.heard == []
+    await room.hear(text=f"yes {request.code}")
+    assert room.desk.heard[0][0].revision == 2
+    assert room.desk.request(request.id).state == "approved"
+
+
+async def test_a_code_of_what_no_card_told_means_the_first_revision(room: Room) -> None:
+    """What was asked again since is stale: who names no revision has not seen it."""
+    first = room.desk.open(a_request(approvers=("role:approvers",)))
+    reply = await room.hear(text=f"approve {first.code}")
+    assert reply is not None
+    assert reply.receipt is not None
+    assert reply.receipt.status == "accepted"
+    second = a_request(id="main.s.t.c2.1", code="A1B2C3", approvers=("role:approvers",), revision=2, digest="e")
+    room.desk.open(second)
+    stale = await room.hear(text="approve A1B-2C3")
+    assert stale is not None
+    assert stale.receipt is not None
+    assert stale.receipt.code == "stale"
+
+
+@pytest.mark.parametrize("text", ["yes, but cheaper", "yes?", "hm", "y", "👍", "yes no"])
+async def test_what_is_no_decision_is_asked_again(room: Room, text: str) -> None:
+    """In words, with how to answer; nothing is decided."""
+    request = await room.ask()
+    reply = await room.hear(text=text)
+    assert reply is not None
+    assert reply.receipt is None
+    assert show_code(request.code) in reply.text
+    assert room.desk.heard == []
+
+
+async def test_nothing_waits_for_whom_nothing_waits(room: Room) -> None:
+    """Nothing is said of requests that are others'."""
+    request = await room.ask(1, CY)
+    reply = await room.hear(text="yes")
+    assert reply is not None
+    assert reply.choices == ()
+    assert request.code not in reply.text.replace("-", "")
+    unknown = await room.hear(text="approve ZZZ-ZZ9")
+    assert unknown is not None
+    assert room.desk.heard == []
+
+
+async def test_the_requester_cannot_decide_by_a_card_of_another(room: Room) -> None:
+    """Whose card it was does not matter, but who answers."""
+    request = await room.ask(1, BO)
+    token = (await room.cards.of_request(request.id))[0].token
+    reply = await room.hear("ana-1", token=token, verdict="approved")
+    assert reply is not None
+    assert reply.receipt is not None
+    assert reply.receipt.code == "self_approval"
+    assert room.desk.request(request.id).state == "pending"
+
+
+async def test_a_forwarded_card_counts_for_whoever_answers_it(room: Room) -> None:
+    """Who may decide may do so by somebody else's card, in their own name."""
+    request = await room.ask(1, BO)
+    token = (await room.cards.of_request(request.id))[0].token
+    await room.hear("cy-1", token=token, text="ja")
+    assert room.desk.request(request.id).decided_by == "cy"
+
+
+@pytest.mark.parametrize("identity", ["nobody", "gone-1", "", "far-1"])
+async def test_a_stranger_is_told_so_once_a_day_and_nothing_else(room: Room, identity: str) -> None:
+    """Somebody who is not active any more is a stranger, too; the record says who it was, once."""
+    request = await room.ask()
+    token = (await room.cards.of_request(request.id))[0].token
+    first = await room.hear(identity, token=token, verdict="approved")
+    assert first is not None
+    assert request.code not in first.text.replace("-", "")
+    assert (first.receipt, first.choices) == (None, ())
+    assert await room.hear(identity, text="yes") is None
+    assert room.desk.heard == []
+    assert [facts.get("identity", "") for facts in await room.recorded("stranger")] == [identity]
+    room.ahead = timedelta(days=1)
+    assert await room.hear(identity, text="yes") is not None
+
+
+async def test_who_is_somebody_in_two_tenants_is_known_by_the_card_alone(store: Store) -> None:
+    """Without one it is not known for whom they speak."""
+    room = Room(store, BO, FAR)
+    request = await room.ask()
+    assert (await room.hear("bo-1", text="yes")) is not None
+    assert room.desk.heard == []
+    assert await room.recorded("stranger")
+    token = (await room.cards.of_request(request.id))[0].token
+    await room.hear("bo-1", text="yes", token=token)
+    assert room.desk.request(request.id).decided_by == "bo"
+
+
+async def test_a_second_identity_of_the_same_person_answers_as_well(room: Room) -> None:
+    """The card went to the first one."""
+    request = await room.ask()
+    await room.hear("bo-2", text="yes")
+    assert room.desk.request(request.id).state == "approved"
+
+
+async def test_forged_and_unreadable_messages_change_nothing(room: Room) -> None:
+    """Forgeries are recorded, some a minute; what is no channel, or breaks it, is refused."""
+    raw = room.channel.raw(key="k", identity="bo-1", text="yes")
+    await room.ask()
+    for _ in range(KEPT_A_MINUTE + 5):
+        with pytest.raises(Forged):
+            await room.intake.take("chat", dataclasses.replace(raw, headers={"x-recording": "é"}))
+    assert len(await room.recorded("forged message")) == KEPT_A_MINUTE
+    with pytest.raises(Malformed):
+        await room.intake.take("chat", room.channel.raw(key="k"))
+    with pytest.raises(NotFound):
+        await room.intake.take("nothing", raw)
+    assert await room.hearing.step() == 0
+
+
+async def test_only_a_post_says_something(room: Room) -> None:
+    """A page that is looked at, by whomever, decides nothing."""
+    await room.ask()
+    raw = room.channel.raw(key="k", identity="bo-1", text="yes")
+    received = await room.intake.take("chat", dataclasses.replace(raw, method="GET"))
+    assert received.heard
+    assert await room.hearing.step() == 0
+
+
+async def test_what_is_said_twice_is_heard_once(room: Room) -> None:
+    """Whether the vendor repeats it before or after it was heard."""
+    request = await room.ask()
+    token = (await room.cards.of_request(request.id))[0].token
+    await room.intake.take("chat", room.channel.raw(key="same", identity="bo-1", token=token, verdict="approved"))
+    await room.hear(key="same", token=token, verdict="approved")
+    assert await room.hear(key="same", token=token, verdict="denied") is None
+    assert len(room.desk.heard) == 1
+    assert room.desk.request(request.id).state == "approved"
+
+
+@pytest.mark.parametrize("fields", [{"confirm": "type"}, {"kind": "in_doubt"}])
+async def test_what_wants_more_than_a_word_leads_to_the_inbox(room: Room, fields: dict[str, Any]) -> None:
+    """A value typed again, or what became of a call: no channel decides it."""
+    request = await room.ask(**fields)
+    reply = await room.hear(text="yes")
+    assert reply is not None
+    assert f"/requests/{request.id}" in reply.text
+    assert room.desk.heard == []
+
+
+async def test_an_answer_that_is_too_weak_leads_to_the_inbox(room: Room) -> None:
+    """With the receipt that says so."""
+    request = await room.ask(min_assurance="session")
+    reply = await room.hear(text="yes")
+    assert reply is not None
+    assert reply.receipt is not None
+    assert reply.receipt.code == "assurance"
+    assert f"/requests/{request.id}" in reply.text
+    assert room.desk.request(request.id).state == "pending"
+
+
+async def test_an_answer_waits_for_a_worker_and_counts_once(room: Room) -> None:
+    """It is told that it is kept, then what came of it; meanwhile it is asked about ever more rarely."""
+    request = await room.ask()
+    room.desk.worker = False
+    kept = await room.hear(text="yes")
+    assert kept is not None
+    assert kept.receipt is not None
+    assert kept.receipt.status == "pending"
+    await (await room.hurried()).hearing.step()
+    assert len(room.channel.replies) == 1
+    assert await room.result() == {}
+    room.desk.worker = True
+    await (await room.hurried()).hearing.step()
+    assert room.desk.request(request.id).state == "approved"
+    assert [reply.receipt.status for _, reply in room.channel.replies if reply.receipt] == ["pending", "accepted"]
+    assert room.desk.heard[0][1].again
+    assert (await room.result())["status"] == "accepted"
+
+
+async def test_an_answer_outlives_a_server_that_is_away(room: Room) -> None:
+    """Nobody is bothered; it is heard when the server is back, as of when it came in."""
+    request = await room.ask()
+    room.desk.server = False
+    assert await room.hear(text="yes") is None
+    room.desk.server = True
+    await (await room.hurried()).hearing.step()
+    assert room.desk.request(request.id).state == "approved"
+    arrival = await room.arrivals.look("chat", "heard", "k1")
+    assert arrival is not None
+    assert room.desk.heard[0][1].received_at == arrival.received_at
+
+
+async def test_a_reply_that_does_not_get_out_undoes_nothing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried three times, and no more."""
+    request = await room.ask()
+    tries = 0
+
+    async def away(where: Any, reply: Reply) -> None:
+        nonlocal tries
+        tries += 1
+        raise NotDelivered("away", code="503", again=True)
+
+    monkeypatch.setattr("signoff.channels.hearing._REPLY_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(room.channel, "answer", away)
+    await room.hear(text="yes")
+    assert tries == 3
+    assert room.desk.request(request.id).state == "approved"
+    assert (await room.result())["answered"] is False
+
+
+async def test_two_hearings_share_the_work(room: Room) -> None:
+    """Nothing is heard twice, and what a killed one had claimed another hears."""
+    requests = [await room.ask(number) for number in range(1, 9)]
+    for number, request in enumerate(requests):
+        raw = room.channel.raw(key=f"k{number}", identity="bo-1", text=f"yes {request.code}")
+        await room.intake.take("chat", raw)
+    await asyncio.gather(room.hearing.step(), room.another().step())
+    assert len(room.desk.heard) == len(requests)
+    assert {room.desk.request(each.id).state for each in requests} == {"approved"}
+
+
+async def test_one_person_is_heard_in_the_order_of_their_words(room: Room) -> None:
+    """The first word stands, whatever is claimed together."""
+    request = await room.ask(1, BO, quorum=2)
+    for number, word in enumerate(("yes", "no")):
+        await room.intake.take("chat", room.channel.raw(key=f"k{number}", identity="bo-1", text=word))
+        await asyncio.sleep(0.005)
+    await room.hearing.step()
+    assert [answered.verdict for _, answered in room.desk.heard] == ["approved", "denied"]
+    assert room.desk.request(request.id).state == "denied"
+
+
+async def test_what_is_under_way_at_the_end_is_heard_by_the_next(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, not when its claim has run out."""
+    request = await room.ask()
+    asked = asyncio.Event()
+    real = room.desk.decide
+
+    async def slow(*args: Any) -> Any:
+        asked.set()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(room.desk, "decide", slow)
+    await room.intake.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
+    running = asyncio.create_task(room.hearing.run())
+    await asked.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    monkeypatch.setattr(room.desk, "decide", real)
+    assert await room.another().step() == 1
+    assert room.desk.request(request.id).state == "approved"
+
+
+async def test_a_running_hearing_wakes_at_once(room: Room) -> None:
+    """What comes in is heard without being waited for."""
+    request = await room.ask()
+    running = asyncio.create_task(room.hearing.run())
+    await room.intake.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
+    async with asyncio.timeout(10):
+        while room.desk.request(request.id).state == "pending":
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_fails_without_reason_is_left_at_last(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that breaks us holds up nobody, and is not tried for ever."""
+    await room.ask()
+    healthy = await room.ask(2, CY)
+
+    async def broken(*args: Any) -> Any:
+        if args[1].person.id == "bo":
+            raise RuntimeError("a bug")
+        return await RecordingDesk.decide(room.desk, *args)
+
+    monkeypatch.setattr(room.desk, "decide", broken)
+    await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
+    await room.intake.take("chat", room.channel.raw(key="k2", identity="cy-1", text="ja"))
+    for _ in range(12):
+        await (await room.hurried()).hearing.step()
+    assert room.desk.request(healthy.id).state == "approved"
+    assert await room.result() == {"state": "dropped", "what": "failed", "why": "RuntimeError"}
+
+
+async def test_what_a_vendor_says_of_a_card_is_kept_with_it(room: Room) -> None:
+    """What it does not explain is recorded as unknown; of a card nobody knows it is left after a while."""
+    request = await room.ask()
+    token = (await room.cards.of_request(request.id))[0].token
+    states = [("s1", "read", ""), ("s2", "delivered", ""), ("s3", "unknown", "teleported")]
+    told = [{"key": key, "vendor_id": f"v-{token}", "state": state, "code": code} for key, state, code in states]
+    told.append({"key": "s4", "vendor_id": "no card of ours", "state": "read", "code": ""})
+    await room.intake.take("chat", room.channel.raw(statuses=told))
+    for _ in range(6):
+        await (await room.hurried()).hearing.step()
+    card = (await room.cards.of_request(request.id))[0]
+    assert (card.state, card.code) == ("read", "teleported")
+    rows = [await room.arrivals.look("chat", "status", key) for key in ("s1", "s2", "s3", "s4")]
+    assert [row.state for row in rows if row] == ["done"] * 4
+
+
+async def test_the_pauses_between_tries_grow_to_five_minutes() -> None:
+    """However often it was tried."""
+    assert [backoff(number) for number in (0, 1, 2, 3)] == [1.0, 1.0, 2.0, 4.0]
+    assert backoff(10_000) == 300.0
+
+
+async def test_a_message_whose_words_no_store_takes_is_refused(room: Room) -> None:
+    """Half of a character is no text."""
+    raw = room.channel.raw(key="k", identity="bo-1", text="yes", where={"half": "\ud800"})
+    with pytest.raises(Malformed):
+        await room.intake.take("chat", Raw(raw.body, headers=raw.headers))
