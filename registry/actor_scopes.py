@@ -1,6 +1,6 @@
 """Where one actor may stand, with the tools that are its own there, and whose policies count for them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -102,6 +102,23 @@ def policy_over(placed: Placed, own: Mapping[str, CompiledPolicy], approvers: Se
             value=tool.name,
         )
     return stacked(nearest, below, approvers)
+
+
+def dropped_gate(tool: Tool, over: Iterable[Tool]) -> str:
+    """The first gate of a tool of `over` that `tool` would stand there without; "" where it has them all.
+
+    Functions are the same or not: what another one says cannot be compared. Hours may only be fewer of the same.
+    """
+    for each in over:
+        if each.available is not None and tool.available != each.available:
+            return "available"
+        if each.check_permissions is not None and tool.check_permissions != each.check_permissions:
+            return "check_permissions"
+        if each.hours and not (tool.hours and set(tool.hours) <= set(each.hours)):
+            return "hours"
+        if each.usage_limit is not None and tool.usage_limit != each.usage_limit:
+            return "usage_limit"
+    return ""
 
 
 def _fits(tool: Tool) -> Callable[[Mapping[str, Any]], bool]:

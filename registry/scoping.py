@@ -11,7 +11,7 @@ from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import READ_REST, RESPOND
 from signoff.policy.filtering import compile_filter
 from signoff.registry.actor import Actor
-from signoff.registry.actor_scopes import Placed, Scopes
+from signoff.registry.actor_scopes import Placed, Scopes, dropped_gate
 from signoff.registry.declaration import check_declaration, is_placeholder
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.pinned import ContextFields
@@ -224,6 +224,13 @@ class _Build:
         if tool.scope == "specialist" and any(each.scope == "generalist" for each in over) and not use.loosens:
             why = f"has a specialist `{use.name}` in `{where}` that shadows a generalist; say why in `loosens`"
             raise self._wrong(where, use.name, why)
+        gate = dropped_gate(tool, over) if not use.loosens else ""
+        if gate:
+            why = (
+                f"has a tool `{use.name}` in `{where}` that shadows another, but not with its `{gate}`; "
+                "give it the same, or say why not in `loosens`"
+            )
+            raise self._wrong(where, gate, why)
         if self._actor.shadowing == "warn":
             logger.warning("actor `%s` has a tool `%s` in `%s` that shadows another", self._actor.name, use.name, where)
 
@@ -264,7 +271,7 @@ class _Build:
         found = (layer.tools[name] for layer in layers if name in layer.tools)
         over = tuple(tool for tool in found if tool is not registered)
         private = registered.scope == "specialist" and any(tool.scope == "generalist" for tool in over)
-        if self._actor.shadowing == "forbid" or private:
+        if self._actor.shadowing == "forbid" or private or dropped_gate(registered, over):
             return None
         placed = dataclasses.replace(_masking(registered, over), place=place)
         self._keep("transient", Placed(placed, over))

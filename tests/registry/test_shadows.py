@@ -12,11 +12,14 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.steps import Tally
 from signoff.policy.model import ApprovalPolicy, GlobalRule, Show
+from signoff.registry.availability import Occasion
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates import Judgement, judge
 from signoff.registry.inventory import inventory
+from signoff.registry.permission import Permission
 from signoff.registry.route import Route, Step, Use
 from signoff.registry.tool import Tool
+from signoff.registry.usage import UsageLimit
 
 CHEAP = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0")
 WIDE = {"type": "object", "properties": {name: {"type": "string"} for name in ("flight", "totalCost", "pin")}}
@@ -131,6 +134,50 @@ def test_rules_over_the_tags_of_what_is_shadowed_count_as_well(effect: Any, gate
     assert (found.gate, found.kind) == (gate, "ask" if effect == "require_approval" else "settled")
     loosened = over(Use(tool=a_tool(), loosens=REASON), a_tool(tags=("money",)), policies=[rule])
     assert ruled(loosened).kind == "run"
+
+
+async def _never(args: dict[str, Any], occasion: Occasion) -> Permission:
+    return Permission.deny("no")
+
+
+async def _away(occasion: Occasion) -> bool:
+    return False
+
+
+OFFICE = "Mo-Fr 08:00-18:00 UTC"
+GATES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"check_permissions": _never}, {}),
+    ({"available": _away}, {}),
+    ({"hours": (OFFICE, "Sa 08:00-10:00 UTC")}, {"hours": (OFFICE,)}),
+    ({"usage_limit": UsageLimit(1, "user", 60.0)}, {}),
+]
+
+
+@pytest.mark.row("X03")
+@pytest.mark.parametrize(("gate", "fewer"), GATES)
+def test_a_shadow_stands_behind_the_same_gates(gate: dict[str, Any], fewer: dict[str, Any]) -> None:
+    """Also a reference, and a turn's own tool; unless it says why not."""
+    (name,) = gate
+    with pytest.raises(ConfigError, match=rf"`routes.r.tools` that shadows another, but not with its `{name}`"):
+        over(a_tool(), a_tool(**gate))
+    assert over(a_tool(**gate), a_tool(**gate)).every_tool
+    assert over(a_tool(**(fewer or gate)), a_tool(**gate)).every_tool
+    assert over(Use(tool=a_tool(), loosens=REASON), a_tool(**gate)).every_tool
+    step = Step(name="s", tools=("book_flight",))
+    actor = an_actor(routes=(Route(name="r", tools=(a_tool(**gate),), steps=(step,)),), shadowing="allow")
+    with pytest.raises(ConfigError, match=rf"`routes.r.steps.s.tools` .* not with its `{name}`"):
+        build_catalog(tools=[a_tool()], actors=[actor])
+    catalog = over(a_tool(**gate), a_tool())
+    found = catalog.sight(pinned(route="r", transient=("book_flight",))).tool("book_flight")
+    assert found is not None
+    assert found.activity == "book_flight@desk.r"
+
+
+def test_no_longer_hours_over_shorter_ones() -> None:
+    """Without any, and with others."""
+    for hours in ((), ("Mo-Su 00:00-24:00 UTC",), (OFFICE, "Su 00:00-24:00 UTC")):
+        with pytest.raises(ConfigError, match="not with its `hours`"):
+            over(a_tool(hours=hours), a_tool(hours=(OFFICE,)))
 
 
 def test_policies_that_cannot_be_compared_are_refused_at_build() -> None:
