@@ -23,6 +23,7 @@ from signoff.registry.manifest import load_manifest
 from signoff.registry.manifest_schema import ManifestPart, manifest_schema
 from signoff.registry.normal_form import normal_text
 from signoff.registry.peers import PeerTool, peer_view
+from signoff.registry.route import Level, uses
 
 app = typer.Typer(
     help="Check, show and compare manifests, and print their schema.", no_args_is_help=True, rich_markup_mode=None
@@ -37,8 +38,8 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
 
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
-        build_drivers(place.catalog)
         catalog = place.catalog
+        _check_models(catalog)
         notes = [*findings(catalog), *health(catalog)]
         data = {
             "manifest": str(place.settings.manifest),
@@ -65,7 +66,10 @@ def tree(
         place = find_workplace(manifest)
         if peers:
             found = peer_view(place.catalog)
-            out.show({"tools": [each.model_dump(mode="json") for each in found]}, _peers(found))
+            words = (
+                _peers(found) if found else "no tool is for other agents; `peer_exposed: true` makes a generalist so"
+            )
+            out.show({"tools": [each.model_dump(mode="json") for each in found]}, words)
             return 0
         rows = inventory(place.catalog)
         data = {"manifest": str(place.settings.manifest), "hash": place.catalog.hash, **_grouped(place.catalog, rows)}
@@ -131,6 +135,19 @@ def show(manifest: Manifest = None) -> None:
     run(body, as_json=True)
 
 
+def _check_models(catalog: Catalog) -> None:
+    """Raises `ConfigError` for a model that cannot be had, naming the actor: it may be that of `defaults`."""
+    try:
+        build_drivers(catalog)
+    except ConfigError as error:
+        model = error.context.get("value")
+        whose = [name for name, actor in catalog.actors.items() if actor.model == model]
+        if not whose:
+            raise
+        told = "" if ":" in str(model) else "; write `provider:model`, such as `openai:gpt-5`"
+        raise ConfigError(f"actor `{whose[0]}`: {error.message}{told}", **error.context) from error
+
+
 def health(catalog: Catalog) -> list[str]:
     """What is right but looks odd: one sentence each."""
     rows = inventory(catalog)
@@ -177,8 +194,19 @@ def _tree(name: str, catalog: Catalog, rows: tuple[InventoryRow, ...]) -> Tree:
             if row.scope == scope:
                 who = ", ".join(row.actors) or "no actor"
                 branch.add(Text(f"{row.tool}  {row.routing}, {row.needs}  ({who})"))
-    for actor in catalog.actors:
+    for actor, declared in catalog.actors.items():
         branch = top.add(Text(f"actor {actor}"))
         for tool in _tools_of(actor, rows):
             branch.add(Text(tool))
+        for route in declared.routes:
+            level = branch.add(_level("route", route))
+            for step in route.steps:
+                level.add(_level("step", step))
     return top
+
+
+def _level(kind: str, level: Level) -> Text:
+    """A route or step with the tools that it names."""
+    names = ", ".join(use.name for use in uses(level.tools))
+    only = "(no tools but these)" if level.mode == "only" else ""
+    return Text("  ".join(filter(None, (f"{kind} {level.name}", names, only))))

@@ -87,6 +87,10 @@ def explain(
         found = await _judgement(place, tool, ctx, given)
         gates = () if found is None else gate_trace(found, with_arguments=given is not None, needs=row.needs)
         words: list[RenderableType] = [_facts(tool, row), "", _gates_table(gates)]
+        if ctx is not None and (route or step) and not place.catalog.scopes[ctx.actor].routed:
+            words.append(
+                f"\nnote: actor `{ctx.actor}` has no routes: rules read `--route` and `--step`, nothing else does"
+            )
         if given is not None and found is not None:
             words.append(Text(f"\nthis call: {_judgement_text(found)}"))
         if ctx is not None and place.catalog.scopes[ctx.actor].layered:

@@ -99,10 +99,9 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
     if running is not None and "manifest" not in settings.model_fields_set:
         settings = settings.model_copy(update={"manifest": Path(running.manifest)})
     if not settings.manifest.exists():
-        raise ConfigError(
-            f"there is no manifest `{settings.manifest}` here: name one with --manifest or SIGNOFF_MANIFEST",
-            field="manifest",
-        )
+        named = "manifest" in settings.model_fields_set
+        remedy = "check the path" if named else "name one with --manifest or SIGNOFF_MANIFEST"
+        raise ConfigError(f"there is no manifest `{settings.manifest}` here: {remedy}", field="manifest")
     catalog = load_manifest(settings.manifest)
     return Workplace(settings, catalog, people_of(settings, catalog), running)
 

@@ -48,6 +48,8 @@ async def test_without_a_manifest_the_remedy_is_named(cli: Cli) -> None:
     """Where there is no manifest, the option and the variable that name one are told."""
     said = assert_one_sentence(await cli("inbox"))
     assert said == "there is no manifest `signoff.yaml` here: name one with --manifest or SIGNOFF_MANIFEST"
+    mistyped = assert_one_sentence(await cli("inbox", "--manifest", "sign-off.yaml"))
+    assert mistyped == "there is no manifest `sign-off.yaml` here: check the path"
 
 
 @pytest.mark.parametrize("command", [("inbox",), ("turns",), ("ask", "look"), ("approve", "K7Q-2FM"), ("worker",)])

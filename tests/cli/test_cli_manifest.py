@@ -73,6 +73,33 @@ async def test_tree_shows_tools_by_scope_and_by_actor(manifest: Cli) -> None:
     assert drawn.index(f"actor {actor}") > drawn.index("specialist tools")
 
 
+async def test_tree_shows_where_an_actor_may_stand(cli: Cli, tmp_path: Path) -> None:
+    """Its routes and their steps in order, each with the tools that it names."""
+    path = tmp_path / "routed.yaml"
+    routes = "routes: {trip: {mode: only, tools: [idle], steps: {ask: {}, buy: {tools: [idle]}}}}"
+    path.write_text(ODD.replace("desk: {tools: [mine]}", f"desk: {{tools: [mine, idle], {routes}}}"))
+    lines = (await cli("manifest", "tree", "--manifest", str(path))).out.splitlines()
+    drawn = [line.strip("│├└─ ") for line in lines]
+    at = drawn.index("route trip  idle  (no tools but these)")
+    assert drawn[at : at + 4] == ["route trip  idle  (no tools but these)", "step ask", "step buy  idle", "actor back"]
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("scripted:cli_desk_tools:modl", "actor `back`: the model `scripted:cli_desk_tools:modl` cannot be imported"),
+        ("nonsense", "; write `provider:model`, such as `openai:gpt-5`"),
+    ],
+)
+async def test_validate_says_whose_model_cannot_be_had(cli: Cli, tmp_path: Path, model: str, said: str) -> None:
+    """By the name of the actor."""
+    path = tmp_path / "odd.yaml"
+    path.write_text(ODD.replace("back: {", f"back: {{model: '{model}', "))
+    found = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
+    assert found.startswith("actor `back`: ")
+    assert said in found
+
+
 async def test_diff_of_equal_manifests_is_nothing(manifest: Cli) -> None:
     """Exit code 0; a comment is no difference."""
     ran = await manifest("manifest", "diff", str(MANIFEST), str(MANIFEST))
@@ -129,3 +156,6 @@ async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) 
     assert (ran.code, "idle  asks  " in ran.out, "mine" in ran.out) == (0, True, False)
     (found,) = (await cli("manifest", "tree", "--peers", "--manifest", str(path), "--json")).data["tools"]
     assert (found["name"], found["approval"], found["input_schema"]["type"]) == ("idle", "always", "object")
+    path.write_text(ODD)
+    nothing = await cli("manifest", "tree", "--peers", "--manifest", str(path))
+    assert nothing.out == "no tool is for other agents; `peer_exposed: true` makes a generalist so\n"

@@ -169,6 +169,9 @@ async def test_tools_explain_says_which_layer_won_and_why_no_other(tools: Cli, t
         "quote@clerk.trip"
     )
     assert "has no route and step" in assert_one_sentence(await tools(*explain, *on, "--step", "by"))
+    assert "has no routes" not in shown.out
+    nowhere = await tools("tools", "explain", "pay", "--route", "trip")
+    assert "note: actor `clerk` has no routes: rules read `--route` and `--step`, nothing else does" in nowhere.out
 
 
 @pytest.mark.row("F31")
