@@ -17,6 +17,20 @@ class Delegation(Shape):
     until: datetime
 
 
+class Reach(Shape):
+    """How a person wants to be reached beside the inbox. `channels` are names of the manifest, in order; none: any.
+
+    From `quiet_from` to `quiet_to` (`HH:MM` by the clocks of `timezone`, over midnight where it ends before it begins)
+    and all day on `quiet_days` (`mon` to `sun`) they are told of nothing that can wait.
+    """
+
+    channels: tuple[str, ...] = ()
+    quiet_from: str = ""
+    quiet_to: str = ""
+    timezone: str = "UTC"
+    quiet_days: tuple[str, ...] = ()
+
+
 class Person(Shape):
     """One person of a directory; `id` matches `ID_PATTERN`.
 
@@ -35,6 +49,7 @@ class Person(Shape):
     attributes: dict[str, Any] = Field(default_factory=dict)
     identities: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     delegations: tuple[Delegation, ...] = ()
+    reach: Reach | None = None
 
 
 class Principal(Shape):

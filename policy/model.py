@@ -119,8 +119,9 @@ class ApprovalPolicy(_PolicyData):
     Expressions are CEL over `args`, `ctx` and `tool`. Times are seconds; `remind_after`, `escalate_after` and `timeout`
     run from when people are asked. `escalate_to` may decide from the escalation on, beside those asked first.
     With `on_timeout` `escalate` that is at the deadline, which is then put off once by `timeout`. With `audit`
-    `required` a call does not run without its record. `handler` is the `module:function` that answers after the rules.
-    Building one raises `ConfigError` with `field` and `value`.
+    `required` a call does not run without its record. `notify` names the channels by which people are reached beside
+    the inbox, in order; None leaves that to the manifest's `routing`. `handler` is the `module:function` that answers
+    after the rules. Building one raises `ConfigError` with `field` and `value`.
     """
 
     auto_approve_if: Cel | None = None
@@ -146,6 +147,7 @@ class ApprovalPolicy(_PolicyData):
     on_timeout: Literal["deny", "escalate"] = "deny"
     allow_remember: StrictBool = False
     audit: Literal["required", "best_effort"] = "required"
+    notify: tuple[Name, ...] | None = None
 
     @model_validator(mode="after")
     def _can_come_to_pass(self) -> Self:

@@ -32,6 +32,7 @@ from signoff.registry.catalog_hash import catalog_hash
 from signoff.registry.destinations import NOWHERE, Destination, Distribution, Observer, build_distribution
 from signoff.registry.domain_data import schema_text
 from signoff.registry.filters import needs_no_list
+from signoff.registry.manifest_channels import NO_CHANNELS, ChannelDeclared, Channels, RoutingRules, build_channels
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
 from signoff.registry.pinned import ContextFields, context_fields, pinned_cel
@@ -55,7 +56,7 @@ class Catalog:
 
     `policies` has one compiled policy a tool, by its `activity`, `handlers` the function of each policy that names one;
     `fields` the context fields that the manifest adds; `scopes` where each actor may stand; `distribution` where
-    records of tools go.
+    records of tools go; `channels` how people are reached.
     """
 
     registry: ToolRegistry
@@ -71,6 +72,7 @@ class Catalog:
     reducers: Mapping[str, Reducer] = field(default_factory=dict, repr=False, compare=False)
     scopes: Mapping[str, Scopes] = field(default_factory=dict, repr=False, compare=False)
     distribution: Distribution = field(default=NOWHERE, repr=False, compare=False)
+    channels: Channels = field(default=NO_CHANNELS, repr=False, compare=False)
     _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -189,13 +191,15 @@ def build_catalog(
     reducers: ReducerRegistry | None = None,
     destinations: Iterable[Destination] = (),
     observer: Observer | None = None,
+    channels: Iterable[ChannelDeclared] = (),
+    routing: RoutingRules | None = None,
 ) -> Catalog:
     """Check everything against everything. Raises `ConfigError` that names the thing and the remedy.
 
     `people` are added to the built-in ones of the development profile; `context` is JSON Schema by dotted name.
     `part_types` are those of answers beside the ones of contracts/parts.py. `reducers` shorten results; registering
     more of them afterwards changes nothing (E43). `destinations` get the records that tools return; `observer` is
-    told of what did not arrive.
+    told of what did not arrive. `channels` are how people are reached beside the inbox, by the rules of `routing`.
     """
     actors = tuple(actors)
     registry = ToolRegistry(_with_own(tools, actors))
@@ -214,6 +218,7 @@ def build_catalog(
         )
     types = declared_part_types(part_types)
     distribution = build_distribution(destinations, observer, _every_tool(registry, scopes))
+    reached = build_channels(channels, routing, compiled)
     return Catalog(
         registry=registry,
         actors=MappingProxyType(known),
@@ -222,12 +227,13 @@ def build_catalog(
         default_approvers=approvers,
         people=DevelopmentDirectory(people if isinstance(people, Directory) else FixedDirectory(people)),
         fields=fields,
-        hash=catalog_hash(registry, known, compiled, rules, approvers, fields, types, distribution),
+        hash=catalog_hash(registry, known, compiled, rules, approvers, fields, types, distribution, reached),
         part_types=types,
         handlers=MappingProxyType(_handlers(registry, scopes)),
         reducers=_reducers(reducers, registry),
         scopes=MappingProxyType(scopes),
         distribution=distribution,
+        channels=reached,
     )
 
 

@@ -7,6 +7,7 @@ from signoff.policy.compiled import CompiledPolicy, CompiledRules
 from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import wrong_actor
 from signoff.registry.destinations import Distribution
+from signoff.registry.manifest_channels import Channels
 from signoff.registry.pinned import ContextFields
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.scope_content import scope_content
@@ -21,6 +22,7 @@ def catalog_hash(
     fields: ContextFields,
     types: tuple[str, ...],
     distribution: Distribution,
+    channels: Channels,
 ) -> str:
     """The hash of all that decides what a catalog does, the same in every process."""
     return sha256_hex(
@@ -33,6 +35,7 @@ def catalog_hash(
             "context": fields.declared,
             "part_types": types,
             **({"destinations": distribution.content} if distribution.destinations else {}),
+            **({"channels": channels.content} if channels.declared else {}),
         }
     )
 

@@ -47,6 +47,8 @@ def derive(
         reducers=_reducers(catalog, gone),
         destinations=catalog.distribution.destinations.values(),
         observer=catalog.distribution.observer,
+        channels=catalog.channels.declared.values(),
+        routing=catalog.channels.routing,
     )
 
 

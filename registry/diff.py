@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from signoff.registry.catalog import Catalog
 from signoff.registry.normal_form import normal_form
 
-Kind = Literal["tool", "actor", "policy", "context", "person", "setting"]
+Kind = Literal["tool", "actor", "policy", "context", "person", "channel", "setting"]
 
 _SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
     ("tools", "tool"),
@@ -16,9 +16,10 @@ _SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
     ("policies", "policy"),
     ("context", "context"),
     ("people", "person"),
+    ("channels", "channel"),
 )
-_SETTINGS: Final = ("order_of_policies", "default_approvers", "part_types", "destinations", "observer")
-_NESTED: Final = ("requires_approval", "limits", "capabilities")
+_SETTINGS: Final = ("order_of_policies", "default_approvers", "part_types", "destinations", "observer", "routing")
+_NESTED: Final = ("requires_approval", "limits", "capabilities", "options")
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 _DEFINITION: Final = "definition"
 

@@ -52,7 +52,7 @@ def read_window(text: str) -> Window:
     if len(words) != 3:
         raise ValueError(f"`{text}` is not made of days, hours and a time zone, such as {_FORM}")
     days, span, zone = words
-    return Window(_days(days), *_span(span), _zone(zone))
+    return Window(_days(days), *_span(span), read_zone(zone))
 
 
 def _days(text: str) -> frozenset[int]:
@@ -92,7 +92,8 @@ def _minute(hour: int, minute: int, text: str) -> int:
     return hour * 60 + minute
 
 
-def _zone(text: str) -> ZoneInfo:
+def read_zone(text: str) -> ZoneInfo:
+    """The time zone of this name. Raises `ValueError`."""
     # Anything else would be a path in the folder of time zones.
     if _ZONE.match(text) is not None:
         try:

@@ -20,6 +20,7 @@ from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.context import ToolContext
 from signoff.registry.function import ToolFields, from_function
+from signoff.registry.manifest_channels import read_channels
 from signoff.registry.manifest_destinations import read_distribution, read_filters
 from signoff.registry.manifest_folder import read_manifest
 from signoff.registry.manifest_scopes import read_scopes
@@ -77,6 +78,7 @@ def _catalog(file: YamlFile, folder: Path, top: Top) -> Catalog:
         part_types=top.part_types,
         reducers=_reducers(file, top.tools),
         **read_distribution(file, top),
+        **read_channels(file, top),
     )
 
 

@@ -8,7 +8,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from signoff.policy.model import APPROVER, ApprovalPolicy, GlobalRule
-from signoff.registry.people_file import DelegationSection, PersonSection
+from signoff.registry.manifest_channels import INBOX
+from signoff.registry.people_file import DelegationSection, PersonSection, ReachSection
 from signoff.registry.schema import DIALECT
 from signoff.registry.sections import (
     ActorSection,
@@ -17,6 +18,7 @@ from signoff.registry.sections import (
     LimitsSection,
     OwnToolSection,
     RouteSection,
+    RoutingSection,
     StepSection,
     ToolSection,
     Top,
@@ -37,10 +39,12 @@ _MODELS: Final = (
     ToolSection,
     OwnToolSection,
     DestinationSection,
+    RoutingSection,
     ApprovalPolicy,
     GlobalRule,
     PersonSection,
     DelegationSection,
+    ReachSection,
 )
 _REFERENCES: Final = ("handler", "available", "check_permissions", "probe")
 _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -68,6 +72,7 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "on_timeout": "What the deadline does; never does it approve.",
         "allow_remember": "Approvers may have their answer remembered.",
         "audit": "Whether a call runs without its record.",
+        "notify": "Channels by which people are reached beside the inbox, in order.",
     },
     "Show": {"only": "These arguments and no others.", "secret": "Arguments that are masked."},
     "GlobalRule": {
@@ -87,10 +92,16 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "attributes": "Values of the context fields `user.<name>`.",
         "identities": "Who they are elsewhere: names by channel.",
         "delegations": "Who may decide in their place.",
+        "reach": "How they are reached beside the inbox.",
     },
     "DelegationSection": {"to": "The id of a person.", "until": "A time of ISO 8601 with its zone."},
 }
 """What editors show of keys whose models are not made for editors."""
+_KIND: Final = {
+    "type": "string",
+    "pattern": r"^([a-z][a-z0-9_]*|[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+)$",
+    "description": "`email`, `slack` and the like, or `package.module`; all other keys are its options.",
+}
 
 
 class _Untitled(GenerateJsonSchema):
@@ -134,6 +145,11 @@ def _join(known: dict[str, Any]) -> None:
         "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$", "not": {"pattern": "^[Rr][Ee][Ss][Pp][Oo][Nn][Dd]$"}},
     }
     top["destinations"] |= {"additionalProperties": _ref("DestinationSection")}
+    top["routing"] |= _ref("RoutingSection")
+    top["channels"] |= {
+        "additionalProperties": {"type": "object", "properties": {"kind": _KIND}, "required": ["kind"]},
+        "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,48}$", "not": {"const": INBOX}},
+    }
     top["policies"] |= {"items": _ref("GlobalRule")}
     top["people"]["anyOf"] = [{"type": "array", "items": _ref("PersonSection")}, {"type": "string"}]
     actor["limits"] |= _ref("LimitsSection")
@@ -147,6 +163,7 @@ def _join(known: dict[str, Any]) -> None:
     for each in (tool, known["OwnToolSection"]["properties"]):
         _join_tool(each)
     del known["OwnToolSection"]["properties"]["reducer"]
+    person["reach"]["anyOf"] = [_ref("ReachSection"), {"type": "null"}]
     person["delegations"] |= {"items": _ref("DelegationSection")}
     for approvers in (known["Defaults"]["properties"]["approvers"], policy["approvers"], policy["escalate_to"]):
         approvers["items"] = {"type": "string", "pattern": f"^{APPROVER.pattern.removesuffix(chr(92) + 'Z')}$"}

@@ -13,6 +13,7 @@ from signoff.contracts.parts import PART_TYPES
 from signoff.policy.model import GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
+from signoff.registry.manifest_channels import ChannelDeclared
 from signoff.registry.people import declared_people
 from signoff.registry.people_file import FileDirectory
 from signoff.registry.tool import Tool
@@ -23,7 +24,7 @@ _SITE: Final = "site"
 
 def normal_form(catalog: Catalog) -> dict[str, Any]:
     """`hash`, and by name tools, actors, policies, context fields and people; the default approvers, the part types;
-    where records go, and who is told of those that did not arrive.
+    where records go, and who is told of those that did not arrive; channels by name, and how people are reached.
 
     A tool of an actor's own is called by its `activity`, `<name>@<actor>.<route>.<step>`.
     Of each, what differs from its default. A function is written `module:function`: what it does is not looked at.
@@ -41,6 +42,8 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "observer": _plain(catalog.distribution.observer),
         "part_types": [each for each in catalog.part_types if each not in PART_TYPES],
         "people": _people(catalog),
+        "channels": {each.name: _declared(each) for each in catalog.channels.declared.values()},
+        "routing": _fields(catalog.channels.routing),
     }
 
 
@@ -67,7 +70,7 @@ def _people(catalog: Catalog) -> dict[str, Any]:
     return {f"{person.tenant}/{person.id}": _plain(person) for person in directory.all()}
 
 
-def _declared(thing: Tool | Actor) -> dict[str, Any]:
+def _declared(thing: Tool | Actor | ChannelDeclared) -> dict[str, Any]:
     """The fields that differ from their defaults, by name, without the name."""
     return {name: value for name, value in _fields(thing).items() if name != "name"}
 

@@ -2,23 +2,27 @@
 
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import DEFAULT_TENANT
-from signoff.contracts.person import Delegation, Person
+from signoff.contracts.person import Delegation, Person, Reach
+from signoff.registry.hours import read_zone
 from signoff.registry.people import Directory, FixedDirectory
 from signoff.registry.sections import Section, read_section
 from signoff.registry.yamlfile import Place, YamlFile, read_yaml
 
 CHECK_SECONDS: Final = 1.0
 """How old what a `FileDirectory` says may be, once its file has changed."""
+
+_CLOCK: Final = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]\Z")
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +40,7 @@ class PersonSection(Section):
     attributes: dict[str, Any] = Field(default_factory=dict)
     identities: dict[str, list[str]] = Field(default_factory=dict)
     delegations: list[Any] = Field(default_factory=list)
+    reach: dict[str, Any] | None = None
 
 
 class DelegationSection(Section):
@@ -43,6 +48,18 @@ class DelegationSection(Section):
 
     to: str
     until: str
+
+
+class ReachSection(Section):
+    """How a person wants to be reached beside the inbox."""
+
+    channels: list[str] = Field([], description="Names of channels, in order; left out: as everybody.")
+    quiet_from: str = Field("", description="Told of nothing that can wait from here, `HH:MM`.")
+    quiet_to: str = Field("", description="Up to here, `HH:MM`.")
+    timezone: str = Field("UTC", description="Whose clocks these are, such as `Europe/Lisbon`.")
+    quiet_days: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] = Field(
+        [], description="Days that are quiet altogether."
+    )
 
 
 class FileDirectory:
@@ -125,10 +142,12 @@ def _person(file: YamlFile, place: Place, data: Any) -> Person:
         raise file.error(place, "a person is a mapping with an `id`")
     section = read_section(file, place, PersonSection, data, "a person")
     delegations = enumerate(section.delegations)
+    reach = None if section.reach is None else _reach(file, (*place, "reach"), section.reach)
     fields = dict(section) | {
         "roles": tuple(section.roles),
         "identities": {channel: tuple(each) for channel, each in section.identities.items()},
         "delegations": tuple(_delegation(file, (*place, "delegations", at), each) for at, each in delegations),
+        "reach": reach,
     }
     return Person(**fields)
 
@@ -142,6 +161,23 @@ def _delegation(file: YamlFile, place: Place, data: Any) -> Delegation:
         message = f"`until` of a delegation is `{section.until}`; write a time and its zone, `2030-01-31T18:00:00Z`"
         raise file.error((*place, "until"), message, field="until", value=section.until)
     return Delegation(to=section.to, until=until)
+
+
+def _reach(file: YamlFile, place: Place, data: Mapping[str, Any]) -> Reach:
+    section = read_section(file, place, ReachSection, data, "`reach` of a person")
+    for name, value in (("quiet_from", section.quiet_from), ("quiet_to", section.quiet_to)):
+        if value and _CLOCK.match(value) is None:
+            message = f"`{name}` of `reach` is `{value}`; write hours and minutes in quotes, such as `'22:00'`"
+            raise file.error((*place, name), message, field=name, value=value)
+    if bool(section.quiet_from) != bool(section.quiet_to):
+        missing = "quiet_to" if section.quiet_from else "quiet_from"
+        raise file.error(place, f"`reach` says only one end of the quiet hours; add `{missing}`", field=missing)
+    try:
+        read_zone(section.timezone)
+    except ValueError as error:
+        message = f"`timezone` of `reach`: {error}"
+        raise file.error((*place, "timezone"), message, field="timezone", value=section.timezone) from None
+    return Reach(**dict(section) | {name: tuple(dict(section)[name]) for name in ("channels", "quiet_days")})
 
 
 def _utc(text: str) -> datetime | None:

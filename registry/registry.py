@@ -87,7 +87,7 @@ def tool_content(tool: Tool) -> dict[str, object]:
         "output_schema": tool.output_schema,
         "justification": tool.justification,
         "bypass_reason": tool.bypass_routing.reason if tool.bypass_routing else "",
-        "requires_approval": policy.model_dump(mode="json") if isinstance(policy, ApprovalPolicy) else policy,
+        "requires_approval": _policy_content(policy) if isinstance(policy, ApprovalPolicy) else policy,
         "tags": tool.tags,
         "peer_exposed": tool.peer_exposed,
         "timeout": int(tool.timeout) if tool.timeout == int(tool.timeout) else tool.timeout,
@@ -111,6 +111,10 @@ def tool_content(tool: Tool) -> dict[str, object]:
         **_if_declared("asks_whether_available", tool.available is not None, False),
         **_if_declared("checks_permissions", tool.check_permissions is not None, False),
     }
+
+
+def _policy_content(policy: ApprovalPolicy) -> dict[str, object]:
+    return policy.model_dump(mode="json", exclude={"notify"} if policy.notify is None else None)
 
 
 def _if_declared(key: str, value: object, default: object) -> dict[str, object]:

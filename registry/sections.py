@@ -62,6 +62,8 @@ class Top(Section):
     part_types: list[str] = Field([], description="Types of parts of answers that your own programs read.")
     destinations: dict[str, Any] = Field({}, description="Where records of tools go, by name.")
     observer: str | None = Field(None, description="`module:function`: is told of records that did not arrive.")
+    channels: dict[str, Any] = Field({}, description="How people are reached beside the inbox, by name.")
+    routing: dict[str, Any] = Field({}, description="By which channel people are reached first.")
 
 
 class Defaults(Section):
@@ -169,6 +171,19 @@ class DestinationSection(Section):
     )
     sink: str | None = Field(None, description="`module:function`: takes what the filter left.")
     reads: list[str] = Field([], description="Namespaces of the slots that it is given.")
+
+
+class RoutingSection(Section):
+    """By which channel people are reached first, where neither a policy nor they themselves say so."""
+
+    default: list[str] | None = Field(None, description="Names of channels, in order.")
+    fallback_after: Seconds | None = Field(
+        None, description="How long a card is left unread before the next channel is tried."
+    )
+    all: bool | None = Field(None, description="Try all channels at once.")
+    digest_over: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="More cards than this for one person at once become one."
+    )
 
 
 class BypassSection(Section):

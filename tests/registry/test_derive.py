@@ -13,6 +13,7 @@ from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.derive import derive
 from signoff.registry.destinations import NOWHERE, Destination
+from signoff.registry.manifest_channels import NO_CHANNELS, ChannelDeclared, RoutingRules
 from signoff.registry.normal_form import normal_text
 from signoff.registry.records import identity
 from signoff.registry.reducers import ReducerRegistry
@@ -21,7 +22,7 @@ from signoff.registry.tool import Tool
 
 PARTS = {
     *("tools", "actors", "policies", "default_approvers", "people", "context", "part_types", "reducers"),
-    *("destinations", "observer"),
+    *("destinations", "observer", "channels", "routing"),
 }
 """What a catalog is built of, and therefore what has to be carried over into a derived one."""
 
@@ -50,6 +51,8 @@ def a_catalog() -> Catalog:
         reducers=reducers,
         destinations=[Destination(name="cache", filter=identity, sink=shown)],
         observer=print,
+        channels=[ChannelDeclared("mail", "email", {"sender": "a@example.com"})],
+        routing=RoutingRules(("mail",), digest_over=2),
     )
 
 
@@ -72,6 +75,7 @@ def test_deriving_nothing_carries_everything_over() -> None:
     assert normal_text(new) == normal_text(old)
     assert new.reducers == old.reducers
     assert new.distribution == old.distribution != NOWHERE
+    assert new.channels == old.channels != NO_CHANNELS
     assert set(inspect.signature(build_catalog).parameters) == PARTS, "tell `derive` of the new part, then this test"
 
 
