@@ -105,3 +105,5 @@ class CallOutcome(Shape):
     fallback: str = ""
     """The tool that answered, or was decided, in place of `tool`, which failed with `primary_error`."""
     primary_error: str = ""
+    left_out: tuple[str, ...] = ()
+    """Names of fields that a turn's result left out, as it would have been too large."""

@@ -22,6 +22,8 @@ RECORDED_RESULT_CHARS: Final = 2_000
 """Characters of a result that the record holds, where it holds one (B39)."""
 MESSAGES_BYTES: Final = 1 * MIB
 """Bytes of the message list as the workflow holds it: references and inline text."""
+TURN_RESULT_BYTES: Final = 1536 * KIB
+"""Bytes of JSON a turn completes with; what would be more is left out of its calls, and named there."""
 REQUEST_BODY_BYTES: Final = 1 * MIB
 DECISION_BYTES: Final = 64 * KIB
 BATCH_DECISIONS: Final = 100

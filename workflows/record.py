@@ -24,6 +24,7 @@ from signoff.contracts.turn import (
     TurnView,
     Usage,
 )
+from signoff.workflows.bounded import bounded, json_size
 
 
 class TurnRecord:
@@ -34,7 +35,7 @@ class TurnRecord:
         self.key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         self.state: LiveState = "running"
         self.messages: list[Message] = list(turn.messages)
-        self.message_bytes = sum(_size(message) for message in turn.messages)
+        self.message_bytes = sum(json_size(message) for message in turn.messages)
         self.calls: dict[str, CallView] = {}
         self.usage = Usage()
         self.limits = TurnLimits()
@@ -53,7 +54,7 @@ class TurnRecord:
     def say(self, message: Message) -> None:
         """Append a message to the conversation."""
         self.messages.append(message)
-        self.message_bytes += _size(message)
+        self.message_bytes += json_size(message)
 
     def hear(self, reply: ModelReply) -> tuple[CallPart, ...]:
         """Take in a completion; returns the calls to settle, in order, `respond` excluded."""
@@ -99,7 +100,7 @@ class TurnRecord:
         parts = tuple(_result(call, outcome) for call, outcome in zip(calls, outcomes, strict=True))
         self.say(Message(role="tool", parts=(*parts, *extra)))
         # The turn's result carries these beside the messages' own values.
-        self.message_bytes += sum(_size(each) for outcome in outcomes for each in _beside(outcome))
+        self.message_bytes += sum(json_size(each) for outcome in outcomes for each in _beside(outcome))
         denials = self.tally.denials
         for outcome in outcomes:
             denials = denials + 1 if outcome.code == "denied" else 0 if outcome.code == "ok" else denials
@@ -133,7 +134,7 @@ class TurnRecord:
     ) -> TurnResult:
         """The result the turn completes with."""
         proposed = (view for view in self.calls.values() if not view.stands_for)
-        return TurnResult(
+        whole = TurnResult(
             state=state,
             parts=parts,
             calls=tuple(view.outcome for view in proposed if view.outcome is not None),
@@ -146,6 +147,7 @@ class TurnRecord:
             cost=self.usage.cost + self.tool_cost,
             active_seconds=round(self.active_seconds, 3),
         )
+        return bounded(whole)
 
     def view(self, desk: Desk, started_at: datetime) -> TurnView:
         """What an onlooker sees now."""
@@ -202,7 +204,3 @@ def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:
 def _beside(outcome: CallOutcome) -> Iterator[Shape]:
     beside = (outcome.structured, outcome.data_update, outcome.context_update, outcome.updates)
     yield from (each for each in beside if each is not None)
-
-
-def _size(shape: Shape) -> int:
-    return len(shape.model_dump_json().encode("utf-8", "surrogatepass"))

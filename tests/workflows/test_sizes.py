@@ -9,7 +9,13 @@ from temporalio.client import Client
 
 from signoff.contracts import names
 from signoff.contracts.errors import Refused
-from signoff.contracts.limits import ARGUMENTS_BYTES, CALLS_BYTES_PER_COMPLETION, MEMO_BYTES, REQUEST_BODY_BYTES
+from signoff.contracts.limits import (
+    ARGUMENTS_BYTES,
+    CALLS_BYTES_PER_COMPLETION,
+    MEMO_BYTES,
+    REQUEST_BODY_BYTES,
+    TURN_RESULT_BYTES,
+)
 from signoff.registry.result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.store.content import load
@@ -218,6 +224,30 @@ async def test_a_dry_run_of_full_arguments_does_not_wedge(client: Client, store:
         result = await desk.signoff.result(await desk.start(dry_run=True))
     assert (result.state, len(result.calls)) == ("complete", 16)
     assert all("...[truncated, 649" in outcome.value.inline[-30:] for outcome in result.calls)
+
+
+async def test_results_with_all_that_may_stand_beside_them_do_not_wedge(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A batch at the limit of each kind, on top of a full conversation: the turn ends, and says what it left out."""
+    beside = {"x": EURO * 2_700}
+    answer = ToolResult("v" * 1_500, structured=beside, data_update=beside, context_update=beside)
+    ledger = Ledger()
+    tools = [look(ledger, f"look{n}", handler=ledger.handler("look", answer)) for n in range(4)]
+    script = [calls(*((f"look{n % 4}", {"amount": n}) for n in some)) for some in (range(38), range(38, 88))]
+    async with bench(client, store, task_queue, catalog_of(tools), [*script, respond("done")]) as desk:
+        key = await desk.start()
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert result.error is not None
+    assert (result.state, result.error.code, len(result.calls)) == ("error", "conversation_limit", 88)
+    assert len(result.model_dump_json().encode()) <= TURN_RESULT_BYTES
+    first, last = result.calls[0], result.calls[-1]
+    assert (first.structured, first.data_update, first.context_update) == (None, None, None)
+    assert first.left_out == ("structured", "data_update", "context_update")
+    assert last.structured is not None
+    assert (last.structured.inline, last.left_out) == (beside, ())
+    assert {outcome.value.inline for outcome in result.calls} == {"v" * 1_500}
 
 
 def test_search_attributes_stay_within_the_servers_limit() -> None:

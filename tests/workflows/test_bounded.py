@@ -1,0 +1,66 @@
+"""A turn's result that would be too large for the server: what it leaves out, in which order, and what is said."""
+
+from typing import Any
+
+from signoff.contracts.call import CallOutcome, ToolDenied
+from signoff.contracts.content import Content
+from signoff.contracts.limits import TURN_RESULT_BYTES
+from signoff.contracts.turn import TurnResult
+from signoff.contracts.updates import Updates
+from signoff.workflows.bounded import bounded, json_size
+
+EURO = "€"
+
+
+def outcome(number: int, **fields: Any) -> CallOutcome:
+    """One call that went well, with a value of 7,500 bytes."""
+    given = {"call": f"c1.{number}", "tool": "look", "code": "ok", "value": Content(inline=EURO * 2_500)} | fields
+    return CallOutcome(**given)
+
+
+def finished(calls: list[CallOutcome]) -> TurnResult:
+    """A turn that was answered after these."""
+    return TurnResult(state="complete", calls=tuple(calls))
+
+
+def test_what_fits_is_whole() -> None:
+    """Up to the last byte: nothing is touched, and at one byte more something is."""
+    calls = [outcome(n, structured=Content(inline=EURO * 2_500)) for n in range(90)]
+    room = TURN_RESULT_BYTES - json_size(finished([*calls, outcome(90, value=Content(inline=""))]))
+    full = finished([*calls, outcome(90, value=Content(inline="a" * room))])
+    assert json_size(full) == TURN_RESULT_BYTES
+    assert bounded(full) is full
+    more = bounded(finished([*calls, outcome(90, value=Content(inline="a" * (room + 1)))]))
+    assert json_size(more) <= TURN_RESULT_BYTES
+    assert [each.left_out for each in more.calls] == [("structured",), *[()] * 90]
+
+
+def test_what_stands_beside_goes_before_any_value() -> None:
+    """The earliest calls give theirs first, all of it; what they had none of is not named."""
+    wide = {"structured": Content(inline=EURO * 2_700), "updates": Updates(data={"x": EURO * 2_700})}
+    found = bounded(finished([outcome(n, **wide) for n in range(80)]))
+    assert TURN_RESULT_BYTES - 20_000 < json_size(found) <= TURN_RESULT_BYTES
+    without = [each for each in found.calls if each.left_out]
+    assert without == list(found.calls[: len(without)])
+    assert all(each.left_out == ("structured", "updates") and each.updates is None for each in without)
+    assert all(each.value.inline == EURO * 2_500 for each in found.calls)
+    assert found.calls[-1] == outcome(79, **wide)
+
+
+def test_values_and_words_go_where_that_is_not_enough() -> None:
+    """Each says so in its place; what is shorter than the mark stays, and codes and denials stay in any case."""
+    denied = ToolDenied(source="human", tool="pay", call_id="c1.0", decided_by="ana", reason=EURO * 2_000)
+    calls = [
+        outcome(0, code="denied", denied=denied, note="n" * 2_000),
+        outcome(1, value=Content(inline="ok")),
+        *(outcome(n, structured=Content(inline="s")) for n in range(2, 300)),
+    ]
+    found = bounded(finished(calls))
+    assert json_size(found) <= TURN_RESULT_BYTES
+    first, second, third = found.calls[:3]
+    assert (first.code, first.note, first.left_out) == ("denied", "", ("value", "note"))
+    assert first.value.inline == "[left out: the turn's result would be too large]"
+    assert first.denied == denied.model_copy(update={"reason": ""})
+    assert second == calls[1]
+    assert third.left_out == ("structured", "value")
+    assert found.calls[-1].value == calls[-1].value
