@@ -27,8 +27,9 @@ class MailSaid:
     `first_line` is the first newly written line and the only one that may decide; it is empty where nothing may,
     and `unclear` then says why: `nothing` written, `below_quote`, `between_quotes`, `too_long`. `comment` is all that
     was newly written, whatever decides. `automatic` names the sign by which a machine wrote it; such a mail is never
-    answered and decides nothing. `sender` is empty unless there is exactly one address in exactly one From, and is only
-    a claim. `recipients` are those of To and Cc, `delivered` those of Delivered-To and the like, which our own server adds.
+    answered and decides nothing. `sender` is empty unless there is exactly one address in exactly one From, and is
+    only a claim. `recipients` are those of To and Cc, `delivered` those of Delivered-To and the like, which our own
+    server adds.
     """
 
     first_line: str
