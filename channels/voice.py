@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from signoff.approvals.visible import ELLIPSIS, one_line
 from signoff.channels.texts import has_text, language_of, text
@@ -26,8 +27,9 @@ class Voice:
     now: datetime
 
 
-def voice_of(person: Person, now: datetime, zone: tzinfo = UTC) -> Voice:
-    """How to speak to a person."""
+def voice_of(person: Person, now: datetime) -> Voice:
+    """How to speak to a person: in their language, and by the clocks of their zone where they have named one."""
+    zone = UTC if person.reach is None else ZoneInfo(person.reach.timezone)
     return Voice(language_of(person.locale), zone, now)
 
 

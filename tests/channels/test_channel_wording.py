@@ -21,7 +21,7 @@ from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import short_code
-from signoff.contracts.person import Person, Principal
+from signoff.contracts.person import Person, Principal, Reach
 from signoff.contracts.receipt import Receipt, ReceiptCode
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
@@ -442,8 +442,10 @@ def test_a_time_is_told_by_the_person_s_clock() -> None:
 
 
 def test_a_person_is_spoken_to_in_their_language() -> None:
-    """By their locale."""
+    """By their locale and their clocks."""
     assert voice_of(Person(id="a", locale="pt-BR"), NOW) == Voice("pt", UTC, NOW)
+    there = Person(id="a", locale="pt-BR", reach=Reach(timezone="America/Sao_Paulo"))
+    assert voice_of(there, NOW) == Voice("pt", SAO_PAULO, NOW)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

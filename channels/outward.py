@@ -1,0 +1,156 @@
+"""HTTP to addresses that somebody configured: only to hosts of the public internet, or of networks that are allowed.
+
+A name is resolved once, every address behind it is judged, and the connection goes to one of those judged: a name that
+points elsewhere a moment later changes nothing. Redirects are not followed, and no answer's body is read.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+import httpx
+
+from signoff.channels.base import NotDelivered
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+
+_TRIED: Final = 3
+"""Of several addresses of one name, so many are tried."""
+_METADATA: Final = frozenset((ip_address("168.63.129.16"),))
+"""Of the services that tell a cloud's machines their secrets, those that stand at public addresses."""
+_TRANSLATED: Final = ip_network("64:ff9b::/96")
+
+
+async def resolved(host: str, port: int) -> Sequence[str]:
+    """The addresses of a name, as the system gives them. Raises `OSError`."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a server said; its body is nobody's business."""
+
+    status: int
+    retry_after: float
+
+
+@dataclass
+class Outward:
+    """Sends to one configured place. `allowed` are networks beside the public internet; only they may lack TLS."""
+
+    allowed: Sequence[Network] = ()
+    seconds: float = 10.0
+    resolve: Resolve = resolved
+    _client: httpx.AsyncClient | None = field(default=None, init=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
+        """Send `body`; any answer is one. Raises `NotDelivered` where none came, or nobody may be asked."""
+        target = httpx.URL(url)
+        try:
+            async with asyncio.timeout(self.seconds):
+                addresses = await self._addresses(target)
+                return await self._first(target, addresses, body, headers)
+        except TimeoutError:
+            raise NotDelivered(f"`{target.host}` did not answer in time", code="timeout", again=True) from None
+
+    async def _addresses(self, target: httpx.URL) -> list[Address]:
+        """Those behind the name that may be asked. Raises `NotDelivered`."""
+        try:
+            found = await self.resolve(target.host, target.port or (443 if target.scheme == "https" else 80))
+        except OSError:
+            raise NotDelivered(f"`{target.host}` has no address", code="dns", again=True) from None
+        addresses = [ip_address(each.partition("%")[0]) for each in found]
+        good = [each for each in addresses if self._may_be_asked(each, secure=target.scheme == "https")]
+        if not good:
+            why = "it is no host of the public internet, or has no TLS; see the option `allow_networks`"
+            raise NotDelivered(f"`{target.host}` may not be asked: {why}", code="address", again=False)
+        return good
+
+    def _may_be_asked(self, address: Address, *, secure: bool) -> bool:
+        if any(address.version == each.version and address in each for each in self.allowed):
+            return True
+        return secure and is_public(address)
+
+    async def _first(
+        self, target: httpx.URL, addresses: Sequence[Address], body: bytes, headers: Mapping[str, str]
+    ) -> Answered:
+        failure: httpx.TransportError | None = None
+        for address in addresses[:_TRIED]:
+            try:
+                return await self._post(target, address, body, headers)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                failure = error
+            except httpx.TransportError as error:
+                # It may have arrived: not at the next address as well.
+                failure = error
+                break
+        why = type(failure).__name__
+        raise NotDelivered(f"`{target.host}` cannot be reached: {why}", code="connection", again=True) from None
+
+    async def _post(self, target: httpx.URL, address: Address, body: bytes, headers: Mapping[str, str]) -> Answered:
+        pinned = target.copy_with(host=str(address))
+        given = {**headers, "host": target.netloc.decode("ascii")}
+        # The name is what the certificate must hold, though the connection goes to the address.
+        extensions = {"sni_hostname": target.host}
+        request = self._http().build_request("POST", pinned, content=body, headers=given, extensions=extensions)
+        response = await self._http().send(request, stream=True)
+        await response.aclose()
+        return Answered(response.status_code, retry_after(response.headers.get("retry-after", "")))
+
+    def _http(self) -> httpx.AsyncClient:
+        if self._client is None:
+            # No proxy of the environment: it would resolve the name again, and reach what it likes.
+            verify = httpx.create_ssl_context(trust_env=True)
+            self._client = httpx.AsyncClient(
+                verify=verify, trust_env=False, follow_redirects=False, timeout=self.seconds
+            )
+        return self._client
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the public internet, whatever other address is wrapped in it."""
+    wrapped = _wrapped(address)
+    if wrapped is not None:
+        return is_public(wrapped)
+    special = address.is_multicast or address.is_reserved or address.is_unspecified
+    return address.is_global and not special and address not in _METADATA
+
+
+def read_networks(written: Sequence[str]) -> tuple[Network, ...]:
+    """Networks such as `10.0.0.0/8`. Raises `ValueError`."""
+    return tuple(ip_network(each) for each in written)
+
+
+def retry_after(written: str) -> float:
+    """Seconds of a `Retry-After` header that says a number of them; 0 for anything else."""
+    return float(written) if written.isascii() and written.isdigit() and len(written) < 8 else 0.0
+
+
+def _wrapped(address: Address) -> Address | None:
+    """The IPv4 address that an IPv6 one stands for, which is where its packets go."""
+    if isinstance(address, IPv4Address):
+        return None
+    if address in _TRANSLATED:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)

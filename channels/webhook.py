@@ -1,0 +1,275 @@
+"""A webhook, out and in: another system is told of requests and answers them, signed both ways as Standard Webhooks.
+
+Out goes `{"type", "timestamp", "data"}` with the types `approval.asked`, `approval.reminded`, `approval.digest`,
+`approval.closed` and `answer.receipt`. In come `decision` (with a verdict), `message` (free text) and `status`.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, field_validator
+
+from signoff.channels.base import Channel, Malformed, Means, NotDelivered, Options
+from signoff.channels.endings import closing_words
+from signoff.channels.outward import Answered, Outward, read_networks
+from signoff.channels.shapes import Closed, Finding, Heard, Notice, Raw, Received, Reply, Sent, Status
+from signoff.channels.standard_webhooks import read_secret, signed_headers, verified_id
+from signoff.channels.voice import voice_of
+from signoff.channels.wording import card_words
+from signoff.contracts.base import Shape
+from signoff.contracts.errors import ConfigError
+
+_TOO_MANY, _GONE, _BUSY = 429, 410, 503
+_KINDS: Final[Mapping[str, str]] = {
+    "ask": "approval.asked",
+    "remind": "approval.reminded",
+    "digest": "approval.digest",
+}
+
+
+class WebhookOptions(Options):
+    """`url` is told; `secret` signs both ways, and `previous_secret` beside it while it is being replaced.
+
+    `allow_networks` may be asked though they are private, and then without TLS too.
+    """
+
+    url: str = Field(description="The address that is told, such as https://desk.example.com/approvals.")
+    secret: str = Field(description="The signing secret, env:NAME; its value is whsec_ and base64.")
+    previous_secret: str = Field("", description="The secret before this one, while both are in use.")
+    allow_networks: tuple[str, ...] = Field((), description="Private networks that may be asked, such as 10.0.0.0/8.")
+    timeout_seconds: float = Field(10.0, gt=0, le=25, description="How long an answer is waited for.")
+
+    @field_validator("url")
+    @classmethod
+    def _web_address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or not url.isascii():
+            raise ValueError("a web address looks like https://desk.example.com/approvals")
+        return url
+
+    @field_validator("allow_networks")
+    @classmethod
+    def _networks(cls, written: tuple[str, ...]) -> tuple[str, ...]:
+        read_networks(written)
+        return written
+
+
+class _Decision(Shape):
+    """`data` of a `decision`. Without `token`, `in_reply_to` (the id of our message) or a `code` says which."""
+
+    identity: str = Field(min_length=1, max_length=320)
+    verdict: Literal["approved", "denied"]
+    reason: str = ""
+    token: str = ""
+    in_reply_to: str = ""
+
+
+class _Message(Shape):
+    """`data` of a `message`: what somebody wrote."""
+
+    identity: str = Field(min_length=1, max_length=320)
+    text: str
+    token: str = ""
+    in_reply_to: str = ""
+
+
+class _Told(Shape):
+    """`data` of a `status`: what became of our message `id`."""
+
+    id: str = Field(min_length=1, max_length=200)
+    state: str
+    code: str = ""
+    told: str = ""
+
+
+class Webhook(Channel):
+    """See the module."""
+
+    kind: ClassVar[str] = "webhook"
+    identity: ClassVar[str] = "webhook"
+    options: ClassVar[type[Options]] = WebhookOptions
+
+    def __init__(self, means: Means, outward: Outward | None = None) -> None:
+        super().__init__(means)
+        self._options = WebhookOptions.model_validate(means.options)
+        given = (self._options.secret, self._options.previous_secret)
+        self._secrets = [read_secret(each) for each in given if each]
+        if not self._secrets:
+            raise ConfigError("it needs a `secret`", field="secret")
+        allowed = read_networks(self._options.allow_networks)
+        self._outward = outward or Outward(allowed, self._options.timeout_seconds)
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """See `Channel`."""
+        number = f".{notice.request.reminded}" if notice.kind == "remind" else ""
+        message = f"{notice.token}.{notice.kind}{number}"
+        await self._post(message, _KINDS[notice.kind], _asked(notice, voice_now=self.means.clock()))
+        return Sent(vendor_id=message if before is None else before.vendor_id)
+
+    async def close(self, sent: Sent, closed: Closed) -> None:
+        """See `Channel`."""
+        request = closed.request
+        data = {
+            "token": closed.token,
+            "approval": request.id,
+            "revision": request.revision,
+            "code": request.code,
+            "state": request.state,
+            "decided_by": request.decided_by,
+            "decided_name": request.decided_name,
+            "decided_at": _time(request.decided_at),
+            "channel": request.decided_channel,
+            "reason": request.reason,
+            "link": closed.link,
+            "text": closing_words(request, voice_of(closed.person, self.means.clock())),
+        }
+        await self._post(f"{closed.token}.closed", "approval.closed", data)
+
+    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+        """See `Channel`."""
+        receipt = reply.receipt
+        data = {
+            **where,
+            "text": reply.text,
+            "status": receipt.status if receipt else "",
+            "code": receipt.code if receipt else "",
+            "approval": receipt.approval_id if receipt else "",
+            "state": receipt.state if receipt else "",
+            "choices": list(reply.choices),
+        }
+        told = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
+        await self._post(f"answer.{told}", "answer.receipt", data)
+
+    def verify(self, raw: Raw) -> None:
+        """See `Channel`."""
+        verified_id(self._secrets, raw.headers, raw.body, self.means.clock())
+
+    def parse(self, raw: Raw) -> Received:
+        """See `Channel`."""
+        if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Malformed("the content type is not application/json")
+        key = raw.headers["webhook-id"]
+        try:
+            body = json.loads(raw.body)
+        except (ValueError, RecursionError):
+            raise Malformed("the body is not JSON") from None
+        if not isinstance(body, dict):
+            raise Malformed("the body is not a JSON object")
+        try:
+            return _received(key, body.get("type"), body.get("data"))
+        except ValidationError as error:
+            where = ", ".join(".".join(map(str, each["loc"])) for each in error.errors(include_url=False)[:5])
+            raise Malformed(f"`data` does not fit its type: {where or 'it is no object'}") from None
+
+    async def check(self) -> list[Finding]:
+        """Whether the receiver acknowledges a message of the type `ping`."""
+        target = f"{self._options.url} "
+        try:
+            moment = self.means.clock()
+            await self._post(f"ping.{int(moment.timestamp())}", "ping", {})
+        except NotDelivered as error:
+            return [Finding(False, target + f"does not acknowledge: {error.message}", "check `url`, and the receiver")]
+        return [Finding(True, target + "acknowledges what is signed")]
+
+    async def close_down(self) -> None:
+        """See `Channel`."""
+        await self._outward.close()
+
+    async def _post(self, message: str, kind: str, data: Mapping[str, Any]) -> None:
+        now = self.means.clock()
+        body = json.dumps({"type": kind, "timestamp": _time(now), "data": data}).encode()
+        headers = signed_headers(self._secrets, message, now, body) | {"content-type": "application/json"}
+        _acknowledged(await self._outward.post(self._options.url, body, headers))
+
+
+def _acknowledged(answer: Answered) -> None:
+    """Raises `NotDelivered` unless the receiver has taken the message."""
+    if 200 <= answer.status < 300:
+        return
+    code = str(answer.status)
+    if answer.status in (_TOO_MANY, _BUSY):
+        raise NotDelivered("the receiver is busy", code=code, again=True, after=answer.retry_after)
+    if 300 <= answer.status < 400:
+        raise NotDelivered("the receiver redirects, which is not followed: correct `url`", code=code, again=False)
+    if answer.status == _GONE:
+        raise NotDelivered("the receiver says that it is gone for good", code=code, again=False)
+    raise NotDelivered(f"the receiver answered {code}", code=code, again=True)
+
+
+def _asked(notice: Notice, voice_now: datetime) -> dict[str, Any]:
+    request = notice.request
+    words = card_words(notice, voice_of(notice.person, voice_now), how="buttons", assurance=Webhook.assurance)
+    return {
+        "token": "" if notice.kind == "digest" else notice.token,
+        "to": notice.address,
+        "person": {"id": notice.person.id, "name": notice.person.name, "locale": notice.person.locale},
+        "approval": request.id,
+        "revision": request.revision,
+        "code": request.code,
+        "kind": request.kind,
+        "tool": request.tool,
+        "actor": request.actor,
+        "requester": {"id": request.requester.user, "name": request.requester.name},
+        "effect": words.effect,
+        "rows": [row.model_dump() for row in request.card.rows],
+        "agent_says": request.card.agent_says,
+        "rule": request.rule,
+        "expires_at": _time(request.expires_at),
+        "quorum": request.quorum,
+        "more": notice.more,
+        "whole": words.whole,
+        "decides": words.decides,
+        "link": notice.link,
+        "text": words.text,
+    }
+
+
+def _received(key: str, kind: Any, data: Any) -> Received:
+    """What a message holds; one of a type that is new to us holds nothing."""
+    if kind == "decision":
+        decision = _Decision.model_validate(data)
+        return Received(heard=(_heard(key, decision, verdict=decision.verdict, reason=decision.reason),))
+    if kind == "message":
+        message = _Message.model_validate(data)
+        return Received(heard=(_heard(key, message, text=message.text),))
+    if kind == "status":
+        told = _Told.model_validate(data)
+        known: dict[str, Literal["delivered", "read", "failed"]] = {
+            "delivered": "delivered",
+            "read": "read",
+            "failed": "failed",
+        }
+        state = known.get(told.state, "unknown")
+        token = _token(told.id)
+        card = f"{token}.ask" if token else told.id
+        return Received(statuses=(Status(key=key, vendor_id=card, state=state, code=told.code, told=told.told),))
+    return Received()
+
+
+def _heard(key: str, said: _Decision | _Message, **more: Any) -> Heard:
+    token = said.token or _token(said.in_reply_to)
+    return Heard(
+        key=key,
+        identity=said.identity,
+        token=token,
+        vendor_ids=(said.in_reply_to,) if said.in_reply_to and not token else (),
+        where={"to": said.identity, "in_reply_to": key},
+        **more,
+    )
+
+
+def _token(message: str) -> str:
+    """The card that one of our messages is about; "" for a digest, which is about several."""
+    token, _, kind = message.partition(".")
+    return token if kind.partition(".")[0] in ("ask", "remind", "closed") else ""
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+CHANNEL = Webhook
