@@ -3,15 +3,22 @@
 A forwarder and a mailing list break signatures; such a mail decides nothing, however well it is meant.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-TxtLookup = Callable[[str], Sequence[str]]
-"""TXT records of a DNS name without final dot, each with its strings joined; empty where there are none.
+from signoff.channels.base import Malformed
+from signoff.channels.mail_dkim import MAX_TRIED, holds, signatures
+from signoff.channels.mail_fields import Header, mailboxes, only_sender, split_mail
+from signoff.channels.mail_names import TxtLookup, dns_name, reaches
+from signoff.channels.mail_results import parse_results
 
-Raises `LookupError` or `OSError` where nobody knows. It blocks: call `authenticate` in a thread where it is given.
-"""
+_ONCE: Final = frozenset(
+    {
+        *("from", "sender", "reply-to", "to", "cc", "subject", "date", "message-id", "in-reply-to", "references"),
+        *("mime-version", "content-type", "content-transfer-encoding"),
+    }
+)
+"""Fields of which a mail has one at most (RFC 5322): of two, a signature covers one and a reader sees the other."""
 
 
 @dataclass(frozen=True)
@@ -47,5 +54,98 @@ def authenticate(
 ) -> Authenticity:
     """Judge by the first means that is given, and by it alone: the provider's verdict, the topmost
     Authentication-Results of `authserv_id`, or DKIM checked here with keys found by `txt`. Never raises.
+
+    Our mail server must take out of what comes in every Authentication-Results that bears our `authserv_id`.
     """
-    raise NotImplementedError
+    try:
+        header, _ = split_mail(raw)
+    except Malformed as error:
+        return Authenticity("", "", error.message)
+    sender, unclear = only_sender(header)
+    if unclear:
+        return Authenticity("", "", unclear)
+    twice = next((name for name in sorted(_ONCE) if len(header.all(name)) > 1), "")
+    if twice:
+        return Authenticity(sender, "", f"several fields `{twice}`")
+    if provider is not None:
+        return _by_provider(header, sender, provider)
+    if authserv_id:
+        return _by_results(header, sender, authserv_id)
+    if txt is not None:
+        return _by_dkim(raw, header, sender, txt)
+    return Authenticity(sender, "", "nothing is set up that proves who sends")
+
+
+def _by_provider(header: Header, sender: str, verdict: ProviderVerdict) -> Authenticity:
+    if verdict.dmarc.strip().lower() != "pass":
+        return Authenticity(sender, "", "DMARC did not pass")
+    return _passed(header, sender, "provider", spf=verdict.spf, envelope=verdict.envelope_from)
+
+
+def _by_results(header: Header, sender: str, authserv_id: str) -> Authenticity:
+    fields = map(parse_results, header.all("authentication-results"))
+    ours = next((field for field in fields if field.authserv_id == authserv_id.lower()), None)
+    if ours is None:
+        return Authenticity(sender, "", "our mail server has not said whether DMARC passed")
+    dmarc = ours.of("dmarc")
+    domain = sender.partition("@")[2]
+    if len(dmarc) != 1 or dmarc[0].value != "pass" or dmarc[0].properties.get("header.from") != domain:
+        return Authenticity(sender, "", "DMARC did not pass")
+    passed = [result for result in ours.of("spf") if result.value == "pass"]
+    envelope = passed[0].properties.get("smtp.mailfrom", "") if len(passed) == 1 else ""
+    return _passed(header, sender, "results", spf="pass" if envelope else "", envelope=envelope)
+
+
+def _passed(
+    header: Header, sender: str, by: Literal["provider", "results"], *, spf: str, envelope: str
+) -> Authenticity:
+    """DMARC passed. By SPF, the sender's own server brought the mail; else only what a signature covers is theirs."""
+    domain = sender.partition("@")[2]
+    brought_by = dns_name(envelope.strip("<> ").rpartition("@")[2])
+    if spf.strip().lower() == "pass" and reaches(brought_by, domain):
+        return _authentic(header, sender, by, frozenset(name for name, _ in header.fields))
+    # Which signature passed is not known. Who sends an old mail again can add to them, not take the true one out.
+    near = [found.covers for found in signatures(header.all("dkim-signature")) if _akin(found.domain, domain)]
+    return _authentic(header, sender, by, frozenset.intersection(*near) if near else frozenset())
+
+
+def _by_dkim(raw: bytes, header: Header, sender: str, txt: TxtLookup) -> Authenticity:
+    domain = sender.partition("@")[2]
+    found = signatures(header.all("dkim-signature"))
+    aligned = [signature for signature in found if reaches(signature.domain, domain)]
+    why = "no signature of the sender's domain"
+    for signature in aligned[:MAX_TRIED]:
+        if signature.domain != domain and (why := _strict(domain, signature.domain, txt)):
+            continue
+        why = holds(raw, signature, txt)
+        if not why:
+            return _authentic(header, sender, "dkim", signature.covers)
+    return Authenticity(sender, "", why)
+
+
+def _strict(domain: str, signer: str, txt: TxtLookup) -> str:
+    """Why a domain above may not sign for `domain`: its DMARC record, or the next above, asks for the very same."""
+    at = domain
+    while reaches(signer, at):
+        try:
+            records = [record for record in txt(f"_dmarc.{at}") if record.lower().startswith("v=dmarc1")]
+        except (LookupError, OSError):
+            return "the sender's DMARC record cannot be looked up now"
+        if records:
+            tags = [tag.replace(" ", "").lower() for record in records for tag in record.split(";")]
+            return "the sender's domain must sign itself" if "adkim=s" in tags else ""
+        at = at.partition(".")[2]
+    return ""
+
+
+def _akin(domain: str, other: str) -> bool:
+    """Whether two names may be of one organisation; taken too widely here, it only takes fields away."""
+    return domain.split(".")[-2:] == other.split(".")[-2:]
+
+
+def _authentic(
+    header: Header, sender: str, by: Literal["provider", "results", "dkim"], surely: frozenset[str]
+) -> Authenticity:
+    named = (value for name in ("to", "cc") if name in surely for value in header.all(name))
+    recipients = tuple(dict.fromkeys(address for value in named for address in mailboxes(value).addresses))
+    return Authenticity(sender, by, "", surely, recipients)
