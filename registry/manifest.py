@@ -166,8 +166,15 @@ def _loaded(file: YamlFile, place: Place, name: str, key: str, reference: str) -
     try:
         return load_reference(reference)
     except ConfigError as error:
-        where = f"`{key}` of tool `{name}`: {error.message}"
+        where = f"`{key}` of tool `{name}`: {error.message}{_where_to_look(reference, error.__cause__)}"
         raise file.error((*place, key), where, **error.context | {"field": key}) from error
+
+
+def _where_to_look(reference: str, why: BaseException | None) -> str:
+    """The remedy where the package itself is not found."""
+    package = reference.partition(":")[0].partition(".")[0]
+    lost = isinstance(why, ModuleNotFoundError) and why.name == package
+    return "; add the folder it lies in to `path`" if lost else ""
 
 
 def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> dict[str, Any]:

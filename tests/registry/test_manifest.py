@@ -296,6 +296,11 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "wrong scope": (TOOL.replace("generalist", "general"), 6, "must be `generalist` or `specialist`"),
     "not a reference": (TOOL.replace("handlers:s", "handlers.s"), 5, "is not `module:attribute`"),
     "no module": (TOOL.replace("kit_handlers", "kit_nowhere"), 5, "cannot import `kit_nowhere`: ModuleNotFoundError"),
+    "no module in its path": (
+        TOOL.replace("kit_handlers", "kit_nowhere.tools"),
+        5,
+        "add the folder it lies in to `path`",
+    ),
     "broken module": (TOOL.replace("kit_handlers", "kit_broken"), 5, "cannot import `kit_broken`: ZeroDivisionError"),
     "leaving module": (TOOL.replace("kit_handlers", "kit_leaves"), 5, "cannot import `kit_leaves`: SystemExit"),
     "no attribute": (TOOL.replace("handlers:search", "handlers:serch"), 5, "no `serch`; did you mean `search`?"),
