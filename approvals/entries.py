@@ -295,6 +295,15 @@ def reached(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
     )
 
 
+def carried(request: ApprovalRequest, event: str, card: str, at: datetime, facts: Mapping[str, Any]) -> AuditEntry:
+    """What became of the card that one person was sent on a channel: `sent`, `failed`, `closed` and the like.
+
+    `card` is its token; each event of it is told once, but for those that `facts` number by an `attempt`.
+    """
+    key = f"{event}/{card}/{facts.get('attempt', 1)}"
+    return _of_request(request, "delivery", key, at, "", event=event, **facts)
+
+
 def opened(approval_id: str, subject: str, channel: str, at: datetime, *, link: str) -> AuditEntry:
     """A link that was sent to somebody was opened, by whom, or what, ever; told once for each link."""
     key = f"opened/{approval_id}/{link}"

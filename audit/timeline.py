@@ -106,7 +106,10 @@ def _ending(facts: Mapping[str, Any]) -> str:
 
 
 def _delivery(facts: Mapping[str, Any]) -> str:
-    return f"{facts.get('event', 'delivered')} {facts.get('approval', '')}".strip()
+    told = f"{facts.get('event', 'delivered')} {facts.get('approval', '')}".strip()
+    if "person" in facts:
+        told += f": the card of {facts['person']} on {facts.get('channel', '?')}"
+    return told + (f" ({facts['code']})" if facts.get("code") else "")
 
 
 def _retired(facts: Mapping[str, Any]) -> str:

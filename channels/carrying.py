@@ -1,0 +1,216 @@
+"""One channel's part of the courier: its cards go out, are repeated, and say in the end how it ended.
+
+Each channel is carried for by itself, so that none waits for another's vendor.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final, Literal
+
+from signoff.approvals.entries import carried
+from signoff.channels.base import Channel, NotDelivered
+from signoff.channels.shapes import Closed, Notice, Sent
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.person import Person
+from signoff.registry.people import Directory
+from signoff.registry.seats import Table, seat_of
+from signoff.store.deliveries import Deliveries, DeliveryRow
+
+SEND_SECONDS: Final = 30.0
+"""How long one card may take; a claim lasts twice as long."""
+LONGEST_PAUSE: Final = 600.0
+CLOSE_ATTEMPTS: Final = 8
+"""How often a card is told that its request is over; who opens it later learns it from the link."""
+_AT_ONCE: Final = 20
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Supplies:
+    """What the courier carries with. `links` gives the address behind a card's link; `record` writes into the record.
+
+    `digest_over` is how many cards for one person at once become one message.
+    """
+
+    deliveries: Deliveries
+    people: Directory
+    links: Callable[[DeliveryRow], Awaitable[str]]
+    record: Callable[[AuditEntry], Awaitable[None]]
+    clock: Callable[[], datetime]
+    digest_over: int
+
+
+class Carrier:
+    """Carries the cards of one channel. No two calls of one method run at the same time."""
+
+    def __init__(self, channel: Channel, supplies: Supplies) -> None:
+        self._channel = channel
+        self._supplies = supplies
+        self._cards = supplies.deliveries
+        self._not_before = supplies.clock()
+
+    @property
+    def name(self) -> str:
+        """The channel's name in the manifest."""
+        return self._channel.name
+
+    async def step(self) -> int:
+        """Send what is due and close what is over, as much as the vendor takes in about a second; how much it was.
+
+        Raises `StoreUnavailable`.
+        """
+        return await self._send() + await self._close()
+
+    async def _send(self) -> int:
+        if self._supplies.clock() < self._not_before:
+            return 0
+        rows = await self._cards.claim_due(self._room(), [self.name])
+        wanted = [row for row in rows if await self._still_wanted(row)]
+        done = 0
+        for _, same in groupby(sorted(wanted, key=_to_whom), key=_to_whom):
+            group = list(same)
+            asks = [row for row in group if row.kind == "ask" and row.state == "planned"]
+            if len(asks) > self._supplies.digest_over:
+                done += await self._digest(asks)
+                group = [row for row in group if row not in asks]
+            for row in group:
+                done += await self._one(row)
+        return done
+
+    async def _one(self, row: DeliveryRow) -> int:
+        again = row.state != "planned"
+        before = Sent(vendor_id=row.vendor_id, handle=row.handle) if again else None
+        notice = await self._notice(row, "remind" if again else "ask")
+        sent = await self._tried(row, lambda: self._channel.deliver(notice, before))
+        if sent is None:
+            return 0
+        if again:
+            await self._cards.reminded(row.token)
+        else:
+            await self._cards.sent(row.token, sent.vendor_id, sent.handle)
+        await self._told(row, "reminded" if again else "sent", vendor_id=sent.vendor_id)
+        return 1
+
+    async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
+        """One message for all of `rows`: each of them is answered from the link, or by its code."""
+        notice = await self._notice(rows[0], "digest", more=len(rows) - 1)
+        sent = await self._tried(rows[0], lambda: self._channel.deliver(notice, None))
+        if sent is None:
+            for row in rows[1:]:
+                await self._cards.failed(row.token, "", "", again_after=1.0)
+            return 0
+        for row in rows:
+            await self._cards.sent(row.token, sent.vendor_id, sent.handle, kind="digest")
+            await self._told(row, "sent", vendor_id=sent.vendor_id, together=len(rows))
+        return 1
+
+    async def _close(self) -> int:
+        if self._supplies.clock() < self._not_before:
+            return 0
+        rows = await self._cards.to_close(self._room(), [self.name])
+        closed = await asyncio.gather(*map(self._over, rows))
+        return sum(closed)
+
+    async def _over(self, row: DeliveryRow) -> int:
+        person = self._supplies.people.find(row.person, row.tenant)
+        # A digest is about several requests, of which the others may still wait.
+        if row.kind != "digest" and person is not None:
+            link = await self._supplies.links(row)
+            closed = Closed(request=row.request, person=person, token=row.token, link=link)
+            sent = Sent(vendor_id=row.vendor_id, handle=row.handle)
+            try:
+                await self._within(self._channel.close(sent, closed))
+            except NotDelivered as error:
+                if error.again and row.attempts < CLOSE_ATTEMPTS:
+                    await self._cards.failed(row.token, error.code, error.message, again_after=self._pause(row, error))
+                    return 0
+                await self._told(row, "not closed", code=error.code, told=error.message)
+        await self._cards.closed(row.token)
+        await self._told(row, "closed")
+        return 1
+
+    async def _tried(self, row: DeliveryRow, send: Callable[[], Awaitable[Sent]]) -> Sent | None:
+        """What the vendor said, or None where it did not take the card: to be tried again, or the next channel's."""
+        try:
+            return await self._within(send())
+        except NotDelivered as error:
+            pause = self._pause(row, error)
+            deadline = row.request.expires_at
+            late = deadline is not None and self._supplies.clock() + timedelta(seconds=pause) >= deadline
+            if error.again and not late:
+                await self._cards.failed(row.token, error.code, error.message, again_after=pause)
+                return None
+            await self._cards.failed(row.token, error.code, error.message, again_after=None)
+            await self._told(row, "failed", code=error.code, told=error.message)
+            await next_channel(self._cards, row)
+            return None
+
+    async def _within(self, sending: Awaitable[Sent | None]) -> Sent:
+        """The answer of the vendor; whatever an adapter raises is a card that did not get out."""
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                return await sending or Sent()
+        except NotDelivered:
+            raise
+        except TimeoutError:
+            raise NotDelivered("the vendor did not answer in time", code="timeout", again=True) from None
+        except Exception as error:
+            _log.exception("channel %s failed", self.name)
+            raise NotDelivered(f"the channel failed: {type(error).__name__}", code="error", again=True) from None
+
+    def _pause(self, row: DeliveryRow, error: NotDelivered) -> float:
+        if error.after:
+            # The vendor speaks of us, not of this card.
+            self._not_before = self._supplies.clock() + timedelta(seconds=min(error.after, LONGEST_PAUSE))
+        return max(error.after, min(2.0 ** min(row.attempts - 1, 10), LONGEST_PAUSE))
+
+    async def _still_wanted(self, row: DeliveryRow) -> bool:
+        """Whether the person is to be told now: they may still answer, and have not read it elsewhere."""
+        request = row.request
+        person = self._supplies.people.find(row.person, row.tenant)
+        table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
+        if seat_of(person, self._supplies.people, table, self._supplies.clock()).code:
+            await self._cards.drop(row.token)
+            return False
+        if row.state != "planned":
+            return True
+        others = await self._cards.of_request(row.approval, row.revision)
+        if any(each.person == row.person and each.state == "read" for each in others):
+            await self._cards.drop(row.token)
+            return False
+        return True
+
+    async def _notice(self, row: DeliveryRow, kind: Literal["ask", "remind", "digest"], more: int = 0) -> Notice:
+        person = self._supplies.people.find(row.person, row.tenant)
+        return Notice(
+            token=row.token,
+            kind=kind,
+            request=row.request,
+            person=person or Person(id=row.person, tenant=row.tenant),
+            address=row.address,
+            link=await self._supplies.links(row),
+            more=more,
+        )
+
+    async def _told(self, row: DeliveryRow, event: str, **facts: object) -> None:
+        facts = {"person": row.person, "channel": row.channel, **facts}
+        await self._supplies.record(carried(row.request, event, row.token, self._supplies.clock(), facts))
+
+    def _room(self) -> int:
+        return max(1, min(_AT_ONCE, round(self._channel.per_second)))
+
+
+async def next_channel(cards: Deliveries, failed: DeliveryRow) -> None:
+    """Let the person's next channel take over at once from one that failed."""
+    rows = await cards.of_request(failed.approval, failed.revision)
+    mine = [row for row in rows if row.person == failed.person and row.state == "planned"]
+    if mine:
+        await cards.hasten(min(mine, key=lambda row: row.due_at).token)
+
+
+def _to_whom(row: DeliveryRow) -> tuple[str, str, str]:
+    return row.tenant, row.person, row.address

@@ -1,0 +1,97 @@
+"""A channel that keeps what it is given: for tests of whatever tells people, and of what they answer.
+
+What comes in is a JSON object with the fields of `Heard`, or `{"statuses": [...]}` with those of `Status`, under the
+header `x-recording: <sha-256 of the body and the channel's secret>`.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from signoff.channels.base import Channel, Forged, Malformed, Means, Options
+from signoff.channels.shapes import Closed, Heard, Notice, Raw, Received, Reply, Sent, Status
+
+HEADER = "x-recording"
+
+
+class RecordingOptions(Options):
+    """A recording channel has no options."""
+
+
+class RecordingChannel(Channel):
+    """Keeps cards in `cards`, `closings` and `replies`, in order.
+
+    `failing`, while it is set, is called with each notice or closing before it is kept, and may raise `NotDelivered`.
+    """
+
+    kind: ClassVar[str] = "recording"
+    identity: ClassVar[str] = "recording"
+    options: ClassVar[type[Options]] = RecordingOptions
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self.cards: list[tuple[Notice, Sent | None]] = []
+        self.closings: list[tuple[Sent, Closed]] = []
+        self.replies: list[tuple[Mapping[str, Any], Reply]] = []
+        self.failing: Callable[[Notice | Closed], None] | None = None
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """See `Channel`."""
+        if self.failing is not None:
+            self.failing(notice)
+        self.cards.append((notice, before))
+        return Sent(vendor_id=f"{self.name}-{len(self.cards)}", handle={"to": notice.address})
+
+    async def close(self, sent: Sent, closed: Closed) -> None:
+        """See `Channel`."""
+        if self.failing is not None:
+            self.failing(closed)
+        self.closings.append((sent, closed))
+
+    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+        """See `Channel`."""
+        self.replies.append((where, reply))
+
+    def verify(self, raw: Raw) -> None:
+        """See `Channel`."""
+        if not hmac.compare_digest(raw.headers.get(HEADER, "").encode(), self._mark(raw.body).encode()):
+            raise Forged("the mark is not ours")
+
+    def parse(self, raw: Raw) -> Received:
+        """See `Channel`."""
+        try:
+            body = json.loads(raw.body)
+            if "statuses" in body:
+                return Received(statuses=tuple(Status.model_validate(each) for each in body["statuses"]))
+            return Received(heard=(Heard.model_validate(body),))
+        except (ValueError, TypeError, ValidationError):
+            raise Malformed("not what this channel takes") from None
+
+    def raw(self, **fields: Any) -> Raw:
+        """A message as it would reach us, rightly marked."""
+        body = json.dumps(fields).encode()
+        return Raw(body, headers={HEADER: self._mark(body)}, at=self.means.clock())
+
+    def _mark(self, body: bytes) -> str:
+        return hashlib.sha256(self.means.secret + body).hexdigest()
+
+
+def recording_channel(name: str = "recording", *, identity: str = "recording", per_second: float = 1_000.0) -> Any:
+    """A recording channel by itself, which reaches identities of that kind."""
+    means = Means(
+        name=name,
+        options={},
+        public_url="http://127.0.0.1:8300",
+        clock=lambda: datetime.now(UTC),
+        secret=name.encode(),
+    )
+    facts = {"identity": identity, "per_second": per_second}
+    return type("RecordingChannel", (RecordingChannel,), facts)(means)
+
+
+CHANNEL = RecordingChannel

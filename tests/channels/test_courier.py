@@ -1,0 +1,438 @@
+"""Who is told, once, on which channel; and that every card says in the end how it ended."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from signoff.channels.base import NotDelivered
+from signoff.channels.carrying import Supplies
+from signoff.channels.courier import Courier
+from signoff.channels.shapes import Closed, Notice
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.content import Content
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.person import Person, Principal
+from signoff.registry.manifest_channels import RoutingRules
+from signoff.registry.people import FixedDirectory
+from signoff.store.deliveries import Deliveries, DeliveryRow
+from signoff.store.notices import Notices, notice_key
+from signoff.store.schema import DELIVERIES
+from signoff.store.store import Store
+from signoff.testing.recording_channel import RecordingChannel, recording_channel
+
+NOW = datetime.now(UTC)
+
+
+def request(call: str = "c1.1", **changes: Any) -> ApprovalRequest:
+    """A request to the approvers, on two channels."""
+    told = ApprovalRequest(
+        id=f"main.s.t.{call}",
+        code="K7Q2FM",
+        tenant="main",
+        turn="t",
+        call=call,
+        digest="d",
+        tool="pay",
+        args=Content(inline={}),
+        card=Card(effect="Pay 3"),
+        approvers=("role:approvers",),
+        requester=Principal(user="guest"),
+        notify=("chat", "mail"),
+        opened_at=NOW,
+        expires_at=NOW + timedelta(days=1),
+    )
+    return told.model_copy(update=changes)
+
+
+ANA = Person(id="ana", roles=("approvers",), identities={"slack": ("T1:ana",), "email": ("ana@example.com",)})
+BO = Person(id="bo", roles=("approvers",), identities={"email": ("bo@example.com",)})
+CY = Person(id="cy", roles=("chief",), identities={"slack": ("T1:cy",)})
+
+
+@dataclass
+class Rig:
+    """A courier with two channels over a real store."""
+
+    store: Store
+    people: tuple[Person, ...] = (ANA, BO, CY)
+    rules: RoutingRules = field(default_factory=RoutingRules)
+    chat: RecordingChannel = field(default_factory=lambda: recording_channel("chat", identity="slack"))
+    mail: RecordingChannel = field(default_factory=lambda: recording_channel("mail", identity="email"))
+    seen: list[AuditEntry] = field(default_factory=list)
+    ahead: timedelta = timedelta()
+
+    def __post_init__(self) -> None:
+        self.cards = Deliveries(self.store)
+        self.notices = Notices(self.store)
+        self.courier = self.another()
+
+    def another(self) -> Courier:
+        """A courier over the same store and channels."""
+        supplies = Supplies(
+            deliveries=self.cards,
+            people=FixedDirectory(self.people),
+            links=self._link,
+            record=self._record,
+            clock=lambda: datetime.now(UTC) + self.ahead,
+            digest_over=self.rules.digest_over,
+        )
+        return Courier(self.notices, {"chat": self.chat, "mail": self.mail}, self.rules, supplies)
+
+    async def tell(self, event: Any, what: ApprovalRequest, number: int = 1) -> None:
+        """What a turn writes down."""
+        await self.notices.put(notice_key(what, event, number), what.tenant, event, what)
+
+    async def rows(self, what: ApprovalRequest) -> dict[tuple[str, str], DeliveryRow]:
+        """The cards of a request, by person and channel."""
+        return {(row.person, row.channel): row for row in await self.cards.of_request(what.id, what.revision)}
+
+    async def settle(self) -> None:
+        """Rounds until nothing is to be done."""
+        while await self.courier.step():
+            pass
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """What the record says of each card."""
+        return [(each.data["event"], each.data["person"], each.data["channel"]) for each in self.seen]
+
+    async def _link(self, row: DeliveryRow) -> str:
+        return f"https://signoff.example/link/{row.token}"
+
+    async def _record(self, entry: AuditEntry) -> None:
+        self.seen.append(entry)
+
+
+@pytest.fixture
+def rig(store: Store) -> Rig:
+    """Ana on chat then mail, Bo on mail, Cy not asked."""
+    return Rig(store)
+
+
+def told(channel: RecordingChannel) -> list[tuple[str, str]]:
+    """Who was sent what kind of card there."""
+    return [(notice.person.id, notice.kind) for notice, _ in channel.cards]
+
+
+def refuses(code: str, *, again: bool, after: float = 0.0) -> Callable[[Notice | Closed], None]:
+    """A vendor that takes nothing."""
+
+    def fail(what: Notice | Closed) -> None:
+        raise NotDelivered("no", code=code, again=again, after=after)
+
+    return fail
+
+
+async def test_each_approver_is_told_on_their_first_channel(rig: Rig) -> None:
+    """Once, with the token under which it lies in the store; the next channel waits for its time."""
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    assert told(rig.chat) == [("ana", "ask")]
+    assert told(rig.mail) == [("bo", "ask")]
+    rows = await rig.rows(asks)
+    assert {pair: row.state for pair, row in rows.items()} == {
+        ("ana", "chat"): "sent",
+        ("ana", "mail"): "planned",
+        ("bo", "mail"): "sent",
+    }
+    notice, before = rig.chat.cards[0]
+    assert before is None
+    assert (notice.token, notice.address) == (rows[("ana", "chat")].token, "T1:ana")
+    assert notice.link == f"https://signoff.example/link/{notice.token}"
+    assert rows[("ana", "chat")].vendor_id == "chat-1"
+    assert sorted(rig.events()) == [("sent", "ana", "chat"), ("sent", "bo", "mail")]
+
+
+async def test_whom_the_first_channel_cannot_reach_is_told_by_the_next_at_once(rig: Rig) -> None:
+    """A failure for good does not wait for the fallback's time."""
+    rig.chat.failing = refuses("channel_not_found", again=False)
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    assert sorted(told(rig.mail)) == [("ana", "ask"), ("bo", "ask")]
+    row = (await rig.rows(asks))[("ana", "chat")]
+    assert (row.state, row.code, row.told) == ("failed", "channel_not_found", "no")
+    assert ("failed", "ana", "chat") in rig.events()
+
+
+async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:
+    """What may be tried again is, later, under the same token; everybody else has their card."""
+    rig.chat.failing = refuses("503", again=True)
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    row = (await rig.rows(asks))[("ana", "chat")]
+    assert (row.state, row.attempts) == ("planned", 1)
+    assert row.due_at > datetime.now(UTC)
+    assert told(rig.mail) == [("bo", "ask")]
+    rig.chat.failing = None
+    await rig.cards.hasten(row.token)
+    await rig.settle()
+    assert [notice.token for notice, _ in rig.chat.cards] == [row.token]
+
+
+async def test_a_vendor_that_asks_for_patience_gets_it(rig: Rig) -> None:
+    """Nothing goes to it before its time, other cards either."""
+    rig.chat.failing = refuses("429", again=True, after=120)
+    await rig.tell("opened", request())
+    await rig.settle()
+    rig.chat.failing = None
+    await rig.tell("opened", request("c1.2"))
+    await rig.settle()
+    assert rig.chat.cards == []
+    rig.ahead = timedelta(seconds=121)
+    await rig.settle()
+    assert [notice.request.call for notice, _ in rig.chat.cards] == ["c1.2"]
+
+
+async def test_what_would_come_after_the_deadline_is_not_tried_again(rig: Rig) -> None:
+    """The next channel may still be in time."""
+    rig.chat.failing = refuses("503", again=True, after=300)
+    asks = request(expires_at=datetime.now(UTC) + timedelta(seconds=200))
+    await rig.tell("opened", asks)
+    await rig.settle()
+    assert (await rig.rows(asks))[("ana", "chat")].state == "failed"
+    assert ("ana", "ask") in told(rig.mail)
+
+
+async def test_whoever_has_read_it_is_not_told_again_elsewhere(rig: Rig) -> None:
+    """The fallback is for those who have not seen it."""
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    rows = await rig.rows(asks)
+    await rig.cards.state("chat", "chat-1", "read")
+    await rig.cards.hasten(rows[("ana", "mail")].token)
+    await rig.settle()
+    assert told(rig.mail) == [("bo", "ask")]
+    assert (await rig.rows(asks))[("ana", "mail")].state == "dropped"
+
+
+async def test_whoever_has_not_is_told_on_the_next_channel(rig: Rig) -> None:
+    """Delivered is not read."""
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    await rig.cards.state("chat", "chat-1", "delivered")
+    await rig.cards.hasten((await rig.rows(asks))[("ana", "mail")].token)
+    await rig.settle()
+    assert ("ana", "ask") in told(rig.mail)
+
+
+async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: Rig) -> None:
+    """Those that are out say who decided; those that are not stay where they are."""
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    over = asks.model_copy(update={"state": "approved", "decided_by": "bo", "decided_channel": "mail"})
+    await rig.tell("closed", over)
+    await rig.settle()
+    assert [(sent.vendor_id, closed.request.decided_by) for sent, closed in rig.chat.closings] == [("chat-1", "bo")]
+    assert [closed.person.id for _, closed in rig.mail.closings] == ["bo"]
+    assert {row.state for row in (await rig.rows(asks)).values()} == {"closed", "dropped"}
+    assert sorted(rig.events())[:2] == [("closed", "ana", "chat"), ("closed", "bo", "mail")]
+
+
+async def test_a_request_that_was_over_before_its_opening_was_read_tells_nobody(rig: Rig) -> None:
+    """Notices are read in any order, by any courier."""
+    asks = request()
+    over = asks.model_copy(update={"state": "approved"})
+    await rig.tell("closed", over)
+    await rig.settle()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    assert rig.chat.cards == []
+    assert rig.mail.cards == []
+
+
+async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after_all(rig: Rig) -> None:
+    """The end comes while the vendor is being told."""
+    asks = request()
+
+    def meanwhile(what: Notice | Closed) -> None:
+        if isinstance(what, Notice):
+            ending.append(asyncio.ensure_future(rig.cards.end(asks.id, asks.revision, over)))
+
+    ending: list[asyncio.Future[int]] = []
+    over = asks.model_copy(update={"state": "denied", "decided_by": "bo"})
+    rig.chat.failing = meanwhile
+    await rig.tell("opened", asks)
+    await rig.courier.read()
+    real = rig.chat.deliver
+
+    async def slow(notice: Notice, before: Any) -> Any:
+        sent = await real(notice, before)
+        await asyncio.gather(*ending)
+        return sent
+
+    rig.chat.deliver = slow  # type: ignore[method-assign]
+    await rig.settle()
+    assert [closed.request.state for _, closed in rig.chat.closings] == ["denied"]
+
+
+async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
+    """In the same thread, to those only who have a card."""
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
+    await rig.settle()
+    assert told(rig.chat) == [("ana", "ask"), ("ana", "remind")]
+    assert rig.chat.cards[1][1] is not None
+    assert rig.chat.cards[1][1].vendor_id == "chat-1"
+    assert (await rig.rows(asks))[("ana", "chat")].kind == "ask"
+
+
+async def test_those_to_whom_it_escalates_are_told_and_nobody_twice(rig: Rig) -> None:
+    """Whoever has a card keeps that one."""
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    await rig.tell("escalated", asks.model_copy(update={"approvers": ("role:approvers", "role:chief")}))
+    await rig.settle()
+    assert told(rig.chat) == [("ana", "ask"), ("cy", "ask")]
+    assert told(rig.mail) == [("bo", "ask")]
+
+
+async def test_whoever_lost_the_right_meanwhile_is_not_told(store: Store) -> None:
+    """The directory is asked where the card goes out, not only where it was planned."""
+    rig = Rig(store)
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.courier.read()
+    rig.people = (ANA.model_copy(update={"active": False}), BO, CY)
+    rig.courier = rig.another()
+    await rig.settle()
+    assert rig.chat.cards == []
+    assert (await rig.rows(asks))[("ana", "chat")].state == "dropped"
+
+
+async def test_many_at_once_are_one_message(store: Store) -> None:
+    """Six cards for one person on one channel; the end of one does not close the message about all."""
+    rig = Rig(store, people=(BO,))
+    asks = [request(f"c1.{number}") for number in range(1, 7)]
+    for each in asks:
+        await rig.tell("opened", each)
+    await rig.settle()
+    assert [(notice.kind, notice.more) for notice, _ in rig.mail.cards] == [("digest", 5)]
+    rows = await rig.cards.by_vendor("mail", ["mail-1"])
+    assert sorted(row.request.call for row in rows) == [each.call for each in asks]
+    await rig.tell("closed", asks[0].model_copy(update={"state": "approved"}))
+    await rig.settle()
+    assert rig.mail.closings == []
+
+
+async def test_five_at_once_are_five_cards(store: Store) -> None:
+    """`digest_over` is the last number that is not too many."""
+    rig = Rig(store, people=(BO,))
+    for number in range(1, 6):
+        await rig.tell("opened", request(f"c1.{number}"))
+    await rig.settle()
+    assert told(rig.mail) == [("bo", "ask")] * 5
+
+
+async def test_two_couriers_over_one_store_send_one_card(rig: Rig) -> None:
+    """What one has claimed the other leaves alone."""
+    for number in range(1, 5):
+        await rig.tell("opened", request(f"c1.{number}"))
+    other = rig.another()
+    for _ in range(6):
+        await asyncio.gather(rig.courier.step(), other.step())
+    assert sorted(notice.request.call for notice, _ in rig.chat.cards) == ["c1.1", "c1.2", "c1.3", "c1.4"]
+
+
+async def test_what_a_killed_courier_had_claimed_is_sent_again_under_the_same_token(rig: Rig) -> None:
+    """Nobody can know whether the vendor took it; the copies carry one token, and there is one row."""
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.courier.read()
+    claimed = await rig.cards.claim_due(5, ["chat"])
+    await rig.settle()
+    assert rig.chat.cards == []
+    lapsed = update(DELIVERIES).where(DELIVERIES.c.token == claimed[0].token).values(claimed_until=0)
+    await rig.store.run(lambda connection: connection.execute(lapsed).close())
+    await rig.settle()
+    assert [notice.token for notice, _ in rig.chat.cards] == [claimed[0].token]
+    assert len(await rig.rows(asks)) == 3
+
+
+async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig) -> None:
+    """It is tried again, and the courier goes on."""
+
+    def broken(what: Notice | Closed) -> None:
+        raise KeyError("ts")
+
+    rig.chat.failing = broken
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    row = (await rig.rows(asks))[("ana", "chat")]
+    assert (row.state, row.code) == ("planned", "error")
+    assert told(rig.mail) == [("bo", "ask")]
+
+
+async def test_a_card_that_cannot_be_closed_is_given_up_in_the_end(rig: Rig) -> None:
+    """Whoever opens its link learns what became of the request."""
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    rig.chat.failing = refuses("message_not_found", again=False)
+    await rig.tell("closed", asks.model_copy(update={"state": "approved"}))
+    await rig.settle()
+    assert (await rig.rows(asks))[("ana", "chat")].state == "closed"
+    assert ("not closed", "ana", "chat") in rig.events()
+
+
+async def test_what_was_never_told_is_found_by_the_sweep(rig: Rig) -> None:
+    """A turn whose notice was lost is told of like any other; one that has its cards is left alone."""
+    lost, known, inbox_only = request("c1.1"), request("c1.2"), request("c1.3", notify=())
+    await rig.tell("opened", known)
+    await rig.settle()
+    assert await rig.courier.sweep([lost, known, inbox_only]) == 3
+    await rig.settle()
+    assert sorted(notice.request.call for notice, _ in rig.mail.cards) == ["c1.1", "c1.2"]
+    assert await rig.courier.sweep([lost, known, inbox_only]) == 0
+
+
+@asynccontextmanager
+async def running(courier: Courier) -> AsyncIterator[None]:
+    """The courier at work, until the block ends."""
+    task = asyncio.create_task(courier.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_it_runs_by_itself_and_survives_an_outage_of_the_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told of by a wake or by its own look; what could not be read is read later."""
+    real, failed = rig.notices.claim, asyncio.Event()
+
+    async def claim(limit: int) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise StoreUnavailable("gone")
+        return await real(limit)
+
+    monkeypatch.setattr(rig.notices, "claim", claim)
+    asks = request()
+    async with running(rig.courier):
+        await failed.wait()
+        await rig.tell("opened", asks)
+        async with asyncio.timeout(30):
+            while not (rig.chat.cards and rig.mail.cards):
+                rig.courier.wake()
+                await asyncio.sleep(0.02)
+            await rig.tell("closed", asks.model_copy(update={"state": "approved"}))
+            while not (rig.chat.closings and rig.mail.closings):
+                await asyncio.sleep(0.02)

@@ -1,0 +1,196 @@
+"""Who is told of a request, where, and when."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.channels.routing import Plan, asked, due, plan, rest_ends
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.content import Content
+from signoff.contracts.person import Delegation, Person, Principal, Reach
+from signoff.registry.manifest_channels import RoutingRules
+from signoff.registry.people import FixedDirectory
+
+NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
+KINDS = {"chat": "slack", "mail": "email", "phone": "whatsapp"}
+
+
+def request(**changes: object) -> ApprovalRequest:
+    """A request to the approvers, on three channels."""
+    told = ApprovalRequest(
+        id="main.s.t.c1.1",
+        code="K7Q2FM",
+        tenant="main",
+        turn="t",
+        call="c1.1",
+        digest="d",
+        tool="pay",
+        args=Content(inline={}),
+        card=Card(effect="Pay 3"),
+        approvers=("role:approvers",),
+        requester=Principal(user="guest"),
+        notify=("chat", "mail", "phone"),
+        opened_at=NOON,
+        expires_at=NOON + timedelta(days=1),
+    )
+    return told.model_copy(update=changes)
+
+
+def somebody(name: str, **more: object) -> Person:
+    """An approver with a chat and two mail addresses."""
+    identities = {"slack": (f"T1:{name}",), "email": (f"{name}@example.com", f"{name}@example.org")}
+    given = {"id": name, "roles": ("approvers",), "identities": identities, **more}
+    return Person.model_validate(given)
+
+
+def told(found: Plan) -> list[tuple[str, str, str, timedelta]]:
+    """Who is told where, and how long after noon."""
+    return [(each.person.id, each.channel, each.address, each.due_at - NOON) for each in found.cards]
+
+
+def test_each_channel_takes_over_when_the_one_before_was_not_read() -> None:
+    """The first at once, the next a while later; of several addresses the first; no card where they have none."""
+    found = plan(request(), [somebody("ana")], KINDS, RoutingRules(fallback_after=900), NOON)
+    assert told(found) == [
+        ("ana", "chat", "T1:ana", timedelta(0)),
+        ("ana", "mail", "ana@example.com", timedelta(minutes=15)),
+    ]
+    assert [each.rank for each in found.cards] == [0, 1]
+    assert found.unreached == ()
+
+
+def test_all_at_once_where_the_rules_say_so() -> None:
+    """Nobody waits for a fallback then."""
+    found = plan(request(), [somebody("ana")], KINDS, RoutingRules(all=True), NOON)
+    assert [each.due_at for each in found.cards] == [NOON, NOON]
+
+
+def test_a_person_chooses_among_the_channels_of_the_request() -> None:
+    """Their order counts, and nothing is added that the policy did not name."""
+    reach = Reach(channels=("mail", "chat"))
+    names = [each[1] for each in told(plan(request(), [somebody("ana", reach=reach)], KINDS, RoutingRules(), NOON))]
+    assert names == ["mail", "chat"]
+    only_chat = request(notify=("chat",))
+    assert [e.channel for e in plan(only_chat, [somebody("ana", reach=reach)], KINDS, RoutingRules(), NOON).cards] == [
+        "chat"
+    ]
+
+
+def test_whom_nothing_reaches_is_named() -> None:
+    """A person without an address, or whose channels the policy does not use, is told nowhere but in the inbox."""
+    bare = Person(id="bob", roles=("approvers",))
+    elsewhere = somebody("cho", reach=Reach(channels=("phone",)))
+    found = plan(request(), [bare, elsewhere], KINDS, RoutingRules(), NOON)
+    assert found.cards == ()
+    assert [person.id for person in found.unreached] == ["bob", "cho"]
+
+
+def test_those_are_asked_who_may_answer() -> None:
+    """The requester, the inactive and those without the role are not; who stands in for one of them is."""
+    stand_in = Delegation(to="eva", until=NOON + timedelta(hours=1))
+    people = FixedDirectory(
+        [
+            somebody("guest"),
+            somebody("ana", delegations=(stand_in,)),
+            somebody("bob", active=False),
+            somebody("cho", roles=()),
+            somebody("eva", roles=()),
+        ]
+    )
+    assert [person.id for person in asked(request(), people, NOON)] == ["ana", "eva"]
+    assert [person.id for person in asked(request(), people, NOON + timedelta(hours=1))] == ["ana"]
+    assert [person.id for person in asked(request(allow_self=True), people, NOON)] == ["guest", "ana", "eva"]
+
+
+NIGHT = Reach(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Lisbon")
+
+
+@pytest.mark.parametrize(
+    ("at", "ends"),
+    [
+        ("2026-11-23T21:59:59", None),
+        ("2026-11-23T22:00:00", "2026-11-24T07:00:00"),
+        ("2026-11-24T06:59:59", "2026-11-24T07:00:00"),
+        ("2026-11-24T07:00:00", None),
+    ],
+)
+def test_a_rest_over_midnight_ends_in_the_morning(at: str, ends: str | None) -> None:
+    """From the first minute on, up to but not including the last."""
+    zone = ZoneInfo("Europe/Lisbon")
+    found = rest_ends(NIGHT, datetime.fromisoformat(at).replace(tzinfo=zone).astimezone(UTC))
+    assert found == (None if ends is None else datetime.fromisoformat(ends).replace(tzinfo=zone))
+
+
+@pytest.mark.parametrize(("night", "utc"), [("2026-10-24", "2026-10-25T06:00"), ("2026-03-28", "2026-03-29T05:00")])
+def test_the_wall_clock_counts_when_the_clocks_change(night: str, utc: str) -> None:
+    """Seven in Berlin is another moment in UTC after that night than before."""
+    reach = Reach(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Berlin")
+    late = datetime.fromisoformat(f"{night}T23:00").replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC)
+    assert rest_ends(reach, late) == datetime.fromisoformat(utc).replace(tzinfo=UTC)
+
+
+def test_days_of_rest_join_the_nights_around_them() -> None:
+    """A weekend begins where Friday's night does and ends with Monday's morning."""
+    reach = Reach(quiet_from="22:00", quiet_to="07:00", timezone="UTC", quiet_days=("sat", "sun"))
+    friday_night = datetime(2026, 11, 27, 23, tzinfo=UTC)
+    assert rest_ends(reach, friday_night) == datetime(2026, 11, 30, 7, tzinfo=UTC)
+
+
+def test_who_never_works_is_told_all_the_same() -> None:
+    """A rest without an end would be a person who is asked and never told."""
+    every_day = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+    assert due(Reach(quiet_days=every_day, timezone="UTC"), NOON, None) == NOON
+
+
+def test_a_deadline_within_the_rest_does_not_wait_for_its_end() -> None:
+    """Better woken than passed over."""
+    midnight = datetime(2026, 11, 24, 0, tzinfo=UTC)
+    seven = datetime(2026, 11, 24, 7, tzinfo=UTC)
+    reach = NIGHT.model_copy(update={"timezone": "UTC"})
+    assert due(reach, midnight, seven + timedelta(hours=1)) == seven
+    assert due(reach, midnight, seven + timedelta(seconds=59)) == midnight
+    assert due(reach, midnight, seven + timedelta(seconds=60)) == seven
+    assert due(reach, midnight, None) == seven
+    assert due(None, midnight, None) == midnight
+
+
+CLOCK = st.times().map(lambda each: each.strftime("%H:%M"))
+REACH = st.builds(
+    Reach,
+    channels=st.lists(st.sampled_from(["chat", "mail", "phone"]), unique=True).map(tuple),
+    quiet_from=CLOCK,
+    quiet_to=CLOCK,
+    quiet_days=st.lists(st.sampled_from(["mon", "wed", "sat", "sun"]), unique=True).map(tuple),
+    timezone=st.sampled_from(["UTC", "Europe/Lisbon", "Asia/Kolkata", "America/St_Johns", "Pacific/Apia"]),
+)
+
+
+@given(
+    st.lists(st.one_of(st.none(), REACH), max_size=4),
+    st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)).map(lambda each: each.replace(tzinfo=UTC)),
+    st.booleans(),
+    st.lists(st.sampled_from(["chat", "mail", "phone", "chat"]), max_size=4),
+)
+def test_one_card_for_each_person_and_channel(
+    reaches: list[Reach | None], now: datetime, at_once: bool, notify: list[str]
+) -> None:
+    """Whatever is declared: no card twice, none before now or outside of the request's channels, nobody forgotten."""
+    people = [somebody(f"p{number}", reach=reach) for number, reach in enumerate(reaches)]
+    rules = RoutingRules(all=at_once, fallback_after=60)
+    asks = request(notify=tuple(notify), expires_at=now + timedelta(days=3))
+    found = plan(asks, people, KINDS, rules, now)
+    pairs = [(each.person.id, each.channel) for each in found.cards]
+    assert len(pairs) == len(set(pairs))
+    assert {each.channel for each in found.cards} <= set(notify)
+    assert all(now <= each.due_at for each in found.cards)
+    reached = {each.person.id for each in found.cards}
+    assert reached | {person.id for person in found.unreached} == {person.id for person in people}
+    assert reached.isdisjoint(person.id for person in found.unreached)
+    for person in people:
+        mine = [each for each in found.cards if each.person == person]
+        assert [each.rank for each in mine] == list(range(len(mine)))
+        ends = None if person.reach is None else rest_ends(person.reach, now)
+        assert not mine or mine[0].due_at in (now, ends)
