@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from signoff.channels.base import Channel
 from signoff.channels.shapes import Heard
@@ -10,10 +10,13 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import Person
 from signoff.store.deliveries import Deliveries, DeliveryRow
 
+UNKNOWN: Final = "unknown"
+"""The digest of what is not known: no request has it, so that nothing is decided by it."""
+
 
 @dataclass(frozen=True)
 class Asked:
-    """One revision of a request, as somebody was asked. `digest` is empty where nobody knows what they were shown."""
+    """One revision of a request, as somebody was asked. `digest` is `UNKNOWN` where nobody knows what they saw."""
 
     request: ApprovalRequest
     revision: int
@@ -99,7 +102,7 @@ async def _as_told(deliveries: Deliveries, person: Person, request: ApprovalRequ
     rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
     if rows:
         return _as_shown(max(rows, key=lambda row: row.revision))
-    return Asked(request, 1, request.digest if request.revision == 1 else "")
+    return Asked(request, 1, request.digest if request.revision == 1 else UNKNOWN)
 
 
 def _shown(rows: Iterable[DeliveryRow]) -> tuple[Asked, ...]:
@@ -108,7 +111,7 @@ def _shown(rows: Iterable[DeliveryRow]) -> tuple[Asked, ...]:
 
 def _as_shown(row: DeliveryRow) -> Asked:
     """What a card showed. A request that was over when it was asked again keeps its number, and nothing else of it."""
-    digest = row.request.digest if row.request.revision == row.revision else ""
+    digest = row.request.digest if row.request.revision == row.revision else UNKNOWN
     return Asked(row.request, row.revision, digest)
 
 

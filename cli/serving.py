@@ -1,6 +1,7 @@
 """`gateway`: the process of an installation that people and programs reach, alone or as a part of another."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Annotated
 import typer
 
 from signoff.audit.standing import people_followed
+from signoff.channels.base import Channel
+from signoff.channels.opening import open_channels
 from signoff.cli.logs import logged_to
 from signoff.cli.options import Address, AsJson, Manifest
 from signoff.cli.output import Output, run
@@ -19,8 +22,10 @@ from signoff.cli.workplace import Workplace, find_workplace
 from signoff.client import Signoff
 from signoff.embedded import check_server
 from signoff.gateway.app import build_app
+from signoff.gateway.channels_running import channels_running
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.keeping import checkpoints_kept
+from signoff.gateway.logins import knowing_logins
 from signoff.gateway.serve import serve
 from signoff.keyfiles import ensure_development_keys, read_private
 from signoff.settings import require_ready
@@ -28,6 +33,7 @@ from signoff.signing import Signer
 from signoff.store.store import Store
 from signoff.store.tokens import Tokens
 
+_log = logging.getLogger(__name__)
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -46,7 +52,8 @@ def gateway(
 async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> AsyncIterator[asyncio.Task[None]]:
     """The gateway, which answers when the block begins, until it ends.
 
-    It signs checkpoints of the record meanwhile, and records whom it knows where that changes.
+    It signs checkpoints of the record meanwhile, and records whom it knows where that changes. Channels carry, hear and
+    listen beside it; one that lacks something is named in a warning, and the others run.
 
     Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile that lacks something.
     """
@@ -59,9 +66,15 @@ async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> A
         settings=settings,
         signer=await gateway_signer(place, store),
     )
+    deps = knowing_logins(deps)
     stop, ready = asyncio.Event(), asyncio.Event()
-    async with checkpoints_kept(store, deps.signer), people_followed(store, place.people, "gateway"):
-        task = asyncio.create_task(serve(build_app(deps), settings.host, settings.port, stop=stop, ready=ready.set))
+    async with (
+        checkpoints_kept(store, deps.signer),
+        people_followed(store, place.people, "gateway"),
+        channels_running(deps, await _channels(deps), place.catalog.channels.routing) as intake,
+    ):
+        app = build_app(deps, intake)
+        task = asyncio.create_task(serve(app, settings.host, settings.port, stop=stop, ready=ready.set))
         waiting = asyncio.create_task(ready.wait())
         try:
             await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -100,6 +113,15 @@ async def _gateway(out: Output, port: int | None, manifest: Path | None, address
             await until_stopped(stop, task)
             out.say("stopping")
     return 0
+
+
+async def _channels(deps: GatewayDeps) -> dict[str, Channel]:
+    """The channels of the manifest that can be made."""
+    declared = deps.catalog.channels.declared.values()
+    opened, problems = await open_channels(declared, deps.store, public_url=deps.settings.public_url, clock=deps.clock)
+    for problem in problems:
+        _log.warning("channel `%s` does not run: %s", problem.channel, problem.what)
+    return opened
 
 
 async def _has_tokens(place: Workplace, store: Store) -> bool:

@@ -1,7 +1,5 @@
 """The gateway: the HTTP API, and the inbox."""
 
-import dataclasses
-
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -9,11 +7,13 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 import signoff
+from signoff.channels.intake import Intake
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.approvals_api import ApprovalsApi
 from signoff.gateway.audit_api import AuditApi
 from signoff.gateway.batch_pages import BatchPages
-from signoff.gateway.caller import Door, SignInNeeded
+from signoff.gateway.caller import CHANNELS, Door, SignInNeeded
+from signoff.gateway.channel_doors import ChannelDoors, room_of
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edit_pages import EditPages
 from signoff.gateway.failing import Failing
@@ -25,7 +25,7 @@ from signoff.gateway.guard import Guard
 from signoff.gateway.link_pages import LinkPages
 from signoff.gateway.live import Live
 from signoff.gateway.login_pages import LoginPages, to_login
-from signoff.gateway.logins import Logins
+from signoff.gateway.logins import Logins, knowing_logins
 from signoff.gateway.record_pages import RecordPages
 from signoff.gateway.render import STATIC, Pages
 from signoff.gateway.service_api import ServiceApi
@@ -38,8 +38,6 @@ from signoff.gateway.tool_pages import ToolPages
 from signoff.gateway.turns_api import TurnsApi
 from signoff.gateway.visitor import Visitors
 from signoff.gateway.waiting_pages import WaitingPages
-from signoff.registry.claims import ClaimsDirectory, ClaimsMapping
-from signoff.registry.people import Directory
 from signoff.settings import login_roles, require_ready
 
 _DESCRIPTION = (
@@ -48,12 +46,12 @@ _DESCRIPTION = (
 )
 
 
-def build_app(desk: GatewayDeps) -> FastAPI:
-    """The gateway as an ASGI application; `serve` runs it.
+def build_app(desk: GatewayDeps, intake: Intake | None = None) -> FastAPI:
+    """The gateway as an ASGI application; `serve` runs it. `intake` takes what channels are brought.
 
     Raises `ConfigError` for a production profile without people or keys, and for half a sign-in provider.
     """
-    desk = dataclasses.replace(desk, people=_with_logins(desk))
+    desk = knowing_logins(desk)
     has_people = any(person.active for person in desk.people.all()) or bool(login_roles(desk.settings))
     require_ready(desk.settings, people=has_people, signing_keys=desk.signer is not None)
     logins = Logins(desk)
@@ -90,22 +88,14 @@ def build_app(desk: GatewayDeps) -> FastAPI:
         SitePages(desk, visitors, pages),
         LoginPages(desk, visitors, pages, logins),
         LinkPages(desk, visitors, pages),
+        *(() if intake is None else (ChannelDoors(desk, intake),)),
     )
     for room in rooms:
         app.include_router(room.router())
     app.mount("/static", StaticFiles(directory=STATIC))
     _answer_errors(app, visitors, pages)
-    app.add_middleware(Guard, settings=desk.settings)
+    app.add_middleware(Guard, settings=desk.settings, room=room_of(intake))
     return app
-
-
-def _with_logins(desk: GatewayDeps) -> Directory:
-    """The directory and, where a provider is named, those whom it vouches for."""
-    settings = desk.settings
-    if settings.oidc_issuer is None or isinstance(desk.people, ClaimsDirectory):
-        return desk.people
-    mapping = ClaimsMapping(groups_claim=settings.oidc_groups_claim, roles=settings.oidc_roles)
-    return ClaimsDirectory(desk.people, mapping)
 
 
 def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages) -> None:
@@ -148,7 +138,7 @@ async def _error_page(
 
 
 def _wants_json(path: str) -> bool:
-    return path.startswith(("/v1/", "/healthz", "/readyz", "/openapi.json", "/live/", "/static/"))
+    return path.startswith(("/v1/", CHANNELS, "/healthz", "/readyz", "/openapi.json", "/live/", "/static/"))
 
 
 _PLAIN = {

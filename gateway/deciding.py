@@ -46,7 +46,8 @@ class Answer:
     """What a person answered, as a door understood it. `shown_digest` is a digest or a card's mark.
 
     `assurance` is how strongly the door identified the person. `edited_args`, `remember` and `result` are those of a
-    decision. `confirm` is what was typed again, None where the door itself has seen to it.
+    decision. `confirm` is what was typed again, None where the door itself has seen to it. `received_at` is when it
+    came in, where that was not just now.
     """
 
     verdict: Verdict
@@ -61,6 +62,7 @@ class Answer:
     remember: Remember | None = None
     result: str = ""
     confirm: str | None = None
+    received_at: datetime | None = None
 
 
 async def find_approval(deps: GatewayDeps, name: str, tenant: str = DEFAULT_TENANT) -> str:
@@ -257,7 +259,7 @@ def _decision(deps: GatewayDeps, approval_id: str, request: ApprovalRequest | No
         assurance=answer.assurance,
         # A key that somebody else used must not fetch that person's receipt.
         delivery_id=f"{answer.channel}:{answer.person.id}:{answer.delivery}",
-        received_at=deps.clock(),
+        received_at=answer.received_at or deps.clock(),
         remember=answer.remember,
         result=answer.result,
     )

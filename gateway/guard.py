@@ -1,7 +1,7 @@
 """The door: which hosts, origins, sizes and types come in, and which headers go out."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,7 +19,6 @@ _POLICY: Final = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-_TOO_LARGE: Final = f"a request is at most {REQUEST_BODY_BYTES} bytes"
 _HEADERS: Final = (
     ("content-security-policy", _POLICY),
     ("x-content-type-options", "nosniff"),
@@ -34,11 +33,14 @@ class Guard:
     """Refuses before anything else sees the request; adds the security headers to every answer.
 
     A foreign `Host` is refused because a name that was rebound to the loopback address would otherwise let any web
-    page speak to this gateway as if it were its own.
+    page speak to this gateway as if it were its own. `room` says how many bytes may be sent to a path.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, room: Callable[[str], int] = lambda path: REQUEST_BODY_BYTES
+    ) -> None:
         self._app = app
+        self._room = room
         self._hosts = LOOPBACK_NAMES | _host_names((settings.public_url, f"//{_bracketed(settings.host)}"))
         self._public = settings.public_url
 
@@ -53,9 +55,10 @@ class Guard:
             await _refuse(sealed, *refusal)
             return
         if scope["method"] not in READING:
-            body = await _whole_body(receive)
+            room = self._room(scope["path"])
+            body = await _whole_body(receive, room)
             if body is None:
-                await _refuse(sealed, 413, "too_large", _TOO_LARGE)
+                await _refuse(sealed, *_too_large(room))
                 return
             receive = _Replay(body, receive)
         await self._app(scope, receive, sealed)
@@ -69,8 +72,9 @@ class Guard:
         if not self._from_here(path, headers, host):
             return 403, "cross_site", "requests from other sites are refused"
         length = headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > REQUEST_BODY_BYTES:
-            return 413, "too_large", _TOO_LARGE
+        room = self._room(path)
+        if length.isdecimal() and int(length) > room:
+            return _too_large(room)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if path.startswith(API) and kind != "application/json":
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
@@ -103,13 +107,17 @@ class _Replay:
         return {"type": "http.request", "body": body, "more_body": False}
 
 
-async def _whole_body(receive: Receive) -> bytes | None:
+def _too_large(room: int) -> tuple[int, str, str]:
+    return 413, "too_large", f"a request is at most {room} bytes"
+
+
+async def _whole_body(receive: Receive, room: int) -> bytes | None:
     """The request's body, or None when it is too large; a connection that is gone ends it early."""
     body = bytearray()
     while True:
         message = await receive()
         body += message.get("body", b"")
-        if len(body) > REQUEST_BODY_BYTES:
+        if len(body) > room:
             return None
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             return bytes(body)

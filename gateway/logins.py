@@ -1,6 +1,7 @@
 """People who sign in by a provider's word alone: written down with the gateway's signature, and known by it."""
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -9,10 +10,19 @@ from typing import Any
 from signoff.contracts.errors import Refused
 from signoff.contracts.person import Person
 from signoff.gateway.deps import GatewayDeps
-from signoff.registry.claims import ClaimsDirectory, login_of, verified_email
+from signoff.registry.claims import ClaimsDirectory, ClaimsMapping, login_of, verified_email
 from signoff.registry.people_file import CHECK_SECONDS
 from signoff.registry.people_vouched import Vouched, id_of, vouch, vouched_people
 from signoff.store.people import VouchedPeople
+
+
+def knowing_logins(deps: GatewayDeps) -> GatewayDeps:
+    """`deps` whose directory knows those, too, for whom a provider vouches, where one is named."""
+    settings = deps.settings
+    if settings.oidc_issuer is None or isinstance(deps.people, ClaimsDirectory):
+        return deps
+    mapping = ClaimsMapping(groups_claim=settings.oidc_groups_claim, roles=settings.oidc_roles)
+    return dataclasses.replace(deps, people=ClaimsDirectory(deps.people, mapping))
 
 
 class Logins:

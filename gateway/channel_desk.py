@@ -1,0 +1,73 @@
+"""The desk behind channels: answers are decided as those of the inbox are, bound to what the card showed."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from signoff.channels.hearing import Answered
+from signoff.channels.pointing import Asked
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.gateway.deciding import Answer, decide
+from signoff.gateway.deps import GatewayDeps
+from signoff.listing import by_code
+
+_SAME_CODE: Final = 5
+"""So many requests of one code are looked at; more than one has to be asked about anyway."""
+
+
+class ChannelDesk:
+    """See `signoff.channels.hearing.Desk`."""
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+
+    async def decide(self, asked: Asked, answered: Answered) -> Receipt:
+        """Decide what somebody was asked, for them.
+
+        What may have been sent is sent again only once a worker answers: each time makes the turn's history longer.
+        """
+        approval = asked.request.id
+        if answered.again and not await self._answers(approval):
+            return Receipt(status="pending", approval_id=approval, verdict=answered.verdict)
+        answer = Answer(
+            verdict=answered.verdict,
+            person=answered.person,
+            channel=answered.channel,
+            assurance=answered.assurance,
+            reason=answered.reason,
+            revision=asked.revision,
+            shown_digest=asked.digest,
+            delivery=answered.delivery,
+            # Nothing is typed again on a channel, so that what wants it is refused.
+            confirm="",
+            received_at=answered.received_at,
+        )
+        return await decide(self._deps, approval, answer)
+
+    async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
+        """Requests with this code that the person may decide, waiting or decided. Raises `ServerUnavailable`."""
+        entries = self._deps.rights(person)
+        found = await by_code(self._deps.desk.temporal, code, tenant=person.tenant, approvers=entries)
+        requests: list[ApprovalRequest] = []
+        for approval in found[:_SAME_CODE]:
+            try:
+                requests.append(await self._deps.desk.request(approval))
+            except NotFound:
+                continue
+        return requests
+
+    async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
+        """The request's page in the inbox, which asks for a sign-in."""
+        return f"{self._deps.settings.public_url}/approvals/{request.id}"
+
+    async def _answers(self, approval: str) -> bool:
+        """Whether a worker can say what became of a request, or there is none."""
+        try:
+            await self._deps.desk.request(approval)
+        except NotFound:
+            return True
+        except ServerUnavailable:
+            return False
+        return True
