@@ -30,8 +30,8 @@ class PolicyVerdict:
     """What a policy says of one call, and why.
 
     `rule` is the field that decided (`requires_approval` when no expression did), `rule_text` its expression, `why`
-    one sentence. `approvers` are `role:`/`user:` names; () leaves them to the tenant's default. `level` is `admin`
-    where the policy's handler says so.
+    one sentence. `approvers` are `role:`/`user:` names; () leaves them to the tenant's default. Of an `auto` they
+    are whom `route_to` names, for whatever asks all the same. `level` is `admin` where the policy's handler says so.
     """
 
     verdict: Literal["auto", "ask", "deny"]
@@ -89,7 +89,8 @@ class CompiledPolicy:
             why = f"`{rule}` {_reading(pair)}, so {_MEANING[verdict]}"
             if verdict == "ask":
                 return self._ask(why, expression, engines, data)
-            return self._verdict(verdict, why, expression, engines)
+            routed = self._route(data)[0] if verdict == "auto" and "route_to" in self.expressions else ()
+            return self._verdict(verdict, why, expression, engines, routed)
         return self._ask("the policy has no rule that lets it pass without a person", None, engines, data)
 
     @property

@@ -14,7 +14,8 @@ def explain_text(verdict: PolicyVerdict) -> str:
         note = f" ({answer.note})" if answer.note else ""
         lines.append(f"engine: {answer.engine} says {answer.kind} to {answer.rule}{note}")
     if verdict.approvers:
-        lines.append(f"approvers: {', '.join(verdict.approvers)}")
+        who = "approvers, should a gate ask" if verdict.verdict == "auto" else "approvers"
+        lines.append(f"{who}: {', '.join(verdict.approvers)}")
     lines.append(f"policy: {verdict.policy_hash} by {verdict.evaluators}")
     return "\n".join(lines)
 

@@ -81,7 +81,8 @@ def heard(
         if verdict.verdict == "ask" and not policy.handler_alone:
             return verdict
         said = why if policy.handler_alone else f"{verdict.why}; {why}"
-        return dataclasses.replace(verdict, verdict="auto", rule=name, rule_text=_words(answer), why=said, approvers=())
+        # Whom it names stays: a global rule or a later gate may ask them all the same.
+        return dataclasses.replace(verdict, verdict="auto", rule=name, rule_text=_words(answer), why=said)
     return _asked(policy, verdict, answer, name, why, args, ctx)
 
 

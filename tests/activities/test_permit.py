@@ -208,5 +208,8 @@ async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     assert found.verdict.policy_hash == run.verdict.policy_hash
     asked = judge(room_of(store, GATED).catalog, pinned(), call, ARGS, Tally())
     assert doubted(asked) is asked
+    routed = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true", route_to="['role:finance']"))
+    found = doubted(judge(room_of(store, routed).catalog, pinned(), call, ARGS, Tally()))
+    assert (found.kind, found.verdict.approvers) == ("ask", ("role:finance",))
     bare = Judgement("c1.1", "run", "approval")
     assert doubted(bare) is bare

@@ -112,6 +112,13 @@ def test_what_a_handler_turns_into_a_question_is_routed() -> None:
     assert odd.why.startswith("`handler` says ask; `route_to` gave no list of people")
 
 
+@pytest.mark.parametrize("rules", [{}, AUTO])
+def test_what_a_handler_lets_pass_still_knows_whom_to_ask(rules: Any) -> None:
+    """A global rule or a permission check may ask all the same."""
+    found = after(policy(**rules, route_to="['role:finance']"), Answer("auto"))
+    assert (found.verdict, found.approvers) == ("auto", ("role:finance",))
+
+
 @pytest.mark.parametrize("rules", [{}, AUTO, ASKS, {**AUTO, "approvers": ("role:finance",)}])
 def test_the_level_admin_asks_administrators(rules: Any) -> None:
     """In place of whom the policy names; another question than at the level user."""

@@ -247,11 +247,11 @@ def test_both_engines_name_the_same_people_or_nobody(first: str, second: str, pe
     assert [(each.rule, each.engine) for each in verdict.engines] == [("route_to", ONE), ("route_to", TWO)]
 
 
-def test_a_route_is_asked_only_when_somebody_is() -> None:
-    """A call that passes or is denied goes to nobody."""
-    for fields in ({"auto_approve_if": "true"}, {"deny_if": "true"}):
+def test_a_route_is_asked_only_when_somebody_may_be() -> None:
+    """A call that is denied goes to nobody, one that passes to whom a global rule or a check would ask."""
+    for fields, people in (({"auto_approve_if": "true"}, ("user:a",)), ({"deny_if": "true"}, ())):
         verdict = of({**fields, "route_to": "['user:a']"}).judge(arguments(), context())
-        assert verdict.approvers == ()
+        assert verdict.approvers == people
         assert [each.rule for each in verdict.engines] == [*fields, *fields]
 
 

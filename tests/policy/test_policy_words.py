@@ -1,5 +1,6 @@
 """What policies, cases and explanations say, word for word, with the field and value a tool can point at."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -113,6 +114,8 @@ def test_an_explanation_has_a_line_for_each_part() -> None:
         "approvers: role:a, user:b",
         "policy: hash by two engines",
     ]
+    routed = dataclasses.replace(BARE, approvers=("role:a",))
+    assert explain_text(routed).split("\n")[1] == "approvers, should a gate ask: role:a"
     assert explain_text(BARE).split("\n") == ["auto: nobody asks", "policy: hash by two engines"]
 
 

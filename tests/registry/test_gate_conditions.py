@@ -114,6 +114,21 @@ def test_a_denial_that_may_be_overridden_asks_a_person(policy: Any) -> None:
     assert found.verdict.why.startswith("not yours")
 
 
+def test_whoever_is_asked_beside_the_policy_is_whom_it_routes_to() -> None:
+    """By a global rule or for an override, also where the policy alone would ask nobody."""
+    routed = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0", route_to="['role:finance']")
+    override = Permission.deny("not yours", can_override=True)
+    tool = a_tool(check_permissions=asked, requires_approval=routed)
+    rule = GlobalRule(name="money", rule="true", effect="require_approval")
+    for cost in (20.0, 80.0):
+        args = {**GOOD, "totalCost": cost}
+        by_rule = ruled(a_tool(requires_approval=routed), args, rule)
+        by_check = ruled(tool, args, permission=override)
+        for found in (by_rule, by_check):
+            assert found.verdict is not None
+            assert (found.kind, found.verdict.approvers) == ("ask", ("role:finance",))
+
+
 def test_what_a_rule_denies_nobody_overrides() -> None:
     """The policy's own deny, and a global one, stand above people."""
     override = Permission.deny("not yours", can_override=True)

@@ -136,6 +136,23 @@ async def test_what_a_rule_would_let_pass_is_asked_all_the_same(client: Client, 
     assert [row[1] for row in ledger.rows] == [{"amount": 5}]
 
 
+async def test_an_edit_below_a_limit_stays_with_those_it_was_routed_to(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """They decide what a rule would let pass, too, and not the default approvers."""
+    ledger = Ledger()
+    policy = ApprovalPolicy(auto_approve_if="args.amount < 50.0", route_to="['role:approvers']")
+    catalog = catalog_of([pay_tool(ledger, policy)], default_approvers=("role:others",))
+    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        receipt = await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5}))
+        assert receipt.status == "accepted", receipt.message
+        result = await desk.signoff.result(key)
+    assert [each.code for each in result.calls] == ["ok"]
+    assert [row[1] for row in ledger.rows] == [{"amount": 5}]
+
+
 async def test_an_edit_of_an_edit(client: Client, store: Store, task_queue: str) -> None:
     """The last arguments run; the model is told of the change from what it proposed."""
     ledger = Ledger()
