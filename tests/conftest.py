@@ -48,6 +48,7 @@ def missing_programs() -> frozenset[str]:
     """The system programs, named as their markers, that this machine lacks."""
     there = {
         "chromium": shutil.which("chromium") is not None,
+        "dovecot": Path("/usr/lib/dovecot/imap").exists() and Path("/usr/lib/dovecot/lmtp").exists(),
         "postgres": shutil.which("postgres") is not None or bool(glob("/usr/lib/postgresql/*/bin/postgres")),
     }
     return frozenset(name for name, found in there.items() if not found)
