@@ -5,9 +5,10 @@ and decides once.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import logging
-from collections import defaultdict
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -42,8 +43,8 @@ from signoff.store.store import Store
 TICK_SECONDS: Final = 0.5
 AT_ONCE: Final = 16
 """Answers of so many people are heard at the same time; those of one person one after the other, as they came."""
-REPLIES: Final = 3
-"""How often it is tried to answer somebody; what they decided stands anyway."""
+CLAIMED: Final = 4 * AT_ONCE
+"""So much is claimed at once at most."""
 REPLY_SECONDS: Final = 20.0
 LONGEST_WAIT: Final = 300.0
 CHOICES: Final = 10
@@ -55,6 +56,7 @@ MISREADINGS: Final = 10
 _SWEEP_EVERY: Final = timedelta(hours=1)
 _UNKNOWN_CARD_TRIES: Final = 5
 _REPLY_PAUSES: Final = (0.5, 2.0)
+"""Between the three times that it is tried to answer somebody; what they decided stands anyway."""
 _log = logging.getLogger(__name__)
 
 
@@ -109,50 +111,84 @@ class Hearing:
         self._clock = clock
         self._woken = asyncio.Event()
         self._swept: datetime | None = None
+        self._seats = asyncio.Semaphore(AT_ONCE)
+        self._queues: dict[str, deque[tuple[ArrivalRow, float]]] = {}
+        self._speakers: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
         """There may be something new."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Hear whatever comes in, until cancelled; what is under way then is heard by the next one."""
+        """Hear whatever comes in, until cancelled; what is under way then is anybody's again at once."""
         failures = 0
-        while True:
-            self._woken.clear()
-            try:
-                heard = await self.step()
-                await self._sweep()
-                failures = 0
-            except Unavailable as error:
-                failures += 1
-                _log.warning("what came in by channels cannot be looked at now: %s", error.message)
-                await asyncio.sleep(backoff(failures))
-                continue
-            if not heard:
-                await self._rest()
+        try:
+            while True:
+                self._woken.clear()
+                try:
+                    heard = await self._claim()
+                    await self._sweep()
+                    failures = 0
+                except Unavailable as error:
+                    failures += 1
+                    _log.warning("what came in by channels cannot be looked at now: %s", error.message)
+                    await asyncio.sleep(backoff(failures))
+                    continue
+                if not heard:
+                    await self._rest()
+        finally:
+            await self._leave()
 
     async def step(self) -> int:
         """Hear what is due now; how much that was. Raises `StoreUnavailable`."""
-        rows = await self._arrivals.claim(4 * AT_ONCE)
-        queues: defaultdict[str, list[ArrivalRow]] = defaultdict(list)
+        heard = await self._claim()
+        while self._speakers:
+            await asyncio.wait(self._speakers.values())
+        return heard
+
+    async def _claim(self) -> int:
+        """Begin to hear what is due, as much as there is room for; how much that was."""
+        room = CLAIMED - sum(len(queue) for queue in self._queues.values())
+        rows = await self._arrivals.claim(room) if room > 0 else []
+        late = asyncio.get_running_loop().time() + LEASE_SECONDS / 2
         for row in rows:
-            queues[_speaker(row)].append(row)
-        seats = asyncio.Semaphore(AT_ONCE)
+            speaker = _speaker(row)
+            self._queues.setdefault(speaker, deque()).append((row, late))
+            if speaker not in self._speakers:
+                self._speakers[speaker] = asyncio.create_task(self._hear_all(speaker))
+        return len(rows)
 
-        loop = asyncio.get_running_loop()
-        late = loop.time() + LEASE_SECONDS / 2
-
-        async def hear(queue: list[ArrivalRow]) -> None:
-            async with seats:
-                for row in queue:
-                    if loop.time() < late:
+    async def _hear_all(self, speaker: str) -> None:
+        """Hear what one person says, in their order; nobody waits for anybody else."""
+        queue = self._queues[speaker]
+        try:
+            async with self._seats:
+                while queue:
+                    row, late = queue[0]
+                    if asyncio.get_running_loop().time() < late:
                         await self._hear(row)
                     else:
                         # Before somebody else may take it: heard twice at once, it would be answered twice.
-                        await self._arrivals.later(row.key, 0)
+                        await self._given_back(row)
+                    queue.popleft()
+            del self._queues[speaker]
+        finally:
+            del self._speakers[speaker]
 
-        await asyncio.gather(*(hear(queue) for queue in queues.values()))
-        return len(rows)
+    async def _leave(self) -> None:
+        speaking = list(self._speakers.values())
+        for task in speaking:
+            task.cancel()
+        await asyncio.gather(*speaking, return_exceptions=True)
+        left = [row for queue in self._queues.values() for row, _ in queue]
+        self._queues, self._speakers = {}, {}
+        for row in left:
+            await self._given_back(row)
+
+    async def _given_back(self, row: ArrivalRow) -> None:
+        """Let a claimed arrival be anybody's, now."""
+        with contextlib.suppress(Unavailable):
+            await self._arrivals.later(row.key, 0)
 
     async def _rest(self) -> None:
         try:
@@ -177,9 +213,6 @@ class Hearing:
                 await self._arrivals.done(row.key, {"what": "given up"}, state="dropped")
             else:
                 await self._arrivals.done(row.key, result)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._arrivals.later(row.key, 0))
-            raise
         except Unavailable as error:
             _log.info("`%s` is heard later: %s", row.key, error.message)
             await self._again(row)
