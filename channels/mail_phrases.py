@@ -88,7 +88,7 @@ MOBILE: Final = _phrases(
     나의 iphone | iphone에서 보냄 | outlook 다운로드 | skickades från min
     """
 )
-"""How the line of a telephone's signature begins, or what it holds."""
+"""How the line of a telephone's signature begins."""
 AUTOMATIC: Final = _phrases(
     """
     automatic reply | auto reply | auto-reply | autoreply | auto response | autoresponse | out of office |

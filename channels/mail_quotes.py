@@ -19,10 +19,12 @@ CUT: Final = "\0cut"
 """A line that no text can hold: from here on all is quoted."""
 LONGEST: Final = 1_000
 """Characters of a line in which a phrase is looked for, and of a first line that may decide."""
+_MAX_LINES: Final = 20_000
 _MAX_COMMENT: Final = 20_000
 _QUOTED: Final = (">", "＞", "|", "»", "›")
 _RULE: Final = frozenset("-_=*–—─━#~ ")
 _OPENERS: Final = tuple(f"{word} " for word in OPENERS)
+_LONGEST_SIGNATURE: Final = 120
 _SPAN: Final = 4
 """Lines over which a client breaks the line that says whose words follow."""
 
@@ -44,10 +46,12 @@ class _Found:
 
 def newly_written(lines: Sequence[str], *, flowed: bool = False) -> Written:
     """What of `lines` is neither quoted nor a signature."""
-    clean = [_clean(line) for line in (_unflowed(lines) if flowed else lines)]
-    found = _scan(clean)
+    few = lines[:_MAX_LINES]
+    found = _scan([_clean(line) for line in (_unflowed(few) if flowed else few)])
     above, under = _trimmed(found.above), _trimmed(found.under)
     comment = _comment(above + under)
+    if len(lines) > _MAX_LINES:
+        return Written("", comment, "too_long")
     if not above:
         return Written("", comment, "below_quote" if under else "nothing")
     if under:
@@ -64,6 +68,10 @@ def _scan(lines: list[str]) -> _Found:
     at = 0
     while at < len(lines):
         line = lines[at]
+        if not line:
+            into.append(line)
+            at += 1
+            continue
         quoted = line.startswith(_QUOTED)
         span = 0 if quoted else _attribution(lines, at)
         if quoted or span:
@@ -135,17 +143,18 @@ def _header_name(line: str) -> str:
 
 
 def _header_block(lines: list[str], at: int) -> bool:
-    """Whether a quoted header begins here, as Outlook writes one: the sender, and two more of its lines."""
-    if _header_name(lines[at]) not in FROM:
+    """Whether a quoted header begins here, as Outlook writes one: the sender's line, and two more of its lines."""
+    first = _header_name(lines[at])
+    if first not in FROM and first not in HEADERS:
         return False
-    return sum(_header_name(line) in HEADERS for line in lines[at + 1 : at + 8]) >= 2
+    names = [_header_name(line) for line in lines[at : at + 8]]
+    return any(name in FROM for name in names) and sum(name in HEADERS for name in names) >= 2
 
 
 def _signs(line: str) -> bool:
     if line in ("--", "—", "–", "__"):
         return True
-    folded = line[:LONGEST].casefold()
-    return len(line) < 120 and any(folded.startswith(phrase) or phrase in folded[:60] for phrase in MOBILE)
+    return len(line) < _LONGEST_SIGNATURE and line.lstrip("*_[( ").casefold().startswith(MOBILE)
 
 
 def _is_rule(line: str) -> bool:
@@ -191,5 +200,5 @@ def _trimmed(lines: list[str]) -> list[str]:
 
 
 def _comment(lines: list[str]) -> str:
-    text = "\n".join(lines)
+    text = "\n".join(line for at, line in enumerate(lines) if line or lines[at - 1])
     return text if len(text) <= _MAX_COMMENT else text[: _MAX_COMMENT - 1] + "…"

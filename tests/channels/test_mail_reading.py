@@ -1,0 +1,346 @@
+"""What is read of a mail: the corpus of replies, automatic mail, charsets, parts, and whatever a stranger sends."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mail_kit import MAILS, TO, Reply, mail, parted, replies, work
+
+from signoff.channels.base import Malformed
+from signoff.channels.mail_reading import MAX_MAIL, MailSaid, read_mail
+
+CORPUS = replies()
+
+
+@pytest.mark.parametrize("reply", CORPUS, ids=str)
+def test_first_new_line_of_each_client_is_read(reply: Reply) -> None:
+    """What a person wrote above the quote is read, in whatever client and language; else it is said why not."""
+    said = read_mail(reply.raw)
+    assert (said.first_line, said.unclear) == (reply.first, reply.unclear)
+    assert said.comment == (reply.first if reply.comment is None else reply.comment)
+    assert said.automatic == ""
+
+
+def test_corpus_is_as_wide_as_promised() -> None:
+    """Six languages and twelve clients at least."""
+    plain = [reply for reply in CORPUS if reply.case == "a reply"]
+    assert len({reply.language for reply in plain}) >= 6
+    assert len({reply.client for reply in plain}) >= 12
+
+
+@pytest.mark.parametrize("encoding", ["base64", "quoted-printable"])
+@pytest.mark.parametrize("reply", CORPUS, ids=str)
+def test_encoding_of_the_part_does_not_matter(reply: Reply, encoding: str) -> None:
+    """A part in base64 or quoted-printable is read as the bare one is."""
+    plain = read_mail(reply.raw)
+    more = "; format=flowed" if reply.flowed else ""
+    assert read_mail(mail(reply.body, type=reply.type + more, encoding=encoding)) == plain
+
+
+def test_what_a_mail_says_of_itself_is_read() -> None:
+    """Sender, recipients, ids and subject, encoded words and all."""
+    said = read_mail(
+        mail(
+            "Yes",
+            sender='"Ana =?utf-8?q?Mu=C3=B1oz?=" <Ana@Example.org>',
+            more="Delivered-To: Inbox@example.com\nCc: a@x.org,\n Group: b@x.org;, (c@x.org) <d@x.org>\n",
+        )
+    )
+    assert said.sender == "ana@example.org"
+    assert said.recipients == (TO, "a@x.org", "b@x.org", "d@x.org")
+    assert said.delivered == ("inbox@example.com",)
+    assert said.message_id == "<r1@example.org>"
+    assert said.references == ("<card@example.com>", "<old@example.com>")
+    assert said.subject == "Re: Pay 300 EUR [K7Q2FM]"
+
+
+def test_text_for_hearing_decides_only_where_the_first_line_may() -> None:
+    """Where nothing may decide, the text begins with why, so that its first line is no word of a decision."""
+    assert read_mail(mail("Yes\n\nsoon")).text == "Yes\n\nsoon"
+    assert read_mail(mail("> card\n\nYes")).text == "[below_quote] Yes"
+
+
+@pytest.mark.parametrize(
+    ("header", "sign"),
+    [
+        ("Auto-Submitted: auto-replied (vacation)", "auto-submitted"),
+        ("Auto-Submitted: auto-generated", "auto-submitted"),
+        ("Return-Path: <>", "return-path"),
+        ("X-Auto-Response-Suppress: All", "x-auto-response-suppress"),
+        ("X-Autoreply: yes", "x-autoreply"),
+        ("X-Autorespond: away", "x-autorespond"),
+        ("X-Loop: approvals@example.com", "x-loop"),
+        ("X-Failed-Recipients: ana@example.org", "x-failed-recipients"),
+        ("Precedence: auto_reply", "precedence"),
+        ("Precedence: Bulk", "precedence"),
+        ("Precedence: list", "precedence"),
+        ("List-Id: Finance <finance.lists.example.org>", "list-id"),
+    ],
+)
+def test_automatic_mail_is_known_by_its_header(header: str, sign: str) -> None:
+    """A machine's mail is told by the first field that shows it."""
+    assert read_mail(mail("Yes", more=f"{header}\n")).automatic == sign
+
+
+@pytest.mark.parametrize("value", ["no", "No", "no (really)", "no; x=1"])
+def test_mail_that_says_it_is_not_automatic_is_a_persons(value: str) -> None:
+    """`Auto-Submitted: no` is what some clients write for people."""
+    assert read_mail(mail("Yes", more=f"Auto-Submitted: {value}\n")).automatic == ""
+
+
+@pytest.mark.parametrize("sender", ["MAILER-DAEMON@mx.example.org", "Post <postmaster@example.org>"])
+def test_mail_of_a_mail_server_is_automatic(sender: str) -> None:
+    """Servers sign with names that people do not have."""
+    assert read_mail(mail("Yes", sender=sender)).automatic == "from"
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "Automatic reply: Pay 300 EUR",
+        "Out of Office: back on Monday",
+        "Automatische Antwort: Pay",
+        "=?utf-8?q?R=C3=A9ponse_automatique_:_Pay?=",
+        "Respuesta automática: Pay",
+        "Risposta automatica: Pay",
+        "Resposta automática: Pay",
+        "Automatisch antwoord: Pay",
+        "Automatiskt svar: Pay",
+        "自動返信: Pay",
+        "Undeliverable: Pay",
+    ],
+)
+def test_subject_shows_automatic_mail_in_the_last_resort(subject: str) -> None:
+    """Where no field says so, the subject's beginning does, in the languages of the clients."""
+    raw = f"From: ana@example.org\nSubject: {subject}\n\nYes".encode()
+    assert read_mail(raw).automatic == "subject"
+    replied = f"From: ana@example.org\nSubject: Re: {subject}\n\nYes".encode()
+    assert read_mail(replied).automatic == ""
+
+
+def test_bounce_is_automatic_and_its_parts_are_not_read_as_an_answer() -> None:
+    """A report on delivery (RFC 3464) is told by its type."""
+    raw = parted(
+        ("Content-Type: text/plain", "Your mail could not be delivered."),
+        ("Content-Type: message/delivery-status", "Reporting-MTA: dns; mx.example.org"),
+        ("Content-Type: message/rfc822", "Subject: card\n\nYes"),
+        kind="report",
+    )
+    said = read_mail(raw)
+    assert said.automatic == "content-type"
+    assert said.first_line == "Your mail could not be delivered."
+
+
+@pytest.mark.parametrize(
+    ("text", "charset", "declared"),
+    [
+        ("Sí", "latin-1", "iso-8859-1"),
+        ("Schön… ja", "cp1252", "windows-1252"),
+        ("Да", "koi8-r", "koi8-r"),
+        ("承認", "iso-2022-jp", "iso-2022-jp"),
+        ("承認します", "shift_jis", "Shift_JIS"),
+        ("同意", "gb18030", "gb2312"),
+        ("同意", "utf-8", "big5"),
+        ("Sí", "utf-8", "us-ascii"),
+        ("Sí", "utf-8", "x-unknown"),
+        ("Sí", "utf-8", "base64"),
+        ("Sí", "utf-8", "punycode"),
+        ("Ja", "utf-16", "utf-16"),
+    ],
+)
+def test_charsets_are_read_even_if_wrongly_declared(text: str, charset: str, declared: str) -> None:
+    """UTF-8 is known when it is seen; what no charset is named after is read as that."""
+    body = text.encode(charset)
+    head = f"From: a@b.org\nContent-Type: text/plain; charset={declared}\n\n".encode()
+    assert read_mail(head + body).first_line == text
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    """Nothing that cannot be stored or sent on comes out of a mail."""
+    said = read_mail(mail(b"\xff\xfe\x00Yes\xed\xa0\x80"))
+    said.text.encode("utf-8")
+    assert "\0" not in said.text
+    assert said.first_line != "Yes"
+
+
+def test_plain_text_goes_before_html_and_attachments_are_no_answer() -> None:
+    """The first plain part counts, unless it is blank or attached."""
+    plain, blank = ("Content-Type: text/plain", "Yes"), ("Content-Type: text/plain", " \n")
+    html = ("Content-Type: text/html", "<p>No</p>")
+    attached = ('Content-Type: text/plain; name="a.txt"\nContent-Disposition: attachment', "Never")
+    assert read_mail(parted(html, plain)).first_line == "Yes"
+    assert read_mail(parted(blank, html)).first_line == "No"
+    assert read_mail(parted(attached, html, kind="mixed")).first_line == "No"
+    assert read_mail(parted(attached, kind="mixed")).unclear == "nothing"
+
+
+def test_parts_within_parts_are_read_to_a_depth() -> None:
+    """Multiparts nest a few deep in real mails; one that nests without end holds nothing."""
+    assert read_mail(_nested(5)).first_line == "Yes"
+    assert read_mail(_nested(2_000)).unclear == "nothing"
+
+
+def test_html_that_is_not_seen_is_not_read() -> None:
+    """Scripts, styles, comments and what is hidden say nothing."""
+    html = (
+        "<style>No</style><script>document.write('No')</script><!-- No --><title>No</title>"
+        '<div style="display: none">No</div><p>Yes &lt;3</p>'
+    )
+    assert read_mail(mail(html, type="text/html")).comment == "Yes <3"
+
+
+def test_mail_that_is_too_long_is_refused_and_a_long_part_decides_nothing() -> None:
+    """Ten megabytes are read without deciding, more not at all."""
+    long = mail("Yes\n" + "x" * 70 + "\n" * 2 + ("words " * 12 + "\n") * 140_000)
+    assert 9_000_000 < len(long) < MAX_MAIL
+    assert read_mail(long).unclear == "too_long"
+    assert len(read_mail(long).comment) <= 20_000
+    with pytest.raises(Malformed):
+        read_mail(long + b"x" * MAX_MAIL)
+
+
+def test_word_far_behind_blanks_on_the_first_line_still_counts() -> None:
+    """No cut makes a decision of `Yes ... but no`."""
+    assert read_mail(mail("Yes" + " " * 300_000 + "but no")).first_line == "Yes but no"
+    assert read_mail(mail("Yes" + "!" * 2_000 + " but no")).unclear == "too_long"
+    assert read_mail(mail("Yes" + " " * 2_000_000 + "but no")).unclear == "too_long"
+
+
+def test_mail_of_very_many_lines_decides_nothing() -> None:
+    """Each line costs some time, so there is an end to them too."""
+    assert read_mail(mail("Yes" + "\n" * 19_000)).first_line == "Yes"
+    assert read_mail(mail("Yes" + "\n" * 21_000)).unclear == "too_long"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\r\n\r\nYes",
+        b"Yes",
+        b"From: a@b.org\rBcc: x\r\n\r\nYes",
+        b"From : a@b.org\r\n\r\nYes",
+        b"From: a@b.org\r\n \r\n\r\nYes",
+        b"From: a@b\0.org\r\n\r\nYes",
+        b" From: a@b.org\r\n\r\nYes",
+        b"X: " + b"y" * 200_000 + b"\r\n\r\nYes",
+        b"X: y\r\n" * 600 + b"\r\nYes",
+    ],
+)
+def test_header_that_readers_could_see_differently_is_malformed(raw: bytes) -> None:
+    """Who sees another header sees another sender: such a mail is not read at all."""
+    with pytest.raises(Malformed):
+        read_mail(raw)
+
+
+HOSTILE = {
+    "on": ("text/plain", lambda n: "On " * n),
+    "on lines": ("text/plain", lambda n: "On 1\n" * n),
+    "on colons": ("text/plain", lambda n: "On 1 wrote:\nx\n" * n),
+    "almost attributions": ("text/plain", lambda n: "On 1 @ < wrot:\n" * n),
+    "from lines": ("text/plain", lambda n: "From: x\n" * n),
+    "quotes in turn": ("text/plain", lambda n: "> a\nb\n" * n),
+    "dashes": ("text/plain", lambda n: "--" * n + "\n--\n" * n),
+    "blank lines": ("text/plain", lambda n: "\n" * n + "Yes"),
+    "flowed": ("text/plain; format=flowed", lambda n: "a \n" * n),
+    "open tags": ("text/html", lambda n: "<a " * n),
+    "open quotes": ("text/html", lambda n: "<a b='" * n),
+    "closed quotes": ("text/html", lambda n: "<a b='>' " * n),
+    "quotes without names": ("text/html", lambda n: "<a =" * n + ">"),
+    "slashes": ("text/html", lambda n: "<a/" * n),
+    "comments": ("text/html", lambda n: "<!--" * n),
+    "declarations": ("text/html", lambda n: "<!x" * n),
+    "end tags": ("text/html", lambda n: "</p" * n + "</p>" * n),
+    "blank paragraphs": ("text/html", lambda n: "<p> " * n),
+    "nested quotes": ("text/html", lambda n: "<blockquote>" * n + "x" + "</blockquote>" * n),
+    "ends of what is far out": ("text/html", lambda n: "<b>" + "<i>" * 900 + "</b>" * n),
+    "scripts": ("text/html", lambda n: "<script>" * n),
+    "containers": ("text/html", lambda n: '<div class="gmail_quote">' * n + "<blockquote>" * n),
+    "entities": ("text/html", lambda n: "&#" * n + "&amp" * n),
+    "less thans": ("text/html", lambda n: "< " * n),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_work_grows_with_the_length_alone(name: str) -> None:
+    """Twice the mail is twice the work, counted in executed lines, whatever is repeated in it."""
+    kind, make = HOSTILE[name]
+    small, large = (mail(make(size), type=kind) for size in (1_500, 3_000))
+    once, twice = work(lambda: read_mail(small)), work(lambda: read_mail(large))
+    assert twice <= 2.2 * once + 500
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_sixty_kilobytes_of_anything_end(name: str) -> None:
+    """The patterns within a line are linear too, which lines of Python do not count: the suite's limit does."""
+    kind, make = HOSTILE[name]
+    size = 60_000 // max(1, len(make(100)) // 100)
+    assert isinstance(read_mail(mail(make(size), type=kind)), MailSaid)
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["From", "To", "Subject", "References", "Content-Type", "Authentication-Results", "Auto-Submitted", "Message-ID"],
+)
+@pytest.mark.parametrize("text", ["(", "<", '"', "a@b.c,", "=?a?q?", "=?utf-8?b?a", "a=b;", "\\", ":;", "x" * 50])
+def test_fields_of_any_text_are_read(field: str, text: str) -> None:
+    """No field raises or takes long, nested, unbalanced or endless."""
+    value = text * (60_000 // len(text))
+    raw = f"{field}: {value}\r\n\r\nYes".encode()
+    assert isinstance(read_mail(raw), MailSaid)
+
+
+ANY_BYTES = st.binary(max_size=400)
+LIKE_MAIL = st.lists(
+    st.sampled_from(
+        b"From: |To: |Content-Type: |multipart/mixed; boundary=b|text/html|; charset=|utf-7|base64|quoted-printable"
+        b'|\r\n|\n|Content-Transfer-Encoding: |\r\n\r\n|--b|--b--| |\t|a@b.org|<|>|"|(|=?utf-8?b?|?=|=|&#0;|\xff|\0'
+        b"|On 1 |wrote:|> |<p>|<blockquote>|</p>|-- |Yes|Subject: |unknown-8bit|References: ".split(b"|")
+    ),
+    max_size=60,
+).map(b"".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANY_BYTES | LIKE_MAIL | LIKE_MAIL.map(lambda body: b"From: a@b.org\r\nContent-Type: text/html\r\n\r\n" + body))
+def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
+    """Whatever comes is read, or is `Malformed`, and nothing else; what is read is text that can be kept."""
+    try:
+        said = read_mail(raw)
+    except Malformed:
+        return
+    assert bool(said.first_line) != bool(said.unclear)
+    assert "\n" not in said.first_line
+    assert said.unclear or said.text.split("\n", 1)[0] == said.first_line
+    for text in (said.text, said.subject, said.sender, *said.recipients, said.message_id):
+        text.encode("utf-8")
+        assert "\0" not in text
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(CORPUS), st.integers(0, 2_000), st.binary(max_size=4))
+def test_corpus_with_any_bytes_put_in_is_read_or_malformed(reply: Reply, at: int, put: bytes) -> None:
+    """Real mails with a fault in them are no worse."""
+    raw = reply.raw[:at] + put + reply.raw[at + len(put) :]
+    with suppress(Malformed):
+        assert isinstance(read_mail(raw), MailSaid)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(CORPUS), st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=80))
+def test_what_stands_below_a_quote_never_decides(reply: Reply, below: str) -> None:
+    """Text after the quote makes a reply unclear, or stays within the quote; it never becomes the first line."""
+    said = read_mail(mail(f"> card\n{below}"))
+    assert said.first_line == ""
+
+
+def test_published_sample_is_read() -> None:
+    """The mail of RFC 8463 is a person's."""
+    said = read_mail((MAILS / "rfc8463.eml").read_bytes())
+    assert (said.sender, said.first_line, said.automatic) == ("joe@football.example.com", "Hi.", "")
+
+
+def _nested(depth: int) -> bytes:
+    heads = "".join(f"Content-Type: multipart/mixed; boundary=b{n}x\n\n--b{n}x\n" for n in range(depth))
+    return f"From: a@b.org\n{heads}Content-Type: text/plain\n\nYes\n".encode()
