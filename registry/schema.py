@@ -13,6 +13,7 @@ from referencing.jsonschema import DRAFT202012
 
 from signoff.contracts.errors import RegistrationError
 from signoff.registry.nearest import did_you_mean, shown
+from signoff.registry.patterns import pattern_problem, validator_of
 from signoff.registry.plain_schema import plainly_valid
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -50,14 +51,14 @@ class CompiledSchema:
     @cached_property
     def validator(self) -> Draft202012Validator:
         """What checks data against it, made for the first data there is."""
-        return Draft202012Validator(self.schema)
+        return validator_of(self.schema)
 
     def check(self, value: Any) -> list[Problem]:
         """Every problem of `value`, in the order of the schema; empty when it is valid. Never raises."""
         try:
             return [problem for error in self.validator.iter_errors(value) for problem in _problems(error)]
         except Exception:
-            # A schema can still fail on some data (endless `$ref`, hostile pattern): that data is not valid.
+            # A schema can still fail on some data (endless `$ref`, text that is no Unicode): that data is not valid.
             return [Problem("", "cannot be checked against the schema")]
 
 
@@ -75,14 +76,18 @@ def compile_schema(
     own: dict[str, Any] = _copied(schema)
     if str(own.get("$schema", DIALECT)).rstrip("#") != DIALECT:
         raise refuse(f"declares the dialect `{own['$schema']}`; write it in JSON Schema 2020-12", own["$schema"])
+    plain = plainly_valid(own)
     try:
-        if not plainly_valid(own):
+        if not plain:
             Draft202012Validator.check_schema(own)
     except SchemaError as error:
         place = dotted(error.absolute_path)
         raise refuse(f"is not valid JSON Schema 2020-12 at `{place or '(top)'}`: {error.message}", place) from None
     if of_object and own.get("type") != "object":
         raise refuse("must have `type: object` at the top: arguments are a JSON object", own.get("type"))
+    pattern, why = ("", "") if plain else pattern_problem(own)
+    if why:
+        raise refuse(why, pattern)
     for reference in _references(own):
         _check_reference(own, reference, refuse)
     return CompiledSchema(own)
