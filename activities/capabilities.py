@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import httpx
 
+from signoff.activities.quoted import without
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
 from signoff.registry.capabilities import Backend, Capabilities, CapabilityError, Granted, Reply
-from signoff.registry.records import HIDDEN
 from signoff.registry.result import ToolFailure, render_value
 from signoff.registry.tool import Tool
 
@@ -187,10 +187,7 @@ def granted(backends: Mapping[str, Backend], tool: Tool, tenant: str) -> Granted
 def hidden(text: str, given: Granted) -> str:
     """`text` without the secrets that the handler has used, which a failing one likes to quote."""
     secrets = given.by_kind.get("secrets")
-    used = secrets.used if isinstance(secrets, _Secrets) else ()
-    for value in sorted(used, key=len, reverse=True):
-        text = text.replace(value, HIDDEN)
-    return text
+    return without(text, secrets.used) if isinstance(secrets, _Secrets) else text
 
 
 def quiet(value: Any, given: Granted) -> Any:

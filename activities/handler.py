@@ -6,10 +6,11 @@ from typing import Any, Final
 from temporalio import activity
 
 from signoff.activities.capabilities import quiet
+from signoff.activities.quoted import without
 from signoff.contracts.call import Permit
 from signoff.registry.capabilities import NOTHING_GRANTED, Granted
 from signoff.registry.context import ToolContext
-from signoff.registry.records import HIDDEN
+from signoff.registry.secret_names import hide
 from signoff.registry.tool import Tool
 
 _LEAST_CHARS: Final = 3
@@ -59,10 +60,9 @@ def context_of(
 
 def redacted(text: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
     """`text` without the values of the secret arguments of `args`, which a failing handler likes to quote."""
-    found = {value for name in secrets if name in args for value in _texts(args[name])}
-    for value in sorted(found, key=len, reverse=True):
-        text = text.replace(value, HIDDEN)
-    return text
+    found: list[Any] = []
+    hide(args, secrets, found.append)
+    return without(text, {value for each in found for value in _texts(each)})
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -29,6 +29,7 @@ from signoff.policy.explain import explain_json, explain_text
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest import load_manifest
 from signoff.registry.pinned import pinned_cel
+from signoff.registry.secret_names import hide
 from signoff.registry.tool import Tool
 from signoff.registry.yamlfile import read_yaml
 from signoff.settings import load_settings
@@ -94,8 +95,7 @@ def explain(
         judged_by = _merged(pinned_cel(pinned(place, actor, person), place.catalog.fields), differing)
         by_rules = place.catalog.policy(tool.activity).judge(given, judged_by)
         verdict = await verdict_of(place.catalog, tool, given, judged_by, by_rules)
-        hidden = dict.fromkeys(tool.masked_arguments, "hidden")
-        inputs = {"args": {key: hidden.get(key, value) for key, value in given.items()}, "ctx": judged_by}
+        inputs = {"args": hide(given, tool.masked_arguments, lambda _: "hidden"), "ctx": judged_by}
         out.show(
             {**explain_json(verdict), **inputs}, explain_text(verdict), f"args: {inputs['args']}", f"ctx: {judged_by}"
         )

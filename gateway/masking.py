@@ -10,6 +10,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.turn import CallView, TurnView
 from signoff.registry.catalog import Catalog
+from signoff.registry.secret_names import hide
 
 _MASK: Final = re.compile(r"hidden(, [0-9]+ characters?)?")
 
@@ -23,7 +24,7 @@ def hidden(value: Any) -> str:
 
 def masked_args(args: Any, secrets: Collection[str]) -> Any:
     """`args` with the values of the named ones replaced; nested names are dotted. Lists are passed through by index."""
-    return _masked(args, frozenset(secrets), "")
+    return hide(args, secrets, hidden)
 
 
 def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
@@ -105,7 +106,7 @@ def _unmasked(edited: Any, value: Any, secrets: frozenset[str], path: str) -> An
         old = value if isinstance(value, dict) else {}
         return {key: _kept(item, old.get(key, _ABSENT), secrets, _below(path, key)) for key, item in edited.items()}
     if isinstance(edited, list):
-        if value is not _ABSENT and edited == _masked(value, secrets, path):
+        if value is not _ABSENT and edited == hide(value, secrets, hidden, path):
             return value
         # Which of the hidden values stands where is not known once items were moved.
         return [_unmasked(item, _ABSENT, secrets, path) for item in edited]
@@ -124,14 +125,3 @@ def _kept(item: Any, value: Any, secrets: frozenset[str], name: str) -> Any:
 
 def _below(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
-
-
-def _masked(value: Any, secrets: frozenset[str], path: str) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: hidden(item) if (name := _below(path, key)) in secrets else _masked(item, secrets, name)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_masked(item, secrets, path) for item in value]
-    return value

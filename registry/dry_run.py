@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from signoff.registry.records import HIDDEN
+from signoff.registry.secret_names import hide
 from signoff.registry.tool import Tool
 
 DRY_RUN_CHARS: Final = 500
@@ -14,8 +16,7 @@ _ALL_CHARS: Final = 1_500
 
 def would_be_called(tool: Tool, args: Mapping[str, Any]) -> str:
     """The sentence for the model: the tool and its arguments, secret ones hidden and long ones cut."""
-    hidden = dict.fromkeys(tool.masked_arguments, "[hidden]")
-    shown = {name: hidden.get(name, value) for name, value in args.items()}
+    shown = hide(args, tool.masked_arguments, lambda _: HIDDEN)
     told = json.dumps(_shortened(shown), ensure_ascii=False)
     told = told if len(told) <= _ALL_CHARS else f"{told[:_ALL_CHARS]}...[truncated, {len(told)} chars]"
     return f"[dry-run] {tool.name} would be called with: {told}"

@@ -6,6 +6,7 @@ from typing import Any, Final
 from signoff.contracts.call import Permit
 from signoff.contracts.ids import completion_of
 from signoff.registry.records import HIDDEN
+from signoff.registry.secret_names import hide
 from signoff.registry.tool import Tool
 
 SPECIALIST: Final = "specialist_execution"
@@ -40,5 +41,4 @@ def executed(tool: Tool, permit: Permit) -> dict[str, Any]:
 
 def masked(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments as records may hold them: the secret ones hidden."""
-    secret = tool.masked_arguments
-    return {name: HIDDEN if name in secret else value for name, value in args.items()}
+    return dict(hide(args, tool.masked_arguments, lambda _: HIDDEN))

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.errors import RegistrationError
 from signoff.policy.facts import ToolFacts
 from signoff.policy.model import ApprovalPolicy, RequiresApproval
 from signoff.registry.availability import Available
@@ -18,6 +19,7 @@ from signoff.registry.permission import PermissionCheck
 from signoff.registry.probe import Probe
 from signoff.registry.records import Filter
 from signoff.registry.schema import CompiledSchema, Problem, compile_schema
+from signoff.registry.secret_names import secret_paths, uncovered
 from signoff.registry.usage import UsageLimit
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
@@ -44,7 +46,7 @@ class Tool:
     """A declared tool. The record is checked when a `ToolRegistry` is made of it (B17), not before.
 
     `handler` is `async (args, context)`; `effect` a sentence with `{argument}` places, for people who approve.
-    `secrets` are names of top-level arguments that are masked; schema `writeOnly` adds to them.
+    `secrets` are names of top-level arguments that are masked; schema `writeOnly` adds to them, nested names dotted.
     `timeout` is in seconds, `max_result_chars` in code points, `version` the author's own text.
     `validate_input` is a pure check after the schema's, before any policy or person sees the arguments (gate 9); it
     may answer with `Corrected` ones. `validation` says what a misfit with the schema does: `strict` refuses the call,
@@ -173,16 +175,23 @@ class Tool:
             plugin=self.plugin,
         )
 
-    @property
+    @cached_property
     def secret_arguments(self) -> tuple[str, ...]:
-        """Sorted names of arguments that are secret by declaration: `secrets` and schema `writeOnly`."""
-        properties = self.schema.schema.get("properties", {})
-        write_only = {name for name, each in properties.items() if isinstance(each, dict) and each.get("writeOnly")}
-        return tuple(sorted(write_only.union(self.secrets)))
+        """Sorted dotted names of arguments that are secret by declaration: `secrets`, and schema `writeOnly` anywhere.
+
+        Raises `RegistrationError` where `writeOnly` is said of arguments that have no name.
+        """
+        paths = secret_paths(self.schema.schema, whole=self.validation != "strict")
+        if () in paths:
+            why = f"`input_schema` of tool `{self.name}` says `writeOnly` of arguments without a name of their own"
+            why = f"{why}, which nothing can hide; name them in its `properties`"
+            raise RegistrationError(why, tool_name=self.name, field="input_schema", value="writeOnly")
+        found = uncovered(paths | {(name,) for name in self.secrets})
+        return tuple(sorted(".".join(path) for path in found))
 
     @property
     def masked_arguments(self) -> tuple[str, ...]:
-        """Sorted names of arguments no page, log or summary may show: the secret ones and those the policy masks."""
+        """Sorted dotted names of arguments no page, log or summary may show: secret ones and those the policy masks."""
         policy = self.requires_approval
         masked = policy.show.secret if isinstance(policy, ApprovalPolicy) else ()
         return tuple(sorted({*self.secret_arguments, *masked}))

@@ -1,6 +1,7 @@
 """What handlers are given: declared secrets, files of their tenant, declared hosts, and nothing beyond."""
 
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +375,15 @@ def test_a_secret_inside_of_another_leaves_nothing_of_the_longer_one(monkeypatch
         monkeypatch.setenv(name, value)
         given.secrets.get(name)
     assert hidden("azz9b and zz9", given) == "[hidden] and [hidden]"
+
+
+def test_a_secret_is_hidden_as_programs_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of several lines, in an error that quotes it as Python or as JSON."""
+    given = granted({"secrets": EnvironmentSecrets()}, tool(secrets=("KEY",)), "main")
+    key = 'BEGIN\nabc"d\\e\nEND'
+    monkeypatch.setenv("KEY", key)
+    given.secrets.get("KEY")
+    assert hidden(f"{key} {key!r} {json.dumps(key)}", given) == "[hidden] '[hidden]' \"[hidden]\""
 
 
 async def test_a_backend_that_breaks_fails_the_call_alone(store: Store, caplog: pytest.LogCaptureFixture) -> None:

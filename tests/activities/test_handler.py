@@ -1,6 +1,7 @@
 """What a handler throws ends its own call only, and its words give no secret away."""
 
 import asyncio
+import json
 import sys
 from typing import Any
 
@@ -111,6 +112,28 @@ async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, fail
 def test_every_value_inside_a_secret_argument_is_hidden(pin: Any, text: str, told_as: str) -> None:
     """Texts and numbers of three characters or more, longest first, however deep they lie."""
     assert redacted(text, {"pin": pin, "to": "pin"}, ("pin", "absent")) == told_as
+
+
+PEM = "-----BEGIN KEY-----\nabc\"def\\ghi'é\n-----END KEY-----"
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        str,
+        repr,
+        json.dumps,
+        lambda pem: json.dumps({"error": f"no such key: {pem}"}, ensure_ascii=False),
+        lambda pem: json.dumps({"error": str({"key": pem})}),
+        lambda pem: str(ValueError({"key": json.dumps([pem])})),
+    ],
+)
+def test_a_secret_is_not_told_in_the_way_programs_write_it(quote: Any) -> None:
+    """Quotes, backslashes and line ends are escaped where an error quotes arguments, and where that is quoted again."""
+    found = redacted(f"refused {quote(PEM)}", {"key": {"pem": PEM, "id": "k1"}}, ("key.pem",))
+    assert "[hidden]" in found
+    assert not [part for part in ("abc", "def", "ghi", "END") if part in found]
+    assert redacted("k1 is unknown", {"key": {"pem": PEM, "id": "k1"}}, ("key.pem",)) == "k1 is unknown"
 
 
 def _nested(levels: int) -> Any:

@@ -1,0 +1,168 @@
+"""Secret arguments wherever a schema says so, and what is hidden of the arguments of a call."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, SecretStr
+from registry_kit import SCHEMA, a_tool, an_actor
+
+from signoff.approvals.card import render_card
+from signoff.contracts.errors import RegistrationError
+from signoff.registry.catalog import build_catalog
+from signoff.registry.dry_run import would_be_called
+from signoff.registry.execution import masked
+from signoff.registry.function import tool
+from signoff.registry.secret_names import hide
+
+SECRET = {"type": "string", "writeOnly": True}
+PLAIN = {"type": "string"}
+
+
+def secrets(properties: dict[str, Any], **more: Any) -> tuple[str, ...]:
+    """The secret arguments of a tool with this schema."""
+    return a_tool(input_schema={"type": "object", "properties": properties, **more}).secret_arguments
+
+
+def of(**properties: Any) -> dict[str, Any]:
+    """The schema of an object."""
+    return {"type": "object", "properties": properties}
+
+
+@pytest.mark.parametrize(
+    ("pin", "named"),
+    [
+        (SECRET, ("pin",)),
+        ({"anyOf": [SECRET, {"type": "null"}]}, ("pin",)),
+        ({"oneOf": [PLAIN, {"allOf": [{"minLength": 1}, SECRET]}]}, ("pin",)),
+        ({"$ref": "#/$defs/code"}, ("pin",)),
+        ({"$ref": "#the-code"}, ("pin",)),
+        ({"type": "array", "items": {"$ref": "#/$defs/code"}}, ("pin",)),
+        ({"type": "array", "prefixItems": [PLAIN, SECRET]}, ("pin",)),
+        ({"if": PLAIN, "then": {"$ref": "#/$defs/code"}}, ("pin",)),
+        ({"dependentSchemas": {"a": of(b=SECRET)}}, ("pin.b",)),
+        ({"type": "object", "additionalProperties": SECRET}, ("pin",)),
+        ({"type": "object", "patternProperties": {"^x": of(a=SECRET)}}, ("pin",)),
+        (of(number=SECRET, name=PLAIN), ("pin.number",)),
+        (of(a=of(b={"anyOf": [of(c=SECRET), {"type": "null"}]})), ("pin.a.b.c",)),
+        ({"type": "array", "items": {"type": "array", "items": of(number=SECRET)}}, ("pin.number",)),
+        ({**of(number=SECRET), "writeOnly": True}, ("pin",)),
+        ({"$ref": "#/$defs/tree"}, ("pin.leaf", "pin.more")),
+        ({"$ref": "#/$defs/plain_tree"}, ()),
+        ({**PLAIN, "default": {"writeOnly": True}, "examples": [SECRET]}, ()),
+        (of(writeOnly=PLAIN), ()),
+        (True, ()),
+    ],
+)
+def test_write_only_is_found_wherever_it_is_said(pin: Any, named: tuple[str, ...]) -> None:
+    """By the smallest name that is right: what has no end, or no name, is secret with what it lies in."""
+    tree = of(leaf={"$ref": "#/$defs/code"}, more={"type": "array", "items": {"$ref": "#/$defs/tree"}})
+    plain_tree = of(leaf=PLAIN, more={"$ref": "#/$defs/plain_tree"})
+    defs = {"code": {**SECRET, "$anchor": "the-code"}, "tree": tree, "plain_tree": plain_tree}
+    assert secrets({"amount": {"type": "number"}, "pin": pin}, **{"$defs": defs}) == named
+
+
+def test_arguments_that_only_alternatives_name_are_found() -> None:
+    """Beside the properties, and those that refer to the whole schema again."""
+    assert secrets({"a": PLAIN}, allOf=[{"properties": {"pin": SECRET}}]) == ("pin",)
+    assert secrets({"pin": SECRET, "again": {"$ref": "#"}}) == ("again.again", "again.pin", "pin")
+
+
+def test_many_or_deep_secrets_hide_whole_arguments() -> None:
+    """A name for each would be no help to anybody."""
+    wide = of(**{f"n{number}": SECRET for number in range(60)})
+    assert len(secrets({"a": wide})) == 60
+    assert secrets({"a": wide, "b": wide, "c": PLAIN}) == ("a", "b")
+    deep: dict[str, Any] = SECRET
+    for _ in range(12):
+        deep = of(a=deep)
+    assert secrets({"a": deep}) == (".".join("a" * 8),)
+
+
+def test_where_a_misfit_is_let_through_whole_arguments_are_hidden() -> None:
+    """A card sent as a text is no less secret than its number."""
+    schema = of(card=of(number=SECRET), pin=PLAIN)
+    loose = a_tool(input_schema=schema, validation="warn")
+    assert loose.secret_arguments == ("card",)
+    assert masked(loose, {"card": "4111", "pin": "1"}) == {"card": "[hidden]", "pin": "1"}
+
+
+def test_a_declared_secret_stands_for_what_lies_in_it() -> None:
+    """So that the definition of a tool that names it is the one it had."""
+    schema = of(card=of(number=SECRET), pin=PLAIN)
+    assert a_tool(input_schema=schema, secrets=("card",)).secret_arguments == ("card",)
+    assert a_tool(input_schema=schema, secrets=("pin",)).secret_arguments == ("card.number", "pin")
+
+
+@pytest.mark.parametrize("more", [{"additionalProperties": SECRET}, {"writeOnly": True}, {"propertyNames": SECRET}])
+def test_secrets_without_a_name_are_refused(more: dict[str, Any]) -> None:
+    """Nothing could hide them; whoever declares the tool is told to name them."""
+    with pytest.raises(
+        RegistrationError, match=r"without a name of their own.*name them in its `properties`"
+    ) as caught:
+        build_catalog(tools=[a_tool(input_schema={**SCHEMA, **more})], actors=[an_actor()])
+    assert caught.value.context["field"] == "input_schema"
+
+
+class Card(BaseModel):
+    """What a typed function may take."""
+
+    number: SecretStr
+    name: str = ""
+
+
+@tool(scope="generalist", requires_approval=True)
+async def charge(amount: int, pin: SecretStr | None = None, card: Card | None = None, more: list[Card] = []) -> str:  # noqa: B006
+    """Charge a card."""
+    return str((amount, pin, card, more))
+
+
+ARGS: dict[str, Any] = {
+    "amount": 1,
+    "pin": "987654",
+    "card": {"number": "4111", "name": "Ana"},
+    "more": [{"number": "4222", "name": "Bo"}],
+}
+
+
+def test_secrets_of_a_typed_function_are_shown_nowhere() -> None:
+    """Optional ones, and those of models in models: not on the card, in records or in a dry run."""
+    assert charge.masked_arguments == ("card.number", "more.number", "pin")
+    card = render_card(
+        effect="", title="", tool="charge", args=ARGS, schema=charge.schema.schema, secrets=charge.masked_arguments
+    )
+    told = card.model_dump_json() + would_be_called(charge, ARGS) + str(masked(charge, ARGS))
+    assert not [secret for secret in ("987654", "4111", "4222") if secret in told]
+    assert masked(charge, ARGS) == {
+        "amount": 1,
+        "pin": "[hidden]",
+        "card": {"number": "[hidden]", "name": "Ana"},
+        "more": [{"number": "[hidden]", "name": "Bo"}],
+    }
+    assert {row.name: row.value for row in card.rows if not row.secret} == {
+        "amount": "1",
+        "card.name": "Ana",
+        "more.0.name": "Bo",
+    }
+
+
+def test_a_shadow_masks_whole_what_holds_a_secret_beneath() -> None:
+    """The argument of the same name here may be built in another way."""
+    far = a_tool(input_schema=of(card=of(number=SECRET), pin=SECRET))
+    near = a_tool(input_schema=of(card=of(digits=PLAIN)))
+    catalog = build_catalog(tools=[far], actors=[an_actor(own_tools=(near,), shadowing="allow")])
+    found = catalog.tool("book_flight@desk")
+    assert found is not None
+    assert found.masked_arguments == ("card",)
+
+
+def test_hidden_is_what_is_named_and_nothing_else() -> None:
+    """Through lists, under dotted keys, and without touching what was given."""
+    given = {"a": [{"b": 1, "c": 2}], "d.e": 3, "d": {"e": 4, "f": 5}, "b": 6}
+    assert hide(given, ("a.b", "d.e"), lambda _: "x") == {
+        "a": [{"b": "x", "c": 2}],
+        "d.e": "x",
+        "d": {"e": "x", "f": 5},
+        "b": 6,
+    }
+    assert given["d"] == {"e": 4, "f": 5}
+    assert hide(given, (), lambda _: "x") is given
