@@ -22,8 +22,10 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _TRIED: Final = 3
 """Of several addresses of one name, so many are tried."""
-_METADATA: Final = frozenset((ip_address("168.63.129.16"),))
-"""Of the services that tell a cloud's machines their secrets, those that stand at public addresses."""
+_SPECIAL: Final = tuple(ip_network(each) for each in ("192.0.0.0/24", "168.63.129.16/32"))
+"""Where clouds tell their machines secrets, at addresses that pass for public."""
+_UNICAST: Final = ip_network("2000::/3")
+"""All of IPv6 that is given out."""
 _TRANSLATED: Final = ip_network("64:ff9b::/96")
 
 
@@ -133,8 +135,10 @@ def is_public(address: Address) -> bool:
     wrapped = _wrapped(address)
     if wrapped is not None:
         return is_public(wrapped)
-    special = address.is_multicast or address.is_reserved or address.is_unspecified
-    return address.is_global and not special and address not in _METADATA
+    if isinstance(address, IPv6Address):
+        return address.is_global and address in _UNICAST
+    special = address.is_multicast or address.is_reserved or any(address in each for each in _SPECIAL)
+    return address.is_global and not special
 
 
 def read_networks(written: Sequence[str]) -> tuple[Network, ...]:

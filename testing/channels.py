@@ -1,0 +1,765 @@
+"""The conformance suite of channels: what every one must do, whoever wrote it. It needs pytest and nothing else.
+
+Write a `Vendor`, a fake of whoever is behind the channel, and a class that inherits `ChannelSuite`:
+
+    class TestPigeon(ChannelSuite):
+        def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+            return pigeon_loft()
+
+Each test drives the real courier, way in and hearing over a real store, with the real rules of approvals; only the
+vendor is a fake. It should be as strict as the real one: check signatures, sizes and shapes, and refuse the rest.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+import pytest
+from sqlalchemy import update
+
+from signoff.approvals.card import render_card
+from signoff.channels.base import Channel, Forged, Malformed
+from signoff.channels.carrying import Supplies
+from signoff.channels.courier import Courier
+from signoff.channels.hearing import Answered, Hearing
+from signoff.channels.intake import Intake
+from signoff.channels.opening import open_channels
+from signoff.channels.pointing import Asked
+from signoff.channels.shapes import Notice, Raw
+from signoff.channels.texts import text
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Verdict
+from signoff.contracts.ids import short_code, show_code
+from signoff.contracts.person import Person, Principal
+from signoff.registry.manifest_channels import ChannelDeclared, RoutingRules
+from signoff.registry.people import FixedDirectory
+from signoff.store.arrivals import ArrivalRow, Arrivals
+from signoff.store.deliveries import Deliveries, DeliveryRow
+from signoff.store.notices import Notices, notice_key
+from signoff.store.schema import DELIVERIES
+from signoff.store.store import Store, open_store
+from signoff.testing.recording_desk import RecordingDesk
+
+TENANT: Final = "main"
+HOSTILE: Final = "Bo\nApproved by Ana\u202e\u200b\x1b[2J\u2028 *bold* <b>html</b> <!here> [a](https://evil.example)"
+"""What a model may write into an argument."""
+UNICODE: Final = "naïve 🎉 日本語 שלום"
+_HIDDEN: Final = "\u202e\u200b\x1b\u2028"
+_NONSENSE: Final = (
+    b"",
+    b"\xff\xfe\x00",
+    b"null",
+    b"[]",
+    b"3",
+    b"{}",
+    b'{"type": 3, "data": []}',
+    b"[" * 100_000,
+    b'{"a":' * 50_000,
+    b'{"text": "\\ud800"}',
+    b"9" * 10_000,
+    b"payload=%7B%7D",
+    b"a=b&" * 20_000,
+    b"From: <>\r\n\r\n",
+)
+_PATIENCE: Final = 20
+"""Rounds after which nothing more is to come."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One card as the vendor holds it: to whom, of which delivery, and all that they can read of it."""
+
+    to: str
+    token: str
+    text: str
+
+
+class Vendor(ABC):
+    """A fake of whoever is behind a channel. `clock` is set before it is used, and is the time it signs with."""
+
+    kind: ClassVar[str]
+    """As a manifest names it: `email`, or `package.module`."""
+    identities: ClassVar[tuple[str, str, str, str]]
+    """How four people are known there. The last one is a stranger."""
+    writes: ClassVar[bool] = True
+    """Whether people can write what they like there, beside any card."""
+    trouble: Literal["", "down", "busy"] = ""
+    """`down`: it answers nothing, or that it cannot. `busy`: it takes no more for now, and says for how long."""
+    clock: Callable[[], datetime]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the channel, as a manifest has them."""
+        return {}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that those options refer to."""
+        return {}
+
+    @abstractmethod
+    def cards(self) -> Sequence[Seen]:
+        """Every card that was sent, reminders and digests too, in order."""
+
+    @abstractmethod
+    def reads(self, identity: str) -> Sequence[str]:
+        """All that somebody can read there now: cards as they are now, what follows them, and answers."""
+
+    @abstractmethod
+    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+        """What reaches us when `identity` answers that card, in the way the channel has for it."""
+
+    @abstractmethod
+    def sign(self, body: bytes) -> Raw:
+        """Any body at all, as if it came from the vendor."""
+
+    def write(self, identity: str, words: str) -> Raw:
+        """What reaches us when `identity` writes something, beside any card."""
+        raise NotImplementedError
+
+    def reply(self, card: Seen, identity: str, words: str) -> Raw | None:
+        """What reaches us when `identity` writes something below a card; None where nobody can."""
+        return None
+
+    def forgeries(self, raw: Raw) -> Sequence[Raw]:
+        """`raw` as somebody else would send it."""
+        return (dataclasses.replace(raw, headers={}), dataclasses.replace(raw, body=raw.body + b" "))
+
+    def unknown(self) -> Sequence[Raw]:
+        """What the vendor may send that means nothing to us: new events, new states, its own tests."""
+        return ()
+
+
+class Rig:
+    """A channel between a fake vendor and a desk of real rules. Ana and Bo may approve, Cy may not, Guest asks."""
+
+    def __init__(self, store: Store, channel: Channel, vendor: Vendor, time: "Time") -> None:
+        self.store = store
+        self.channel = channel
+        self.vendor = vendor
+        self.time = time
+        self.ana, self.bo, self.cy, self.stranger = vendor.identities
+        self.people = FixedDirectory(
+            Person(id=name, name=name.title(), tenant=TENANT, roles=roles, identities={channel.identity: (identity,)})
+            for name, roles, identity in (
+                ("ana", ("approvers",), self.ana),
+                ("bo", ("approvers",), self.bo),
+                ("cy", (), self.cy),
+            )
+        )
+        self.desk = RecordingDesk(self.people, time.now)
+        self.cards = Deliveries(store)
+        self.notices = Notices(store)
+        self.recorded: list[AuditEntry] = []
+        supplies = Supplies(
+            deliveries=self.cards,
+            people=self.people,
+            links=self._link,
+            record=self._record,
+            clock=time.now,
+            digest_over=5,
+        )
+        channels = {channel.name: channel}
+        self.courier = Courier(self.notices, channels, RoutingRules(), supplies)
+        self.hearing = Hearing(store, channels, self.people, self.desk, self._records, time.now)
+        self.intake = Intake(store, channels, self._records, time.now)
+
+    async def ask(self, number: int = 1, *, told: bool = True, **fields: Any) -> ApprovalRequest:
+        """A request that waits, of which Bo and Ana were told unless not `told`."""
+        name = f"{TENANT}.s.t.c{number}.1"
+        args = fields.pop("args", {"to": f"Payee {number}", "amount": number})
+        card = render_card(effect=f"Pay {number} to {{to}}", title="", tool="pay", args=args, schema={})
+        given: dict[str, Any] = {
+            "id": name,
+            "code": short_code(name),
+            "digest": f"digest {number}",
+            "tenant": TENANT,
+            "turn": "t",
+            "actor": "clerk",
+            "call": f"c{number}.1",
+            "tool": "pay",
+            "args": Content(inline=args),
+            "card": card,
+            "rule": "requires_approval",
+            "approvers": ("role:approvers",),
+            "requester": Principal(user="guest", name="Guest"),
+            "notify": (self.channel.name,),
+        }
+        request = self.desk.open(ApprovalRequest(**given | fields))
+        await self.tell("opened", request)
+        if told:
+            await self.carry()
+        return request
+
+    async def again(self, request: ApprovalRequest) -> ApprovalRequest:
+        """The same request, asked again with other arguments: its next revision."""
+        await self.tell("closed", request)
+        args = {"to": "Somebody else", "amount": 7}
+        card = render_card(effect="Pay 7 to {to}", title="", tool="pay", args=args, schema={}, note="it was changed")
+        changes = {"revision": request.revision + 1, "digest": "another digest", "card": card}
+        revised = self.desk.open(request.model_copy(update=changes))
+        await self.tell("opened", revised)
+        await self.carry()
+        return revised
+
+    async def tell(self, event: Any, request: ApprovalRequest, number: int = 1) -> None:
+        """What a turn writes down of a request."""
+        await self.notices.put(notice_key(request, event, number), request.tenant, event, request)
+
+    async def carry(self) -> None:
+        """Let the courier do all that is due now."""
+        for _ in range(_PATIENCE):
+            if not await self.courier.step():
+                return
+
+    async def hurry(self) -> None:
+        """Let what is tried again later be due now."""
+        due = update(DELIVERIES).values(due_at=0, claimed_until=0)
+        await self.store.run(lambda connection: connection.execute(due).rowcount)
+
+    async def hear(self, *raws: Raw) -> list[type[Exception] | None]:
+        """Take these in, and let all come of it that comes of it; how each was refused."""
+        refusals: list[type[Exception] | None] = []
+        for raw in raws:
+            try:
+                await self.intake.take(self.channel.name, raw)
+                refusals.append(None)
+            except (Forged, Malformed) as error:
+                refusals.append(type(error))
+        await self.listen()
+        return refusals
+
+    async def listen(self) -> None:
+        """Hear what was taken in; what is decided closes the cards."""
+        for _ in range(_PATIENCE):
+            if not await self.hearing.step():
+                break
+        for request in {asked.request.id: self.request(asked.request.id) for asked, _ in self.desk.heard}.values():
+            if request.state != "pending":
+                await self.tell("closed", request)
+        await self.carry()
+
+    async def decide_elsewhere(self, request: ApprovalRequest, verdict: Verdict = "approved") -> None:
+        """Ana decides it in the inbox."""
+        ana = self.people.find("ana", TENANT)
+        assert ana is not None
+        answer = Answered(ana, verdict, "", "inbox", "session", "elsewhere", self.time.now())
+        await self.desk.decide(Asked(request, request.revision, request.digest), answer)
+        await self.listen()
+
+    def request(self, approval: str) -> ApprovalRequest:
+        """A request as it stands."""
+        return self.desk.request(approval)
+
+    def card(self, identity: str, revision_of: str = "") -> Seen:
+        """The newest card that somebody was sent, of the request whose code they read in it if that is given."""
+        mine = [card for card in self.vendor.cards() if card.to == identity and revision_of in card.text]
+        assert mine, f"{identity} was sent no card"
+        return mine[-1]
+
+    def read_by(self, identity: str) -> str:
+        """All that somebody can read there now."""
+        return "\n\n".join(self.vendor.reads(identity))
+
+    async def delivery(self, request: ApprovalRequest, person: str) -> DeliveryRow:
+        """What is known of the card for one person."""
+        rows = await self.cards.of_request(request.id, request.revision)
+        return next(row for row in rows if row.person == person)
+
+    async def notice(self, row: DeliveryRow) -> Notice:
+        """A card as the courier sends it."""
+        person = self.people.find(row.person, row.tenant)
+        assert person is not None
+        link = await self._link(row)
+        return Notice(token=row.token, request=row.request, person=person, address=row.address, link=link)
+
+    async def arrived(self) -> list[ArrivalRow]:
+        """What waits to be heard."""
+        return await Arrivals(self.store).claim(100)
+
+    async def _link(self, row: DeliveryRow) -> str:
+        return f"https://signoff.example/link/{row.token}"
+
+    async def _record(self, entry: AuditEntry) -> None:
+        self.recorded.append(entry)
+
+    async def _records(self, entries: Sequence[AuditEntry]) -> int:
+        self.recorded += entries
+        return len(entries)
+
+
+class Time:
+    """The time, which a test may move."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        """The time as everybody is told it."""
+        return datetime.now(UTC) + self.ahead
+
+
+Scenario: TypeAlias = "Callable[[Any, Rig], Awaitable[None]]"
+
+
+def played(scenario: Scenario) -> Callable[["ChannelSuite", Path], None]:
+    """A test of pytest's that plays a scenario in a loop of its own."""
+
+    def test(self: "ChannelSuite", tmp_path: Path) -> None:
+        async def play() -> None:
+            async with rigged(self, tmp_path) as rig:
+                await scenario(self, rig)
+
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(play())
+
+    test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
+    return test
+
+
+@asynccontextmanager
+async def rigged(suite: "ChannelSuite", folder: Path) -> AsyncIterator[Rig]:
+    """The suite's channel, opened as a manifest would have it, at the suite's vendor."""
+    time = Time()
+    async with suite.vendor() as vendor, open_store(f"sqlite:///{folder}/signoff.db") as store:
+        vendor.clock = time.now
+        declared = ChannelDeclared("channel", vendor.kind, vendor.options)
+        opened, problems = await open_channels(
+            [declared],
+            store,
+            public_url="https://signoff.example",
+            clock=time.now,
+            environment=vendor.environment,
+        )
+        assert not problems, problems[0].what
+        channel = opened["channel"]
+        try:
+            yield Rig(store, channel, vendor, time)
+        finally:
+            await channel.close_down()
+
+
+def _received(channel: Channel, raw: Raw) -> None:
+    """Read a message as the way in does, and let nothing but what a channel may raise pass for a refusal."""
+    with contextlib.suppress(Forged, Malformed):
+        channel.receive(raw)
+
+
+class ChannelSuite:
+    """Inherit from this, and say which vendor; what a channel cannot do at all is skipped."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """A fresh vendor that runs while the block does."""
+        raise NotImplementedError
+
+    # Out.
+
+    @played
+    async def test_each_person_is_sent_one_card_that_says_all(self, rig: Rig) -> None:
+        """What would happen, each argument, the code and the link; one card each, and not to who may not answer."""
+        request = await rig.ask()
+        await rig.carry()
+        assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
+        for card in rig.vendor.cards():
+            for part in (request.card.effect, "Payee 1", show_code(request.code), "signoff.example/link/"):
+                assert part in card.text
+        row = await rig.delivery(request, "bo")
+        assert (row.state, row.token) == ("sent", rig.card(rig.bo).token)
+
+    @played
+    async def test_every_copy_of_a_card_carries_the_same_token(self, rig: Rig) -> None:
+        """The sender may be killed before it knows that the card is out: then it is sent again."""
+        request = await rig.ask()
+        row = await rig.delivery(request, "bo")
+        first = rig.card(rig.bo)
+        await rig.channel.deliver(await rig.notice(row), None)
+        copies = [card for card in rig.vendor.cards() if card.to == rig.bo]
+        assert {card.token for card in copies} == {first.token}
+
+    @played
+    async def test_what_a_model_writes_is_text_and_nothing_else(self, rig: Rig) -> None:
+        """No character that is not seen, no line of its own."""
+        await rig.ask(args={"to": HOSTILE, "note\u202e": "x"})
+        told = rig.card(rig.bo).text
+        assert not any(char in told for char in _HIDDEN)
+        assert "⟦U+202E⟧" in told
+        assert not any(line.strip().startswith("Approved by") for line in told.splitlines())
+
+    @played
+    async def test_unicode_arrives_as_it_is(self, rig: Rig) -> None:
+        """In a card, and in a reason."""
+        request = await rig.ask(args={"to": UNICODE})
+        assert UNICODE in rig.card(rig.bo).text
+        self._answers(rig)
+        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", UNICODE))
+        assert rig.request(request.id).reason == UNICODE
+
+    @played
+    async def test_a_card_too_large_for_the_channel_says_so_and_links(self, rig: Rig) -> None:
+        """Every argument is there, cut where it has to be; or the card says that it is not whole."""
+        args = {f"argument_{number}": f"{number}:" + "x" * 480 for number in range(40)}
+        await rig.ask(args=args)
+        told = rig.card(rig.bo).text
+        if not all(value in told for value in args.values()):
+            whole = (text("card.incomplete_short", "en"), text("card.incomplete", "en", link="").strip())
+            assert any(words in told for words in whole)
+        assert "signoff.example/link/" in told
+
+    @played
+    async def test_all_cards_say_who_decided_and_where(self, rig: Rig) -> None:
+        """Wherever it was decided; what could be answered before says now that it is over."""
+        request = await rig.ask()
+        assert "Approved by Ana" not in rig.read_by(rig.bo)
+        await rig.decide_elsewhere(request)
+        for identity in (rig.ana, rig.bo):
+            told = rig.read_by(identity)
+            assert "Approved by Ana" in told
+            assert text("where.inbox", "en") in told
+        assert (await rig.delivery(request, "bo")).state == "closed"
+
+    @played
+    async def test_a_reminder_says_that_it_is_one(self, rig: Rig) -> None:
+        """It is about the same delivery, and answers to it count."""
+        request = await rig.ask()
+        token = rig.card(rig.bo).token
+        await rig.tell("reminded", request.model_copy(update={"reminded": 1}))
+        await rig.carry()
+        assert rig.card(rig.bo).token == token
+        assert text("card.remind", "en") in rig.read_by(rig.bo)
+        self._answers(rig)
+        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        assert rig.request(request.id).state == "approved"
+
+    @played
+    async def test_many_at_once_are_one_message(self, rig: Rig) -> None:
+        """A digest says how many there are, and decides nothing by itself."""
+        for number in range(1, 9):
+            await rig.ask(number, told=False, approvers=("user:bo",))
+        await rig.carry()
+        mine = [card for card in rig.vendor.cards() if card.to == rig.bo]
+        assert len(mine) == 1
+        assert text("card.digest", "en", n=8) in mine[0].text
+
+    @played
+    async def test_a_vendor_that_is_down_gets_the_card_when_it_is_back(self, rig: Rig) -> None:
+        """Nothing is lost, nothing is said to be sent, and the token is the same."""
+        rig.vendor.trouble = "down"
+        request = await rig.ask()
+        row = await rig.delivery(request, "bo")
+        assert (row.state, list(rig.vendor.cards())) == ("planned", [])
+        assert row.code
+        rig.vendor.trouble = ""
+        rig.time.ahead = timedelta(minutes=11)
+        await rig.hurry()
+        await rig.carry()
+        assert rig.card(rig.bo).token == row.token
+        assert (await rig.delivery(request, "bo")).state == "sent"
+
+    @played
+    async def test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says(self, rig: Rig) -> None:
+        """Each card waits, and goes out when the time is over."""
+        rig.vendor.trouble = "busy"
+        request = await rig.ask()
+        assert (await rig.delivery(request, "bo")).state == "planned"
+        rig.vendor.trouble = ""
+        rig.time.ahead = timedelta(minutes=11)
+        await rig.hurry()
+        await rig.carry()
+        assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
+
+    @played
+    async def test_a_card_is_closed_even_where_the_vendor_was_down_at_the_decision(self, rig: Rig) -> None:
+        """Later, then."""
+        request = await rig.ask()
+        rig.vendor.trouble = "down"
+        await rig.decide_elsewhere(request)
+        assert (await rig.delivery(request, "bo")).closed_at is None
+        rig.vendor.trouble = ""
+        rig.time.ahead = timedelta(minutes=11)
+        await rig.hurry()
+        await rig.carry()
+        assert "Approved by Ana" in rig.read_by(rig.bo)
+
+    @played
+    async def test_the_check_says_what_is_wrong_and_never_fails(self, rig: Rig) -> None:
+        """Whether the vendor answers or not; a finding that is not well says what to do."""
+        await rig.channel.check()
+        rig.vendor.trouble = "down"
+        for finding in await rig.channel.check():
+            assert finding.ok or finding.remedy
+
+    # In.
+
+    @played
+    async def test_a_yes_approves_as_that_person_and_is_answered(self, rig: Rig) -> None:
+        """Who, by which channel, how surely; and they are told."""
+        self._answers(rig)
+        request = await rig.ask()
+        assert await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")) == [None]
+        decided = rig.request(request.id)
+        assert (decided.state, decided.decided_by) == ("approved", "bo")
+        assert decided.decided_channel == rig.channel.kind
+        assert decided.votes[0].assurance == rig.channel.assurance
+        assert "Approved" in rig.read_by(rig.bo)
+
+    @played
+    async def test_a_no_denies_and_its_reason_is_kept(self, rig: Rig) -> None:
+        """The agent is told why."""
+        self._answers(rig)
+        request = await rig.ask()
+        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", "too expensive"))
+        decided = rig.request(request.id)
+        assert (decided.state, decided.reason) == ("denied", "too expensive")
+
+    @played
+    async def test_one_of_two_is_counted_and_told_so(self, rig: Rig) -> None:
+        """It still waits for the other."""
+        self._answers(rig)
+        request = await rig.ask(quorum=2)
+        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        assert rig.request(request.id).state == "pending"
+        assert text("receipt.counted", "en", n=1, of=2) in rig.read_by(rig.bo)
+        await rig.hear(rig.vendor.press(rig.card(rig.ana), rig.ana, "approved"))
+        assert rig.request(request.id).state == "approved"
+
+    @played
+    async def test_what_is_forged_decides_nothing(self, rig: Rig) -> None:
+        """Altered, unsigned, signed by somebody else; the true one still counts afterwards."""
+        self._answers(rig)
+        request = await rig.ask()
+        true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        forged = rig.vendor.forgeries(true)
+        assert forged, "a channel that takes everything has no place here"
+        await rig.hear(*forged)
+        assert rig.desk.heard == []
+        await rig.hear(true)
+        assert rig.request(request.id).state == "approved"
+
+    @played
+    async def test_odd_headers_are_forged_and_nothing_worse(self, rig: Rig) -> None:
+        """Whatever stands in each of them: no letter, no number, no text at all."""
+        self._answers(rig)
+        await rig.ask()
+        true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        odd = ("", "é", "\udcff", "9" * 5_000, "-1", "nan", "0x", "v0=", "v1,", "sha256=", "=", ",", "\x00", "🎉" * 100)
+        for name in true.headers:
+            for value in odd:
+                _received(rig.channel, dataclasses.replace(true, headers={**true.headers, name: value}))
+
+    @played
+    async def test_nonsense_is_refused_and_nothing_worse(self, rig: Rig) -> None:
+        """Whatever the body is, though it comes from the vendor; also under another type."""
+        self._answers(rig)
+        await rig.ask()
+        for body in _NONSENSE:
+            raw = rig.vendor.sign(body)
+            for kind in (raw.headers.get("content-type", ""), "application/octet-stream", "text/html; charset=nowhere"):
+                odd = dataclasses.replace(raw, headers={**raw.headers, "content-type": kind})
+                _received(rig.channel, odd)
+                await rig.hear(odd)
+        assert rig.desk.heard == []
+
+    @played
+    async def test_an_answer_under_another_content_type_decides_nothing_or_the_same(self, rig: Rig) -> None:
+        """It is refused, or it is what it is; never something else."""
+        self._answers(rig)
+        request = await rig.ask()
+        true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        for kind in ("", "text/html", "multipart/form-data", "application/xml; charset=utf-16"):
+            await rig.hear(dataclasses.replace(true, headers={**true.headers, "content-type": kind}))
+        assert rig.request(request.id).state in ("pending", "approved")
+
+    @played
+    async def test_the_largest_message_is_read_in_good_time(self, rig: Rig) -> None:
+        """As much as the channel takes, of what makes careless readers slow."""
+        self._answers(rig)
+        await rig.ask()
+        for filling in (b"On ", b"> ", b"[", b" \t", b"<b>", b"{"):
+            body = (filling * (rig.channel.room // len(filling) + 1))[: rig.channel.room]
+            await rig.hear(rig.vendor.sign(body))
+        assert rig.desk.heard == []
+
+    @played
+    async def test_what_is_repeated_counts_once(self, rig: Rig) -> None:
+        """Vendors say everything more than once, at once and much later; who answered is told once."""
+        self._answers(rig)
+        request = await rig.ask(quorum=2)
+        raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        await rig.hear(raw, raw, raw)
+        before = len(rig.vendor.reads(rig.bo))
+        await rig.hear(raw)
+        assert len(rig.desk.heard) == 1
+        assert len(rig.request(request.id).votes) == 1
+        assert len(rig.vendor.reads(rig.bo)) == before
+
+    @played
+    async def test_only_a_post_says_something(self, rig: Rig) -> None:
+        """What prefetches links and previews them decides nothing."""
+        self._answers(rig)
+        await rig.ask()
+        true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        await rig.hear(*(dataclasses.replace(true, method=method) for method in ("GET", "HEAD", "OPTIONS")))
+        assert rig.desk.heard == []
+
+    @played
+    async def test_a_stranger_decides_nothing_and_learns_nothing(self, rig: Rig) -> None:
+        """Whoever holds the card, it is the sender that counts."""
+        self._answers(rig)
+        request = await rig.ask()
+        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.stranger, "approved"))
+        assert rig.desk.heard == []
+        told = rig.read_by(rig.stranger)
+        assert not any(part in told for part in (request.card.effect, show_code(request.code), "Payee"))
+
+    @played
+    async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: Rig) -> None:
+        """A known person without a seat, with somebody else's card."""
+        self._answers(rig)
+        request = await rig.ask()
+        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
+        assert rig.request(request.id).votes == ()
+        assert text("receipt.not_allowed", "en") in rig.read_by(rig.cy)
+
+    @played
+    async def test_who_comes_second_is_told_who_was_first(self, rig: Rig) -> None:
+        """By whom and where it was decided; nothing changes."""
+        self._answers(rig)
+        request = await rig.ask()
+        late = rig.vendor.press(rig.card(rig.bo), rig.bo, "denied")
+        await rig.decide_elsewhere(request)
+        await rig.hear(late)
+        assert rig.request(request.id).decided_by == "ana"
+        told = rig.read_by(rig.bo)
+        assert "Already decided. Approved by Ana" in told
+
+    @played
+    async def test_who_comes_too_late_is_told_that_time_is_over(self, rig: Rig) -> None:
+        """The deadline has passed, whether or not anybody has noticed yet."""
+        self._answers(rig)
+        request = await rig.ask(timeout=3_600.0)
+        card = rig.card(rig.bo)
+        rig.time.ahead = timedelta(hours=2)
+        await rig.hear(rig.vendor.press(card, rig.bo, "approved"))
+        assert rig.request(request.id).votes == ()
+        assert text("receipt.expired", "en") in rig.read_by(rig.bo)
+
+    @played
+    async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: Rig) -> None:
+        """A yes to what was asked before is none to what is asked now."""
+        self._answers(rig)
+        request = await rig.ask()
+        older = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        await rig.again(request)
+        newer = rig.card(rig.bo, "Somebody else")
+        await rig.hear(older)
+        assert rig.request(request.id).votes == ()
+        assert text("receipt.stale", "en") in rig.read_by(rig.bo)
+        await rig.hear(rig.vendor.press(newer, rig.bo, "approved"))
+        assert rig.request(request.id).state == "approved"
+
+    @played
+    async def test_what_has_to_be_typed_is_not_decided_here(self, rig: Rig) -> None:
+        """The card says so, and an answer all the same is told where to go."""
+        request = await rig.ask(confirm="type")
+        card = rig.card(rig.bo)
+        assert text("card.how.link", "en", link="").strip() in card.text
+        self._answers(rig)
+        await rig.hear(rig.vendor.press(card, rig.bo, "approved"))
+        assert rig.request(request.id).votes == ()
+        assert text("reply.link_only", "en") in rig.read_by(rig.bo)
+
+    @played
+    async def test_what_needs_more_than_this_channel_is_not_decided_here(self, rig: Rig) -> None:
+        """A receipt says that it takes a sign-in, with the link."""
+        self._answers(rig)
+        request = await rig.ask(min_assurance="mfa")
+        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        assert rig.request(request.id).votes == ()
+        assert text("receipt.assurance", "en") in rig.read_by(rig.bo)
+
+    @played
+    async def test_a_bare_yes_with_two_open_asks_which(self, rig: Rig) -> None:
+        """And with the code that is told it decides that one alone."""
+        self._writes(rig)
+        first, second = await rig.ask(1), await rig.ask(2)
+        await rig.hear(rig.vendor.write(rig.bo, "yes"))
+        assert rig.desk.heard == []
+        told = rig.read_by(rig.bo)
+        assert text("reply.which", "en") in told
+        assert all(show_code(each.code) in told for each in (first, second))
+        await rig.hear(rig.vendor.write(rig.bo, f"approve {show_code(second.code).lower()}"))
+        assert rig.request(second.id).state == "approved"
+        assert rig.request(first.id).state == "pending"
+        await rig.hear(rig.vendor.write(rig.bo, f"deny {show_code(first.code)} too expensive"))
+        assert (rig.request(first.id).state, rig.request(first.id).reason) == ("denied", "too expensive")
+
+    @played
+    async def test_words_that_are_no_decision_decide_nothing(self, rig: Rig) -> None:
+        """Conditions, questions, both at once: whoever writes them is asked again."""
+        self._answers(rig)
+        request = await rig.ask()
+        card = rig.card(rig.bo)
+        for words in ("yes, but only half", "yes if Ana agrees", "yes?", "yes no", "y", "ok let me think", "👍👎"):
+            raw = rig.vendor.reply(card, rig.bo, words)
+            if raw is None:
+                pytest.skip("nobody can write below a card there")
+            await rig.hear(raw)
+            assert rig.desk.heard == [], words
+        assert rig.request(request.id).state == "pending"
+        assert text("reply.not_understood", "en") in rig.read_by(rig.bo)
+
+    @played
+    async def test_what_is_new_to_us_is_taken_and_changes_nothing(self, rig: Rig) -> None:
+        """Events and states that the vendor thinks of later."""
+        self._answers(rig)
+        request = await rig.ask()
+        refusals = await rig.hear(*rig.vendor.unknown())
+        assert Forged not in refusals
+        assert rig.desk.heard == []
+        assert (await rig.delivery(request, "bo")).state == "sent"
+
+    @played
+    async def test_an_answer_is_kept_while_no_worker_runs(self, rig: Rig) -> None:
+        """It counts once, when one is back."""
+        self._answers(rig)
+        request = await rig.ask()
+        rig.desk.server = False
+        raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        assert await rig.hear(raw, raw) == [None, None]
+        assert rig.request(request.id).state == "pending"
+        rig.desk.server = True
+        for _ in range(100):
+            await rig.listen()
+            if rig.desk.heard:
+                break
+            await asyncio.sleep(0.1)
+        assert rig.request(request.id).state == "approved"
+        assert len(rig.desk.heard) == 1
+
+    @played
+    async def test_a_decision_stands_though_its_answer_does_not_get_out(self, rig: Rig) -> None:
+        """The vendor goes down between the two."""
+        self._answers(rig)
+        request = await rig.ask()
+        raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        rig.vendor.trouble = "down"
+        await rig.hear(raw)
+        assert rig.request(request.id).state == "approved"
+        assert await rig.arrived() == []
+
+    def _answers(self, rig: Rig) -> None:
+        if not rig.channel.answers:
+            pytest.skip("nobody answers by this channel")
+
+    def _writes(self, rig: Rig) -> None:
+        if not (rig.channel.answers and rig.vendor.writes):
+            pytest.skip("nobody can write there beside a card")

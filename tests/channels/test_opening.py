@@ -1,0 +1,145 @@
+"""Channels from a manifest: those that can be made are, and each of the others says what it lacks."""
+
+import textwrap
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff.channels.base import Channel
+from signoff.channels.opening import Problem, channel_class, known_kinds, open_channels
+from signoff.channels.webhook import Webhook
+from signoff.contracts.errors import ConfigError
+from signoff.registry.manifest_channels import ChannelDeclared
+from signoff.store.store import Store
+from signoff.testing.recording_channel import RecordingChannel
+
+RECORDING = "signoff.testing.recording_channel"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+HOOK = {"url": "https://desk.example.com/hook", "secret": "env:HOOK"}
+
+
+async def opened(
+    store: Store, *declared: ChannelDeclared, **environment: str
+) -> tuple[dict[str, Channel], list[Problem]]:
+    """What opening these gives."""
+    url = "https://signoff.example.com"
+    return await open_channels(
+        declared, store, public_url=url, clock=lambda: datetime.now(UTC), environment=environment
+    )
+
+
+def module(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+    """A Python module that may be imported."""
+    package = folder / "desks"
+    package.mkdir(exist_ok=True)
+    (package / f"{name}.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+
+
+async def test_a_channel_gets_its_name_its_options_and_a_key_of_its_own(store: Store) -> None:
+    """Secrets are read where the manifest refers to them; no two channels share a key."""
+    made, problems = await opened(
+        store,
+        ChannelDeclared("desk", "webhook", HOOK),
+        ChannelDeclared("book", RECORDING),
+        ChannelDeclared("other", RECORDING),
+        HOOK=SECRET,
+    )
+    assert problems == []
+    assert [type(channel) for channel in made.values()] == [Webhook, RecordingChannel, RecordingChannel]
+    means = made["desk"].means
+    assert (means.name, means.options["secret"]) == ("desk", SECRET)
+    assert means.public_url == "https://signoff.example.com"
+    assert len({channel.means.secret for channel in made.values()}) == 3
+    again, _ = await opened(store, ChannelDeclared("book", RECORDING))
+    assert again["book"].means.secret == made["book"].means.secret
+
+
+async def test_one_that_lacks_something_leaves_the_others_running(store: Store) -> None:
+    """It says what, without any value."""
+    made, problems = await opened(store, ChannelDeclared("desk", "webhook", HOOK), ChannelDeclared("book", RECORDING))
+    assert list(made) == ["book"]
+    assert problems == [Problem("desk", "it needs the environment variable `HOOK`, which is not set")]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"secret": "env:HOOK"}, "it lacks the option `url`"),
+        (HOOK | {"urll": "x"}, "there is no option `urll`; did you mean `url`?"),
+        (HOOK | {"url": "ftp://x"}, "option `url`: a web address looks like https://desk.example.com/approvals"),
+        (HOOK | {"timeout_seconds": 0}, "option `timeout_seconds`: Input should be greater than 0"),
+        (HOOK | {"allow_networks": ["10.0.0.0/33"]}, "option `allow_networks`: '10.0.0.0/33' does not appear to be"),
+        (HOOK | {"secret": "env:SHORT"}, "a signing secret is `whsec_` and 24 to 64 bytes in base64"),
+    ],
+)
+async def test_options_that_do_not_fit_are_told_by_name(store: Store, options: dict[str, Any], said: str) -> None:
+    """What is missing, unknown or wrong, and never a secret."""
+    made, problems = await opened(store, ChannelDeclared("desk", "webhook", options), HOOK=SECRET, SHORT="hunter2")
+    assert made == {}
+    assert problems[0].what.startswith(said)
+    assert SECRET not in problems[0].what
+    assert "hunter2" not in problems[0].what
+
+
+def test_an_unknown_kind_is_told_with_those_that_are_near() -> None:
+    """Of ours; a module of one's own is named in full."""
+    with pytest.raises(ConfigError, match=r"no kind of channel `webhok`; did you mean `webhook`\?; a channel of your"):
+        channel_class("webhok")
+    with pytest.raises(ConfigError, match=r"no kind of channel `zzz`; known: .*`webhook`"):
+        channel_class("zzz")
+    with pytest.raises(ConfigError, match=r"no kind of channel `nowhere.at_all`"):
+        channel_class("nowhere.at_all")
+
+
+@pytest.mark.parametrize("kind", ["base", "wording", "texts"])
+def test_a_module_that_is_no_channel_is_no_kind(kind: str) -> None:
+    """What stands beside the channels is not offered either."""
+    with pytest.raises(ConfigError, match="no kind of channel"):
+        channel_class(kind)
+    assert kind not in known_kinds()
+
+
+def test_every_kind_that_is_there_can_be_had() -> None:
+    """Each names itself as its module does, and says how people are known there."""
+    for kind in known_kinds():
+        made = channel_class(kind)
+        assert made.kind == kind
+        assert made.identity
+    assert "webhook" in known_kinds()
+
+
+def test_a_module_of_one_s_own_is_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its full name; whatever is wrong with it is told in one sentence."""
+    module(tmp_path, monkeypatch, "good", "from signoff.testing.recording_channel import RecordingChannel as CHANNEL")
+    module(tmp_path, monkeypatch, "bare", "")
+    module(tmp_path, monkeypatch, "odd", "CHANNEL = 3")
+    module(tmp_path, monkeypatch, "broken", "raise RuntimeError('no\\nluck')")
+    module(tmp_path, monkeypatch, "lacking", "import nowhere_to_be_found")
+    assert channel_class("desks.good") is RecordingChannel
+    for name, said in {
+        "bare": "module `desks.bare` has no `CHANNEL` that is a class of channel",
+        "odd": "module `desks.odd` has no `CHANNEL` that is a class of channel",
+        "broken": "its module cannot be imported: RuntimeError: no$",
+        "lacking": "it needs the Python module `nowhere_to_be_found`, which is not installed",
+    }.items():
+        with pytest.raises(ConfigError, match=said):
+            channel_class(f"desks.{name}")
+
+
+async def test_one_that_fails_in_its_own_way_is_a_problem_and_says_nothing_secret(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adapters are anybody's code."""
+    text = """
+        from signoff.testing.recording_channel import RecordingChannel
+        class CHANNEL(RecordingChannel):
+            def __init__(self, means):
+                raise RuntimeError("the password is hunter2")
+        """
+    module(tmp_path, monkeypatch, "failing", text)
+    made, problems = await opened(store, ChannelDeclared("a", "desks.failing"), ChannelDeclared("b", RECORDING))
+    assert list(made) == ["b"]
+    assert problems == [Problem("a", "it cannot be made: RuntimeError")]

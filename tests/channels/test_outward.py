@@ -1,0 +1,251 @@
+"""HTTP to configured addresses: nobody on our own network is asked, whatever a name says it is."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from signoff.channels.base import NotDelivered
+from signoff.channels.outward import Outward, Resolve, is_public, read_networks, resolved, retry_after
+from signoff.testing.vendor_server import served
+
+HOME = read_networks(["127.0.0.0/8"])
+NAME = "desk.example.com"
+
+
+class Names:
+    """A resolver that gives each name the addresses that come next, and counts how often it is asked."""
+
+    def __init__(self, *answers: Sequence[str]) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, int]] = []
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        """See `Resolve`."""
+        self.asked.append((host, port))
+        return self.answers[min(len(self.asked), len(self.answers)) - 1]
+
+
+class Place:
+    """A server that keeps what it is sent. `/moved` sends on, `/endless` never ends, `/slow` never begins."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+
+    async def take(self, request: Request) -> Response:
+        """One message."""
+        self.requests.append((request.url.path, dict(request.headers), await request.body()))
+        if request.url.path == "/moved":
+            return Response(status_code=307, headers={"location": "/hook"})
+        if request.url.path == "/endless":
+            return StreamingResponse(self._endless())
+        if request.url.path == "/slow":
+            await asyncio.sleep(30)
+        return Response(status_code=200)
+
+    async def _endless(self) -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 65_536
+            await asyncio.sleep(0.001)
+
+    def app(self) -> Starlette:
+        """Every path."""
+        return Starlette(routes=[Route("/{path:path}", self.take, methods=["POST", "GET"])])
+
+
+async def refused(outward: Outward, url: str) -> NotDelivered:
+    """Why nothing was sent."""
+    async with outward:
+        with pytest.raises(NotDelivered) as error:
+            await outward.post(url, b"{}", {})
+    return error.value
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1",
+        "169.254.169.254", "192.0.0.192", "168.63.129.16", "224.0.0.1", "255.255.255.255", "240.0.0.1", "198.18.0.1",
+        "192.0.2.1", "::", "::1", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1", "::7f00:1",
+        "64:ff9b:1::1", "100::1",
+        "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::a00:1", "64:ff9b::7f00:1", "2002:7f00:1::",
+        "2002:a9fe:a9fe::1", "2001:0:4136:e378:8000:63bf:f5ff:fffe",
+    ],
+)  # fmt: skip
+def test_no_address_of_our_own_network_is_public(address: str) -> None:
+    """Loopback, private, link-local, shared, metadata, multicast, reserved: by themselves or wrapped in IPv6."""
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+def test_the_public_internet_is_public(address: str) -> None:
+    """As it is."""
+    assert is_public(ip_address(address))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "2130706433", "0x7f.1", "127.1", "0"])
+async def test_this_machine_is_not_asked_however_it_is_written(host: str) -> None:
+    """The system's own resolver says what a name means; that is what is judged."""
+    error = await refused(Outward(), f"https://{host}:9/hook")
+    assert (error.code, error.again) in {("address", False), ("dns", True)}
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "169.254.169.254", "::ffff:192.168.0.1", "fe80::1%eth0"])
+async def test_a_name_that_leads_inside_is_not_asked(address: str) -> None:
+    """The message says which option would allow it."""
+    error = await refused(Outward(resolve=Names([address])), f"https://{NAME}/hook")
+    assert (error.code, error.again) == ("address", False)
+    assert "allow_networks" in error.message
+
+
+async def test_only_what_was_judged_is_asked() -> None:
+    """A name with a public and a private address is not asked at the private one; it is resolved once."""
+    place, names = Place(), Names(["127.0.0.1", "192.0.2.1"], ["127.0.0.1"])
+    async with served(place.app()) as url:
+        error = await refused(
+            Outward(resolve=names, seconds=0.5), url.replace("http", "https").replace("127.0.0.1", NAME)
+        )
+    assert error.code == "address"
+    assert place.requests == []
+    assert len(names.asked) == 1
+
+
+async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
+    """It was judged at one address and is asked there, though it would lead elsewhere the next moment."""
+    place, names = Place(), Names(["127.0.0.1"], ["169.254.169.254"])
+    async with served(place.app()) as url, Outward(HOME, resolve=names) as outward:
+        answer = await outward.post(url.replace("127.0.0.1", NAME) + "/hook?a=1", b"{}", {"x-a": "b"})
+    assert answer.status == 200
+    path, headers, body = place.requests[0]
+    assert (path, body, headers["x-a"]) == ("/hook", b"{}", "b")
+    assert headers["host"].startswith(f"{NAME}:")
+    assert names.asked[0][0] == NAME
+    assert len(names.asked) == 1
+
+
+async def test_without_tls_only_allowed_networks_are_asked() -> None:
+    """Over plain HTTP anybody on the way reads what is told."""
+    error = await refused(Outward(resolve=Names(["8.8.8.8"])), f"http://{NAME}/hook")
+    assert error.code == "address"
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """It would lead past all that was judged."""
+    place = Place()
+    async with served(place.app()) as url, Outward(HOME) as outward:
+        answer = await outward.post(f"{url}/moved", b"{}", {})
+    assert answer.status == 307
+    assert [path for path, *_ in place.requests] == ["/moved"]
+
+
+async def test_no_answer_is_read_further_than_its_status() -> None:
+    """One that never ends holds nothing up."""
+    place = Place()
+    async with served(place.app()) as url, Outward(HOME) as outward:
+        assert (await asyncio.wait_for(outward.post(f"{url}/endless", b"{}", {}), 5)).status == 200
+
+
+async def test_an_answer_that_does_not_come_is_waited_for_so_long_and_no_longer() -> None:
+    """Then it is tried again later."""
+    place = Place()
+    async with served(place.app()) as url:
+        error = await refused(Outward(HOME, seconds=0.3), f"{url}/slow")
+    assert (error.code, error.again) == ("timeout", True)
+
+
+async def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would resolve the name by itself."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    place = Place()
+    async with served(place.app()) as url, Outward(HOME) as outward:
+        assert (await outward.post(f"{url}/hook", b"{}", {})).status == 200
+
+
+async def test_the_next_address_is_tried_where_nobody_listens() -> None:
+    """Names have several."""
+    place = Place()
+    async with served(place.app()) as url, Outward(HOME, resolve=Names(["127.0.0.2", "127.0.0.1"])) as outward:
+        assert (await outward.post(url.replace("127.0.0.1", NAME), b"{}", {})).status == 200
+
+
+async def test_where_nobody_is_it_is_tried_again() -> None:
+    """Nobody listens, or the name has no address."""
+    error = await refused(Outward(HOME), "http://127.0.0.1:9/hook")
+    assert (error.code, error.again) == ("connection", True)
+
+    async def nothing(host: str, port: int) -> Sequence[str]:
+        raise OSError("no such name")
+
+    error = await refused(Outward(resolve=nothing), f"https://{NAME}/hook")
+    assert (error.code, error.again) == ("dns", True)
+
+
+async def test_the_certificate_is_for_the_name_and_not_for_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection goes to the judged address; who is there must still prove the name."""
+    certificate, key = self_signed(tmp_path, NAME)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    place, names = Place(), Names(["127.0.0.1"])
+    async with served(place.app(), certificate=certificate, key=key) as url:
+        async with Outward(HOME, resolve=names) as outward:
+            answer = await outward.post(url.replace("127.0.0.1", NAME), b"{}", {})
+            assert answer.status == 200
+        error = await refused(Outward(HOME, resolve=names), url.replace("127.0.0.1", "other.example.com"))
+        assert (error.code, len(place.requests)) == ("connection", 1)
+        monkeypatch.delenv("SSL_CERT_FILE")
+        error = await refused(Outward(HOME, resolve=names), url.replace("127.0.0.1", NAME))
+        assert (error.code, len(place.requests)) == ("connection", 1)
+
+
+async def test_the_system_resolves_names() -> None:
+    """Each address once."""
+    found = await resolved("127.0.0.1", 80)
+    assert found == ["127.0.0.1"]
+    resolver: Resolve = resolved
+    assert "127.0.0.1" in await resolver("localhost", 80)
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("7", 7.0), ("", 0.0), ("soon", 0.0), ("-1", 0.0), ("9" * 9, 0.0)])
+def test_a_time_to_wait_is_a_number_of_seconds(written: str, seconds: float) -> None:
+    """Anything else is none."""
+    assert retry_after(written) == seconds
+
+
+def self_signed(folder: Path, name: str) -> tuple[Path, Path]:
+    """A certificate for a name, which is its own authority, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    builder: Any = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    )
+    made = builder.sign(key, hashes.SHA256())
+    paths = folder / "certificate.pem", folder / "key.pem"
+    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, private, plain))
+    assert ssl.create_default_context(cafile=str(paths[0])).cert_store_stats()["x509"] == 1
+    return paths
