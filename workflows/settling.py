@@ -23,6 +23,8 @@ from signoff.workflows.record import TurnRecord
 from signoff.workflows.running import Running
 
 _SIBLING_FAILED = "Another call of the same completion failed."
+_EDITED_LAST = "nothing follows a fallback that people changed"
+"""Turns in which one followed before this existed have its gates in their histories."""
 
 
 @dataclass
@@ -132,6 +134,8 @@ class Settling:
             ran_with = self._ran_with.pop(second.call, stands_in.options)
             self._record.conclude(ended)
             tried.append(ended)
+            if self._asking.changed(second.call) and workflow.patched(_EDITED_LAST):
+                break
         return tried
 
     async def _judge_fallback(self, call: CallPart, primary: Ruling, note: str, says: str) -> Ruling:

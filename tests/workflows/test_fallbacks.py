@@ -198,6 +198,26 @@ async def test_arguments_that_people_changed_are_for_the_tool_they_saw(
     assert ran(ledger) == ["rates"]
 
 
+async def test_arguments_that_people_changed_for_a_fallback_are_for_it_alone(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """It fails, and the next one would run by rule with what the model proposed, which nobody agreed to."""
+    ledger = Ledger()
+    tools = [
+        rates(ledger, "older", "oldest"),
+        other(ledger, "older", failing("no file"), asks=True, idempotent=True),
+        other(ledger, "oldest"),
+    ]
+    async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, "c1.1001", edited_args={"amount": 5, "to": "Bo"}))
+        result = await ended(desk, key)
+    [outcome] = result.calls
+    assert (outcome.code, outcome.fallback, outcome.edited_by) == ("execution_failed", "older", "approver")
+    assert [(name, args["amount"]) for name, args, _ in ledger.rows] == [("rates", 20), ("older", 5)]
+
+
 async def test_what_people_changed_stays_theirs_when_they_are_asked_again(
     client: Client, store: Store, task_queue: str
 ) -> None:
