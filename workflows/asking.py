@@ -27,6 +27,8 @@ from signoff.workflows import options, outcomes, shown, tasks
 from signoff.workflows.judging import judged, judged_soon
 from signoff.workflows.record import TurnRecord
 
+_DENIED_EDIT = "remember a denial of what people changed under what they changed it to"
+"""Turns in which that happened before this existed went on to know it under what the model had proposed."""
 _TIMERS: Final = {"remind": "Reminder", "escalate": "Escalation", "deadline": "Deadline"}
 
 
@@ -95,7 +97,8 @@ class Asking:
                 self._show()
         self._show()
         if request.state == "denied" and request.kind == "approval" and ruling.action and self._record.turn.engine >= 2:
-            self._denied[ruling.action] = outcomes.denial(request, ruling.action)
+            action = self._denied_action(ruling)
+            self._denied[action] = outcomes.denial(request, action)
         return request
 
     def take_edit(self, call: CallPart, ruling: Ruling) -> tuple[CallPart, Ruling]:
@@ -253,6 +256,11 @@ class Asking:
         await workflow.wait_condition(
             lambda: not any(one is each for each in before for one in self._examined[approval_id])
         )
+
+    def _denied_action(self, ruling: Ruling) -> str:
+        """What people denied who were asked for `ruling`: the arguments of its last revision, if they changed them."""
+        edit = self._edits.get(ruling.call)
+        return edit[1].action if edit is not None and workflow.patched(_DENIED_EDIT) else ruling.action
 
     def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
         request = self._desk.get(approval_id)

@@ -7,13 +7,16 @@ import pytest
 from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
 from temporalio.client import Client
 
+from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
+from signoff.registry.people import development_directory
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 SAME = ("pay", {"to": "Ana", "amount": 20.0})
 OTHER = ("pay", {"amount": 21, "to": "Ana"})
+PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
 
 
 def _waits_for(completion: int, view: TurnView) -> bool:
@@ -46,6 +49,28 @@ async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(
     assert (second.call_id, second.tool) == ("c2.1", "pay")
     assert view.calls[1].approval is None
     assert ledger.rows == []
+
+
+async def test_a_denied_edit_is_what_was_denied_and_not_what_was_proposed(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """One changed the arguments, another said no to that: it is not asked again; what the model had proposed is."""
+    ledger = Ledger()
+    tools = [pay_tool(ledger, ApprovalPolicy(quorum=2))]
+    script = [calls(PAY), calls(OTHER), calls(PAY), respond("done")]
+    async with bench(client, store, task_queue, catalog_of(tools), script, people=PEOPLE) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await desk.signoff.decide(yes(key, subject="ana", edited_args=OTHER[1]))
+        await desk.signoff.decide(no(key, subject="bo", revision=2))
+        await desk.until(key, lambda view: view.state == "suspended" and len(view.calls) > 1)
+        for subject in ("ana", "bo"):
+            await desk.signoff.decide(yes(key, "c3.1", subject=subject))
+        result = await asyncio.wait_for(desk.signoff.result(key), 60)
+        await desk.replays(key)
+    assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok"]
+    assert [call.denied.source for call in result.calls if call.denied] == ["human", "repeat"]
+    assert [args for _, args, _ in ledger.rows] == [PAY[1]]
 
 
 async def test_another_call_is_asked_all_the_same(client: Client, store: Store, task_queue: str) -> None:
