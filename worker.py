@@ -17,6 +17,7 @@ from temporalio.worker import (
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from signoff.activities.capabilities import built_in_backends
+from signoff.activities.deliver import DeliverActivity
 from signoff.activities.drivers import build_drivers
 from signoff.activities.gate import GateActivity
 from signoff.activities.identify import IdentifyActivity
@@ -97,6 +98,7 @@ class SignoffPlugin(SimplePlugin):
                 GateActivity(room).gate,
                 RecordActivity(room).record,
                 IdentifyActivity(room).identify,
+                DeliverActivity(room).deliver,
                 OutcomeActivity(room).outcome,
                 *tool_activities(room),
             ],

@@ -32,6 +32,7 @@ from signoff.policy.model import ApprovalPolicy
 from signoff.registry.checking import as_run
 from signoff.registry.gates import UNREMEMBERED_RULES, Judgement, Known, judge, next_tally
 from signoff.registry.nearest import cut
+from signoff.registry.permission import override_hash
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content import load, to_content
@@ -158,6 +159,7 @@ class GateActivity:
             policy_hash=verdict.policy_hash,
             engines=verdict.evaluators,
             grant=found.grant,
+            override=override_hash(found.override),
             request=self._request(task, call, args, found.tool, verdict, digest, _note(task, found)) if ask else None,
             options=self._options(task.ctx, found.tool, budget, ask=ask),
         )
@@ -232,6 +234,7 @@ class GateActivity:
             escalate_after=policy.escalate_after,
             escalate_to=policy.escalate_to,
             on_timeout=policy.on_timeout,
+            notify=self._room.catalog.channels.notified(policy.notify),
         )
 
     def _card(self, args: Any, tool: Tool, policy: ApprovalPolicy, digest: str, *, says: str, note: str) -> Card:

@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows.record import TurnRecord, correction, skipped
     from signoff.workflows.running import Running
     from signoff.workflows.settling import Settling
+    from signoff.workflows.telling import Telling
     from signoff.workflows.updating import Updating
 
 
@@ -48,7 +49,8 @@ class ActorTurn:
     @workflow.init
     def __init__(self, turn: TurnInput) -> None:
         self._record = TurnRecord(turn)
-        self._desk = desks.Desk()
+        self._telling = Telling()
+        self._desk = desks.Desk(self._telling.tell)
         self._updating = Updating(turn, self._untaken)
         self._ctx = Pinned(
             actor=turn.actor,
@@ -154,10 +156,13 @@ class ActorTurn:
         return result
 
     async def _let_handlers_finish(self) -> None:
-        while not workflow.all_handlers_finished():
+        while not self._settled():
             # A cancel that comes after the end must not undo it; an eviction raises something else here.
             with contextlib.suppress(asyncio.CancelledError):
-                await workflow.wait_condition(workflow.all_handlers_finished)
+                await workflow.wait_condition(self._settled)
+
+    def _settled(self) -> bool:
+        return workflow.all_handlers_finished() and self._telling.done
 
     async def _converse(self) -> TurnResult:
         record = self._record

@@ -288,6 +288,7 @@ def _of_engine(request: ApprovalRequest, engine: int) -> ApprovalRequest:
             "remind_after": None,
             "escalate_after": None,
             "on_timeout": "deny",
+            "notify": (),
         }
     )
 

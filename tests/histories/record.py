@@ -31,6 +31,7 @@ from signoff.embedded import ServerOptions, free_port, run_server
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
 from signoff.registry.context import ToolContext
+from signoff.registry.manifest_channels import ChannelDeclared, RoutingRules
 from signoff.registry.people import Directory, development_directory
 from signoff.registry.permission import Permission
 from signoff.registry.result import ToolFailure, ToolResult
@@ -407,13 +408,31 @@ async def updated(client: Client, store: Store) -> TurnKey:
     return key
 
 
+async def notified(client: Client, store: Store) -> TurnKey:
+    """Two calls whose people are told by a channel: one is asked anew after an edit, one is reminded of and denied."""
+    policy = ApprovalPolicy(quorum=2, timeout=60.0, remind_after=1.0)
+    tools = [pay_tool(Ledger(), policy), pay_tool(Ledger(), policy, name="buy")]
+    catalog = catalog_of(tools, channels=[ChannelDeclared("chat", "slack")], routing=RoutingRules(("chat",)))
+    people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
+    script = [calls(PAY, ("buy", PAY[1])), respond("done")]
+    async with bench(client, store, "recording", catalog, script, people=people) as desk:
+        key = await desk.start()
+        await desk.waiting(key, 2)
+        await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 10, "to": "Ana"}))
+        await desk.until(key, lambda view: view.calls[1].approval is not None and view.calls[1].approval.reminded == 1)
+        await desk.signoff.decide(no(key, "c1.2", subject="bo"))
+        await desk.signoff.decide(yes(key, subject="bo", revision=2))
+        await desk.signoff.result(key)
+    return key
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
         in_doubt, parallel, happened, happened_kept, ran_again, edited, escalated, repeated,
         session, turn_in_session, returned_directly, in_line, aborted, stood_in,
-        overridden, updated,
+        overridden, updated, notified,
     )
 }  # fmt: skip
 

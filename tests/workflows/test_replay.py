@@ -32,7 +32,7 @@ SCENARIOS = {
 SINCE = {
     2: {
         "happened", "happened_kept", "ran_again", "edited", "escalated", "repeated", "session", "turn_in_session",
-        "returned_directly", "in_line", "aborted", "stood_in", "overridden", "updated",
+        "returned_directly", "in_line", "aborted", "stood_in", "overridden", "updated", "notified",
     },
 }  # fmt: skip
 """Scenarios that turns of earlier engine numbers do not have."""

@@ -1,0 +1,57 @@
+"""Of what happens to a request, what those who are asked are told on their channels."""
+
+from datetime import datetime
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.steps import DeliverTask
+
+_ENDING = (
+    *("state", "votes", "decided_by", "decided_name", "decided_at", "decided_channel", "reason"),
+    *("edited_by", "edited_name"),
+)
+"""The fields that say how a request ended; an edit that settles it is part of that."""
+
+
+def notices(before: ApprovalRequest | None, after: ApprovalRequest, now: datetime) -> tuple[DeliverTask, ...]:
+    """What is told when `before`, if there was one, has become `after`; nothing where no channel is named.
+
+    Each revision is opened and closed once, whatever else happens. What is closed is the revision that people saw.
+    """
+    found: list[DeliverTask] = []
+    waited = before is not None and before.state == "pending"
+    same = before is not None and before.revision == after.revision
+    if before is not None and waited and not (same and after.state == "pending"):
+        found.append(DeliverTask(event="closed", request=_closed(before, after, now)))
+    if after.state == "pending" and not (waited and same):
+        found.append(DeliverTask(event="opened", request=after))
+    if before is not None and waited and same and after.state == "pending":
+        if after.reminded > before.reminded:
+            found.append(DeliverTask(event="reminded", request=after))
+        if _escalations(after) > _escalations(before):
+            found.append(DeliverTask(event="escalated", request=after))
+    return tuple(each for each in found if each.request.notify)
+
+
+def number(told: DeliverTask) -> int:
+    """Which of the notices of this event it is for its revision, from 1; the same whenever it is told again."""
+    match told.event:
+        case "reminded":
+            return told.request.reminded
+        case "escalated":
+            return _escalations(told.request)
+        case _:
+            return 1
+
+
+def _escalations(request: ApprovalRequest) -> int:
+    return request.escalated + request.extended
+
+
+def _closed(before: ApprovalRequest, after: ApprovalRequest, now: datetime) -> ApprovalRequest:
+    """`before` as it ended: as `after` did, or replaced by it where that waits again."""
+    if after.state != "pending":
+        ending = dict(after)
+        return before.model_copy(update={name: ending[name] for name in _ENDING})
+    reason = after.card.note or "This is asked again."
+    replaced = {"state": "cancelled", "decided_by": after.edited_by, "decided_name": after.edited_name}
+    return before.model_copy(update=replaced | {"decided_at": now, "reason": reason})
