@@ -27,13 +27,13 @@ from signoff.activities.results import STORE_PAUSE, Made, Results, plain_outcome
 from signoff.activities.room import Room
 from signoff.activities.usage import use_of
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import ToolReply, ToolTask
 from signoff.registry.context import ToolContext
 from signoff.registry.gates import Judgement
-from signoff.registry.permission import PERMISSION_RULE
+from signoff.registry.permission import PERMISSION_RULE, override_hash
 from signoff.registry.tool import Tool
 from signoff.registry.usage import used_up
 from signoff.store.content import load
@@ -123,7 +123,7 @@ class ToolActivity:
             seating=await seated(self._room, permit, self._tool.activity, found),
             digest_of_args=lambda given: digest_of(permit.ctx, permit.call, self._tool, given),
         )
-        if worth.kind == "run" and permit.kind == "approved" and found.override and permit.rule != PERMISSION_RULE:
+        if worth.kind == "run" and permit.kind == "approved" and not _overrides(permit, found):
             # People agreed to the call, but nobody was asked to let pass what its permission check denies by now.
             return ToolReply(again="policy", note="this is not permitted by now, unless somebody overrides it")
         if worth.kind == "run":
@@ -392,6 +392,12 @@ def _call(task: ToolTask) -> CallPart:
 
 def _used_up(found: Judgement, why: str) -> Judgement:
     return dataclasses.replace(found, kind="settled", gate="usage", code="not_available", message=why)
+
+
+def _overrides(permit: Permit, found: Judgement) -> bool:
+    """Whether people were shown what the permission check objects to now, if it does."""
+    shown = permit.override == override_hash(found.override)
+    return not found.override or (permit.rule == PERMISSION_RULE and shown)
 
 
 def _noted(outcome: CallOutcome, found: Judgement) -> CallOutcome:

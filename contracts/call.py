@@ -54,6 +54,8 @@ class Permit(Shape):
     """Who said that an earlier try of this call did not happen: each names that try by `doubt_digest`."""
     grant: str = ""
     """Id of the grant by which nobody was asked; checked and spent with the ticket."""
+    override: str = ""
+    """sha-256 of what the tool objected to when people were asked to let it pass."""
 
 
 class ToolDenied(Shape):

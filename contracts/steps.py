@@ -138,6 +138,8 @@ class Ruling(Shape):
     action: str = ""
     """sha-256 of the call's tool and arguments: two calls that do the same have the same one."""
     grant: str = ""
+    override: str = ""
+    """sha-256 of what the tool objects to and people are asked to let pass."""
     request: ApprovalRequest | None = None
     outcome: CallOutcome | None = None
     options: RunOptions = RunOptions()

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from signoff.contracts.canonical import sha256_hex
 from signoff.registry.availability import Occasion
 
 PERMISSION_RULE: Final = "permission"
@@ -37,6 +38,11 @@ class Permission:
 
 PermissionCheck: TypeAlias = Callable[[dict[str, Any], Occasion], Awaitable[Permission]]
 """`async (args, occasion)`; `args` are a copy of the valid arguments. What is no `Permission` denies."""
+
+
+def override_hash(objection: str) -> str:
+    """What says that people were shown this very objection; "" for none."""
+    return sha256_hex(objection) if objection else ""
 
 
 def read_permission(said: object) -> Permission | None:

@@ -32,6 +32,7 @@ def permit(
         policy_hash=ruling.policy_hash,
         doubts=doubts,
         grant=ruling.grant,
+        override=ruling.override,
     )
     if request is None:
         return by_rule

@@ -21,7 +21,7 @@ from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.correction import Corrected
-from signoff.registry.permission import PERMISSION_RULE, Permission
+from signoff.registry.permission import PERMISSION_RULE, Permission, override_hash
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls
@@ -266,11 +266,15 @@ async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store
     guard = Guard(Permission.deny("not yours", can_override=True))
     declared = tool(check_permissions=guard)
     room = room_of(store, declared)
-    approved = permit_for(declared, kind="approved", rule=PERMISSION_RULE)
+    shown = {"kind": "approved", "rule": PERMISSION_RULE}
+    approved = permit_for(declared, **shown, override=override_hash("not yours"))
     by_rule = await run(room, declared, task_for(declared, permit_for(declared)))
     other = await run(room, declared, task_for(declared, permit_for(declared, kind="approved")))
     assert (by_rule.again, other.again) == ("policy", "policy")
     assert "overrides" in other.note
+    for override in ("", override_hash("too late")):
+        another = await run(room, declared, task_for(declared, permit_for(declared, **shown, override=override)))
+        assert another.again == "policy"
     guard.says = Permission.deny("not yours at all")
     stopped = await run(room, declared, task_for(declared, approved))
     assert stopped.outcome is not None

@@ -147,6 +147,26 @@ async def test_an_approval_for_another_reason_is_no_override(client: Client, sto
     assert len(ledger.rows) == 1
 
 
+async def test_an_override_is_good_for_the_reason_that_was_shown(client: Client, store: Store, task_queue: str) -> None:
+    """The tool objects to something else by now: that is asked about, too, before anything runs."""
+    ledger = Ledger()
+    says = [Permission.deny(why, can_override=True) for why in ("over the limit", "under investigation")]
+    async with bench(client, store, task_queue, guarded(ledger, says), [calls(PAY), respond("done")]) as desk:
+        key = await desk.start()
+        first = (await desk.waiting(key)).calls[0].approval
+        await desk.signoff.decide(yes(key))
+        view = await desk.until(key, lambda view: _revision(view.calls[0]) == 2)
+        second = view.calls[0].approval
+        assert first is not None
+        assert second is not None
+        assert (first.rule_text, second.rule_text, ledger.rows) == ("over the limit", "under investigation", [])
+        await desk.signoff.decide(yes(key, revision=2))
+        result = await desk.signoff.result(key)
+        await desk.replays(key)
+    assert [(each.code, each.rule) for each in result.calls] == [("ok", "permission")]
+    assert len(ledger.rows) == 1
+
+
 async def test_an_edit_overrides_nothing_that_its_author_was_not_asked_about(
     client: Client, store: Store, task_queue: str
 ) -> None:
