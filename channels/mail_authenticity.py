@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from signoff.channels.base import Malformed
-from signoff.channels.mail_dkim import MAX_TRIED, holds, signatures
+from signoff.channels.mail_dkim import MAX_TRIED, Signature, holds, signatures
 from signoff.channels.mail_fields import Header, mailboxes, only_sender, split_mail
 from signoff.channels.mail_names import TxtLookup, dns_name, reaches
 from signoff.channels.mail_results import parse_results
@@ -113,14 +113,17 @@ def _by_dkim(raw: bytes, header: Header, sender: str, txt: TxtLookup) -> Authent
     domain = sender.partition("@")[2]
     found = signatures(header.all("dkim-signature"))
     aligned = [signature for signature in found if reaches(signature.domain, domain)]
-    why = "no signature of the sender's domain"
-    for signature in aligned[:MAX_TRIED]:
-        if signature.domain != domain and (why := _strict(domain, signature.domain, txt)):
-            continue
-        why = holds(raw, signature, txt)
-        if not why:
-            return _authentic(header, sender, "dkim", signature.covers)
-    return Authenticity(sender, "", why)
+    whys = [_unproven(raw, signature, domain, txt) for signature in aligned[:MAX_TRIED]]
+    covers = [signature.covers for signature, why in zip(aligned, whys, strict=False) if not why]
+    if not covers:
+        return Authenticity(sender, "", whys[0] if whys else "no signature of the sender's domain")
+    return _authentic(header, sender, "dkim", frozenset.union(*covers))
+
+
+def _unproven(raw: bytes, signature: Signature, domain: str, txt: TxtLookup) -> str:
+    """Why `signature` does not prove that `domain` sent the mail; nothing if it does."""
+    aligned = "" if signature.domain == domain else _strict(domain, signature.domain, txt)
+    return aligned or holds(raw, signature, txt)
 
 
 def _strict(domain: str, signer: str, txt: TxtLookup) -> str:

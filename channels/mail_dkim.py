@@ -94,5 +94,6 @@ def _squeezed(raw: bytes, signature: Signature) -> bytes:
     """The mail with CRLF, and its body made canonical here where dkimpy would take too long for it."""
     head, _, body = raw.replace(b"\r\n", b"\n").partition(b"\n\n")
     if signature.canonical_body == "relaxed":
-        body = b"\n".join(_BLANKS.sub(b" ", line).rstrip(b" ") for line in body.split(b"\n"))
+        *lines, last = body.split(b"\n")
+        body = b"\n".join([*(_BLANKS.sub(b" ", line).rstrip(b" ") for line in lines), _BLANKS.sub(b" ", last)])
     return head.replace(b"\n", b"\r\n") + b"\r\n\r\n" + body.replace(b"\n", b"\r\n")

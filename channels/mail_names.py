@@ -13,7 +13,7 @@ TxtLookup = Callable[[str], Sequence[str]]
 Raises `LookupError` or `OSError` where nobody knows. It may block.
 """
 _NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,62})\.){1,20}[a-z0-9-]{2,63}")
-_PATIENCE: Final = 5.0
+PATIENCE: Final = 5.0
 """Seconds for one name."""
 
 
@@ -35,7 +35,7 @@ def reaches(domain: str, other: str) -> bool:
 def lookup_txt(name: str) -> list[str]:
     """TXT records by this machine's resolver. Blocks up to 5 s. Raises `OSError` where nobody knows."""
     try:
-        answer = dns.resolver.resolve(name, "TXT", lifetime=_PATIENCE)
+        answer = dns.resolver.resolve(name, "TXT", lifetime=PATIENCE)
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
         return []
     except dns.exception.DNSException as error:

@@ -1,0 +1,417 @@
+"""Whether a mail comes from whom it claims: by a provider's verdict, our own server's, or DKIM; and its forgeries."""
+
+import base64
+from collections.abc import Callable, Sequence
+
+import dkim
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mail_kit import MAILS, TO, mail, work
+
+from signoff.channels.mail_authenticity import Authenticity, ProviderVerdict, authenticate
+from signoff.channels.mail_names import dns_name, reaches
+from signoff.channels.mail_results import parse_results
+
+RFC8463_KEYS = {
+    "brisbane._domainkey.football.example.com": ["v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],
+    "test._domainkey.football.example.com": [
+        "v=DKIM1; k=rsa; p="
+        "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDkHlOQoBTzWRiGs5V6NpP3idY6Wk08a5qhdR6wy5bdOKb2jLQiY/"
+        "J16JYi0Qvx/byYzCNb3W91y3FutACDfzwQ/BC/e/8uBsCR+yz1Lxj+PL6lHvqMKrM3rG4hstT5QjvHO9PzoxZyVYLz"
+        "BfO2EeC3Ip3G+2kryOTIKT+l/K4w3QIDAQAB"
+    ],
+}
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+ED = Ed25519PrivateKey.generate()
+COVERED = (b"from", b"to", b"subject", b"date", b"message-id", b"in-reply-to", b"references")
+ANA = "ana@example.org"
+PASSED = "mx.example.com; dmarc=pass (p=none) header.from=example.org"
+REPLY = mail("Yes")
+
+
+def records(found: dict[str, list[str]]) -> Callable[[str], Sequence[str]]:
+    """A DNS that holds `found` alone."""
+    return lambda name: found.get(name, [])
+
+
+def public(key: rsa.RSAPrivateKey) -> str:
+    """The record of a key."""
+    form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return f"v=DKIM1; k=rsa; p={base64.b64encode(key.public_key().public_bytes(*form)).decode()}"
+
+
+def private(key: rsa.RSAPrivateKey) -> bytes:
+    """The same as dkimpy signs with it."""
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+    return key.private_bytes(*form)
+
+
+def signed(
+    raw: bytes = REPLY,
+    *,
+    domain: str = "example.org",
+    covers: Sequence[bytes] = COVERED,
+    canonical: tuple[bytes, bytes] = (b"relaxed", b"relaxed"),
+    length: bool = False,
+    algorithm: bytes = b"rsa-sha256",
+) -> bytes:
+    """`raw` with a signature of `domain` on top."""
+    if algorithm == b"ed25519-sha256":
+        form = (serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption())
+        key = base64.b64encode(ED.private_bytes(*form))
+    else:
+        key = private(RSA)
+    field: bytes = dkim.DKIM(raw).sign(
+        b"s1",
+        domain.encode(),
+        key,
+        include_headers=list(covers),
+        canonicalize=canonical,
+        length=length,
+        signature_algorithm=algorithm,
+    )
+    return field + raw
+
+
+KEYS = {"s1._domainkey.example.org": [public(RSA)]}
+
+
+def by_dkim(raw: bytes, found: dict[str, list[str]] | None = None) -> Authenticity:
+    """Judged by its signatures alone."""
+    return authenticate(raw, txt=records(KEYS if found is None else found))
+
+
+def by_results(raw: bytes) -> Authenticity:
+    """Judged by what our own server says of it."""
+    return authenticate(raw, authserv_id="mx.example.com")
+
+
+def with_results(*values: str, raw: bytes = REPLY) -> bytes:
+    """`raw` with verdicts on top."""
+    return "".join(f"Authentication-Results: {value}\r\n" for value in values).encode() + raw
+
+
+def test_published_sample_verifies() -> None:
+    """Both signatures of RFC 8463 hold, each alone, and neither once a word is changed."""
+    raw = (MAILS / "rfc8463.eml").read_bytes()
+    for name, record in RFC8463_KEYS.items():
+        found = authenticate(raw, txt=records({name: record}))
+        assert (found.sender, found.by, found.why) == ("joe@football.example.com", "dkim", "")
+        assert found.recipients == ("suzie@shopping.example.net",)
+        assert authenticate(raw.replace(b"lost", b"won!"), txt=records({name: record})).why
+
+
+@pytest.mark.parametrize("algorithm", [b"rsa-sha256", b"ed25519-sha256"])
+@pytest.mark.parametrize("body", [b"simple", b"relaxed"])
+@pytest.mark.parametrize("header", [b"simple", b"relaxed"])
+@pytest.mark.parametrize("text", ["Yes", "Yes  \t two  blanks \n\n\nthen\t\n\n", "", "\n\n", " \n "])
+def test_signatures_of_another_hand_hold(text: str, header: bytes, body: bytes, algorithm: bytes) -> None:
+    """Whatever form a signature takes, what dkimpy signs is proven, through what is done to the body before."""
+    raw = signed(mail(text), canonical=(header, body), algorithm=algorithm)
+    form = (serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    ed = f"v=DKIM1; k=ed25519; p={base64.b64encode(ED.public_key().public_bytes(*form)).decode()}"
+    key = public(RSA) if algorithm == b"rsa-sha256" else ed
+    found = by_dkim(raw, {"s1._domainkey.example.org": [key]})
+    assert found == Authenticity(ANA, "dkim", "", frozenset(name.decode() for name in COVERED), (TO,))
+
+
+def test_signature_holds_with_bare_line_ends() -> None:
+    """Mail servers hand mail on with `\\n`, as IMAP servers keep it."""
+    assert by_dkim(signed().replace(b"\r\n", b"\n")).why == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"Yes", b"No!"),
+        (b"From: Ana <ana@example.org>", b"From: Bob <bob@example.org>"),
+        (b"Subject: Re: Pay 300", b"Subject: Re: Pay 900"),
+        (b"To: approvals+k7", b"To: approvals+k8"),
+    ],
+)
+def test_changed_mail_is_not_proven(old: bytes, new: bytes) -> None:
+    """A signature covers body, sender, recipients and subject."""
+    raw = signed()
+    assert old in raw
+    assert by_dkim(raw.replace(old, new)).why == "the signature does not hold"
+
+
+def test_second_signature_counts_where_the_first_does_not_hold() -> None:
+    """Relays add signatures of their own, which may be broken."""
+    broken = signed(domain="example.org").partition(b"\r\nFrom:")[0].replace(b"bh=", b"bh=AAAA")
+    assert by_dkim(broken + b"\r\n" + signed()).why == ""
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (REPLY, "no signature of the sender's domain"),
+        (signed(domain="example.net"), "no signature of the sender's domain"),
+        (signed(domain="mail.example.org"), "no signature of the sender's domain"),
+        (signed(length=True), "the signature leaves the end of the mail open"),
+        (signed().replace(b"a=rsa-sha256", b"a=rsa-sha1"), "the signature's algorithm is not one that proves anything"),
+        (signed().replace(b"h=from : ", b"h="), "the signature does not cover From"),
+    ],
+)
+def test_signature_that_proves_nothing_of_the_sender_is_told(raw: bytes, why: str) -> None:
+    """Another's, one below, one that leaves the end open, an old algorithm, one without From."""
+    assert by_dkim(raw, {**KEYS, "s1._domainkey.example.net": [public(RSA)]}).why == why
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [],
+        [""],
+        ["v=DKIM1; p="],
+        ["v=DKIM1; k=rsa; p=AAAA"],
+        ["v=DKIM1; k=unknown; p=AAAA"],
+        ["p=" + "A" * 5_000],
+        [public(WEAK)],
+        [public(RSA), public(RSA)],
+        ["nonsense \u2603"],
+        ["v=DKIM1; k=ed25519; p=AAAA"],
+    ],
+)
+def test_key_that_cannot_be_used_proves_nothing(keys: list[str]) -> None:
+    """Revoked, broken, endless, somebody else's, or two of them."""
+    assert by_dkim(signed(), {"s1._domainkey.example.org": keys}).why == "the signature does not hold"
+
+
+@pytest.mark.parametrize("error", [OSError("no answer"), LookupError("none"), TimeoutError()])
+def test_dns_that_does_not_answer_proves_nothing(error: Exception) -> None:
+    """No key, no proof; it is said that trying again may help."""
+
+    def silent(name: str) -> list[str]:
+        raise error
+
+    assert authenticate(signed(), txt=silent).why == "the key of the signature cannot be looked up now"
+
+
+def test_domain_above_may_sign_unless_the_domain_asks_for_its_own() -> None:
+    """Relaxed alignment upwards, where the DMARC record of the domain, or the next above, does not say `adkim=s`."""
+    raw = signed(mail("Yes", sender="ana@mail.example.org"))
+    assert by_dkim(raw).why == ""
+    for name in ("_dmarc.mail.example.org", "_dmarc.example.org"):
+        strict = {**KEYS, name: ["other", "v=DMARC1; p=none; adkim=s"]}
+        assert by_dkim(raw, strict).why == "the sender's domain must sign itself"
+    relaxed = {**KEYS, "_dmarc.mail.example.org": ["v=DMARC1; p=none"], "_dmarc.example.org": ["v=DMARC1; adkim=s"]}
+    assert by_dkim(raw, relaxed).why == ""
+
+
+def test_only_names_above_reach_a_domain() -> None:
+    """A name below, a neighbour or an ending alone does not speak for a domain."""
+    assert reaches("example.org", "example.org")
+    assert reaches("example.org", "a.b.example.org")
+    assert not reaches("mail.example.org", "example.org")
+    assert not reaches("ample.org", "example.org")
+    assert not reaches("", "example.org")
+    assert dns_name("org") == dns_name("a b.org") == dns_name("x" * 300 + ".org") == dns_name("a..org") == ""
+    assert dns_name(" S1._DomainKey.Example.ORG ") == "s1._domainkey.example.org"
+
+
+@pytest.mark.parametrize(
+    ("sender", "why"),
+    [
+        ("ana@example.org, bob@example.org", "From is not one plain address"),
+        ("Team: ana@example.org;", "From is not one plain address"),
+        ("<@relay.example.net:ana@example.org>", "From is not one plain address"),
+        ('"a b"@example.org', "From is not one plain address"),
+        ("ana@example.org <mallory@example.net>", "the name in From is another address"),
+        ('"ana@example.org" <mallory@example.net>', "the name in From is another address"),
+        ("=?utf-8?q?ana=40example=2Eorg?= <mallory@example.net>", "the name in From is another address"),
+        ("(ana@example.org) mallory@example.net", "the name in From is another address"),
+        ("<ana@example.org", "From is not one plain address"),
+        ('"Ana <ana@example.org>', "From is not one plain address"),
+        ("<ana@example.org> <bob@example.org>", "From is not one plain address"),
+        ("ana@exämple.org", "From is not one plain address"),
+        ("ana", "From is not one plain address"),
+        ("", "From is not one plain address"),
+        ("x" * 3_000 + " <ana@example.org>", "From is not one plain address"),
+    ],
+)
+def test_sender_that_is_not_clear_is_nobody(sender: str, why: str) -> None:
+    """Two readers of such a From may see two senders: no verdict helps."""
+    found = authenticate(mail("Yes", sender=sender), provider=ProviderVerdict(dmarc="PASS", spf="PASS"))
+    assert found == Authenticity("", "", why)
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        "ana@example.org",
+        "<Ana@Example.ORG>",
+        '"Ana, of Finance" <ana@example.org>',
+        '"ana@example.org" <ana@example.org>',
+        "ana@example.org (Ana)",
+        "=?utf-8?q?An=C3=A4?= <ana@example.org>",
+        "Ana : <ana@example.org>".replace(" :", ""),
+    ],
+)
+def test_sender_is_read_as_people_write_it(sender: str) -> None:
+    """Names, comments, and one's own address as one's name."""
+    assert by_results(with_results(PASSED, raw=mail("Yes", sender=sender))).sender == ANA
+
+
+@pytest.mark.parametrize(
+    "field", ["From: ana@example.org", "To: x@example.com", "Subject: x", "Content-Type: text/html"]
+)
+def test_fields_that_stand_twice_prove_nothing(field: str) -> None:
+    """A signature covers the lower of two, a reader sees the upper."""
+    raw = signed()
+    assert by_dkim(field.encode() + b"\r\n" + raw).by == ""
+    assert by_results(field.encode() + b"\r\n" + with_results(PASSED)).by == ""
+
+
+def test_verdict_of_our_own_server_counts() -> None:
+    """DMARC passed for the very domain of From, as our server says, in any case."""
+    found = by_results(with_results("MX.example.com 1; spf=none; DMARC=Pass (p=REJECT; x) header.from=Example.org"))
+    assert (found.sender, found.by, found.why) == (ANA, "results", "")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (),
+        ("mx.example.com; none",),
+        ("mx.example.com; dmarc=fail header.from=example.org",),
+        ("mx.example.com; dmarc=none header.from=example.org",),
+        ("mx.example.com; dmarc=bestguesspass header.from=example.org",),
+        ("mx.example.com; dmarc=pass",),
+        ("mx.example.com; dmarc=pass header.from=example.net",),
+        ("mx.example.com; dmarc=pass header.from=example.net header.from=example.org",),
+        ("mx.example.com; dmarc=fail header.from=example.org; dmarc=pass header.from=example.org",),
+        ("mx.example.com; spf=pass smtp.mailfrom=example.org; dkim=pass header.d=example.org",),
+        ("mx.example.com; (dmarc=pass header.from=example.org)",),
+        ('mx.example.com; x="; dmarc=pass header.from=example.org"',),
+        ("mx.example.com; dmarc=pass header.from=example.org (open",),
+        ("evil.example.net; dmarc=pass header.from=example.org",),
+        ("mx.example.com.example.net; dmarc=pass header.from=example.org",),
+        ("dmarc=pass header.from=example.org",),
+        ("mx.example.com; dmarc=fail header.from=example.org", PASSED),
+        ("mx.example.com; none", PASSED),
+    ],
+)
+def test_no_other_verdict_counts(values: tuple[str, ...]) -> None:
+    """Other servers', other domains', forged ones below ours, comments, quotes, and whatever is not `pass`."""
+    assert by_results(with_results(*values)).by == ""
+
+
+def test_topmost_of_ours_counts_below_those_of_others() -> None:
+    """A relay behind our server may add its own on top; it is not asked."""
+    assert by_results(with_results("inner.example.com; none", PASSED)).why == ""
+
+
+def test_given_means_decides_alone() -> None:
+    """Where one says no, no other is asked."""
+    raw = with_results(PASSED, raw=signed())
+    assert authenticate(raw).why == "nothing is set up that proves who sends"
+    denied = ProviderVerdict(dmarc="FAIL")
+    assert authenticate(raw, provider=denied, authserv_id="mx.example.com", txt=records(KEYS)).by == ""
+    assert authenticate(raw, authserv_id="other.example.com", txt=records(KEYS)).by == ""
+
+
+@pytest.mark.parametrize("dmarc", ["", "FAIL", "GRAY", "PROCESSING_FAILED", "unknown", "passed"])
+def test_only_pass_of_a_provider_counts(dmarc: str) -> None:
+    """Every other word, known or new, is none."""
+    assert authenticate(REPLY, provider=ProviderVerdict(dmarc=dmarc)).why == "DMARC did not pass"
+    assert authenticate(REPLY, provider=ProviderVerdict(dmarc=" Pass ")).by == "provider"
+
+
+def test_mail_brought_by_the_senders_own_server_is_theirs_in_whole() -> None:
+    """SPF passed for the sender's domain, so nobody else sends it again."""
+    spf = "mx.example.com; spf=pass smtp.mailfrom=ana@example.org; dmarc=pass header.from=example.org"
+    assert by_results(with_results(spf)).recipients == (TO,)
+    verdict = ProviderVerdict(dmarc="PASS", spf="PASS", envelope_from="ana@example.org")
+    assert authenticate(REPLY, provider=verdict).recipients == (TO,)
+
+
+@pytest.mark.parametrize(
+    "spf",
+    [
+        "spf=pass smtp.mailfrom=mallory@example.net; ",
+        "spf=fail smtp.mailfrom=ana@example.org; ",
+        "spf=pass smtp.mailfrom=x.example.org; ",
+        "spf=pass smtp.mailfrom=ana@example.org; spf=pass smtp.mailfrom=mallory@example.net; ",
+        "",
+    ],
+)
+def test_old_mail_that_another_sends_again_is_bound_to_what_its_signature_covers(spf: str) -> None:
+    """A `Yes` signed for somebody else, brought to a request's address by another, names no recipient of ours."""
+    elsewhere = REPLY.replace(f"To: {TO}".encode(), b"To: bob@example.net")
+    results = f"mx.example.com; {spf}dmarc=pass header.from=example.org"
+    again = f"Cc: {TO}\r\n".encode() + signed(elsewhere)
+    found = by_results(with_results(results, raw=again))
+    assert found.why == ""
+    assert found.recipients == ("bob@example.net",)
+    uncovered = signed(REPLY, covers=(b"from", b"subject"))
+    found = by_results(with_results(results, raw=uncovered))
+    assert (found.recipients, "subject" in found.surely) == ((), True)
+    both = b"DKIM-Signature: v=1; a=rsa-sha256; d=example.org; s=x; h=from:to:cc; bh=AAAA; b=AAAA\r\n" + uncovered
+    assert by_results(with_results(results, raw=both)).recipients == ()
+    assert by_results(with_results(results)).surely == frozenset()
+
+
+def test_list_that_changed_a_mail_has_no_proof() -> None:
+    """A mailing list's foot breaks the signature: such a mail decides nothing."""
+    listed = signed().replace(b"Subject: Re:", b"Subject: [finance] Re:") + b"\r\n____\r\nfinance mailing list\r\n"
+    assert by_dkim(listed).why == "the signature does not hold"
+
+
+@pytest.mark.parametrize(
+    "body", ["a" + " " * 2_000_000 + "b", "\n" * 2_000_000, "a\n" * 1_000_000, " \t" * 1_000_000], ids=lambda b: b[:3]
+)
+def test_signature_over_a_body_that_hangs_others_is_checked(body: str) -> None:
+    """dkimpy alone takes minutes for a run of two million blanks."""
+    head = b"v=1; a=rsa-sha256; c=relaxed/relaxed; d=example.org; s=s1; h=from; bh=AAAA; b=AAAA"
+    assert by_dkim(b"DKIM-Signature: " + head + b"\r\n" + mail(body)).why == "the signature does not hold"
+
+
+@pytest.mark.parametrize("blank", [b"\r\n ", b" ", b":", b";", b"=", b"b=", b"h=from;"])
+def test_signature_field_of_any_length_ends(blank: bytes) -> None:
+    """Endless fields are not tried at all."""
+    for size in (4_000, 120_000):
+        field = b"DKIM-Signature: v=1; a=rsa-sha256; d=example.org; s=s1; h=from; bh=AAAA; b=AAAA" + blank * (
+            size // len(blank)
+        )
+        assert by_dkim(field[:size] + b"x\r\n" + REPLY).by == ""
+
+
+@pytest.mark.parametrize("text", ["(", '"', ";", "=", "a=b ", "\\(", "x;a=b;"])
+def test_results_are_read_in_time_that_grows_with_their_length(text: str) -> None:
+    """Twice the field is twice the work."""
+    once, twice = (work(lambda size=size: parse_results("mx; " + text * size)) for size in (1_000, 2_000))  # type: ignore[misc]
+    assert twice <= 2.2 * once + 200
+
+
+def test_results_are_read_as_the_standard_shows_them() -> None:
+    """Versions, comments, reasons in quotes and properties."""
+    read = parse_results(
+        'Example.com 1 (host) ; spf = pass (p q) smtp.mailfrom="a b@x.org" ;'
+        'dkim/1=fail reason="b; = \\"c" header.d=x.org;'
+    )
+    assert read.authserv_id == "example.com"
+    [spf], [dkim_result] = read.of("spf"), read.of("dkim")
+    assert (spf.value, spf.properties) == ("pass", {"smtp.mailfrom": "a b@x.org"})
+    assert (dkim_result.value, dkim_result.properties["reason"]) == ("fail", 'b; = "c')
+
+
+SIGNED = signed()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300), st.integers(0, 900), st.booleans())
+def test_no_bytes_raise_or_are_proven(put: bytes, at: int, whole: bool) -> None:
+    """Nothing but the signed mail itself is proven, whatever is put into it, and nothing raises."""
+    raw = SIGNED
+    forged = put if whole else raw[:at] + put + raw[at:]
+    for found in (by_dkim(forged), by_results(forged), authenticate(forged, provider=ProviderVerdict(dmarc="fail"))):
+        if found.by:
+            # Blanks may grow or vanish where the signature is relaxed, and fields may be added above it.
+            assert found.sender == ANA
+            assert b"Yes" in forged
