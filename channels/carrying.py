@@ -5,7 +5,7 @@ Each channel is carried for by itself, so that none waits for another's vendor.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -26,6 +26,7 @@ LONGEST_PAUSE: Final = 600.0
 CLOSE_ATTEMPTS: Final = 8
 """How often a card is told that its request is over; who opens it later learns it from the link."""
 _AT_ONCE: Final = 20
+"""Cards that are claimed together; more than make a digest, and few enough to be out before the claim ends."""
 _log = logging.getLogger(__name__)
 
 
@@ -58,28 +59,41 @@ class Carrier:
         """The channel's name in the manifest."""
         return self._channel.name
 
-    async def step(self) -> int:
-        """Send what is due and close what is over, as much as the vendor takes in about a second; how much it was.
+    async def step(self, pace: float = 0.0) -> int:
+        """Close what is over, then send what is due, `pace` seconds apart; how many messages it was.
 
         Raises `StoreUnavailable`.
         """
-        return await self._send() + await self._close()
+        return await self._close() + await self._send(pace)
 
-    async def _send(self) -> int:
+    async def _send(self, pace: float) -> int:
         if self._supplies.clock() < self._not_before:
             return 0
-        rows = await self._cards.claim_due(self._room(), [self.name])
+        rows = await self._cards.claim_due(_AT_ONCE, [self.name])
         wanted = [row for row in rows if await self._still_wanted(row)]
-        done = 0
-        for _, same in groupby(sorted(wanted, key=_to_whom), key=_to_whom):
+        loop, done = asyncio.get_running_loop(), 0
+        late = loop.time() + SEND_SECONDS
+        for message in self._messages(wanted):
+            if loop.time() > late or self._supplies.clock() < self._not_before:
+                # Before somebody else may take them: sent twice at once, they would be there twice.
+                for row in message:
+                    await self._cards.failed(row.token, row.code, row.told, again_after=0.0)
+                continue
+            sent = await (self._one(message[0]) if len(message) == 1 else self._digest(message))
+            done += sent
+            if pace:
+                await asyncio.sleep(pace)
+        return done
+
+    def _messages(self, rows: Sequence[DeliveryRow]) -> Iterator[list[DeliveryRow]]:
+        """What goes out together: each by itself, but for too many new ones for one person."""
+        for _, same in groupby(sorted(rows, key=_to_whom), key=_to_whom):
             group = list(same)
             asks = [row for row in group if row.kind == "ask" and row.state == "planned"]
             if len(asks) > self._supplies.digest_over:
-                done += await self._digest(asks)
+                yield asks
                 group = [row for row in group if row not in asks]
-            for row in group:
-                done += await self._one(row)
-        return done
+            yield from ([row] for row in group)
 
     async def _one(self, row: DeliveryRow) -> int:
         again = row.state != "planned"
@@ -111,7 +125,7 @@ class Carrier:
     async def _close(self) -> int:
         if self._supplies.clock() < self._not_before:
             return 0
-        rows = await self._cards.to_close(self._room(), [self.name])
+        rows = await self._cards.to_close(_AT_ONCE, [self.name])
         closed = await asyncio.gather(*map(self._over, rows))
         return sum(closed)
 
@@ -199,9 +213,6 @@ class Carrier:
     async def _told(self, row: DeliveryRow, event: str, **facts: object) -> None:
         facts = {"person": row.person, "channel": row.channel, **facts}
         await self._supplies.record(carried(row.request, event, row.token, self._supplies.clock(), facts))
-
-    def _room(self) -> int:
-        return max(1, min(_AT_ONCE, round(self._channel.per_second)))
 
 
 async def next_channel(cards: Deliveries, failed: DeliveryRow) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from signoff.channels.base import Channel
@@ -47,9 +48,9 @@ class Courier:
     async def run(self) -> None:
         """Carry until cancelled. What fails for want of the store is tried again."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._again_and_again(self.read, 0.0))
+            group.create_task(self._again_and_again(self.read))
             for name, carrier in self._carriers.items():
-                group.create_task(self._again_and_again(carrier.step, 1.0 / self._paces[name]))
+                group.create_task(self._again_and_again(partial(carrier.step, 1.0 / self._paces[name])))
 
     async def step(self) -> int:
         """One round of everything, for those who drive it themselves; how much there was to do.
@@ -114,7 +115,7 @@ class Courier:
             ]
         )
 
-    async def _again_and_again(self, work: Callable[[], Awaitable[int]], seconds_each: float) -> None:
+    async def _again_and_again(self, work: Callable[[], Awaitable[int]]) -> None:
         pause = TICK
         while True:
             try:
@@ -124,7 +125,6 @@ class Courier:
                 _log.warning("the courier waits: %s", error.message)
                 done, pause = 0, min(2 * pause, _LONGEST_PAUSE)
             if done:
-                await asyncio.sleep(done * seconds_each)
                 continue
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), pause)

@@ -13,6 +13,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Genehmigen",
     "button.deny": "Ablehnen",
     "button.open": "Öffnen",
+    "button.back": "Zurück",
+    "button.why": "Warum (kann leer bleiben)",
     # The card.
     "card.ask": "Genehmigung nötig",
     "card.remind": "Ihre Antwort steht noch aus",
@@ -93,6 +95,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.stranger": "Unter dieser Adresse ist hier niemand bekannt, also kann von ihr aus nichts beantwortet werden.",
     "reply.link_only": "Dies wird nur beantwortet, wo Sie angemeldet sind; also wurde nichts entschieden.",
     "reply.none": "Nichts wartet auf Ihre Antwort.",
+    "mail.above": "Bitte oberhalb dieser Zeile antworten",
+    "mail.unproved": (
+        "Es ließ sich nicht nachweisen, dass diese E-Mail von Ihnen kommt, also wurde nichts "
+        "entschieden. Antworten Sie dort, wo Sie angemeldet sind: {link}"
+    ),
     # Times.
     "time.over": "die Zeit ist vorbei",
     "time.in": "in {span}",

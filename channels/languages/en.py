@@ -11,6 +11,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Approve",
     "button.deny": "Deny",
     "button.open": "Open",
+    "button.back": "Back",
+    "button.why": "Why (may be empty)",
     # The card.
     "card.ask": "Approval needed",
     "card.remind": "Still waiting for your answer",
@@ -91,6 +93,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.stranger": "Nobody here is known by this address, so nothing can be answered from it.",
     "reply.link_only": "This is answered only where you are signed in, so nothing was decided.",
     "reply.none": "Nothing waits for your answer.",
+    "mail.above": "Write your answer above this line",
+    "mail.unproved": (
+        "It could not be proved that this mail comes from you, so nothing was decided. Answer "
+        "where you are signed in: {link}"
+    ),
     # Times.
     "time.over": "the time is over",
     "time.in": "in {span}",

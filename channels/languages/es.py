@@ -13,6 +13,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Aprobar",
     "button.deny": "Rechazar",
     "button.open": "Abrir",
+    "button.back": "Volver",
+    "button.why": "Por qué (puede quedar vacío)",
     # The card.
     "card.ask": "Se necesita su aprobación",
     "card.remind": "Todavía se espera su respuesta",
@@ -93,6 +95,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.stranger": "Aquí no se conoce a nadie por esta dirección, así que desde ella no se puede responder nada.",
     "reply.link_only": "Esto solo se responde con la sesión iniciada, así que no se decidió nada.",
     "reply.none": "Nada espera su respuesta.",
+    "mail.above": "Escriba su respuesta encima de esta línea",
+    "mail.unproved": (
+        "No se pudo demostrar que este correo viene de usted, así que no se decidió nada. Responda "
+        "donde haya iniciado sesión: {link}"
+    ),
     # Times.
     "time.over": "el plazo terminó",
     "time.in": "en {span}",

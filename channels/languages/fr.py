@@ -13,6 +13,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Approuver",
     "button.deny": "Refuser",
     "button.open": "Ouvrir",
+    "button.back": "Retour",
+    "button.why": "Pourquoi (peut rester vide)",
     # The card.
     "card.ask": "Votre approbation est demandée",
     "card.remind": "Votre réponse est toujours attendue",
@@ -93,6 +95,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.stranger": "Personne n’est connu ici à cette adresse, on ne peut donc rien répondre depuis elle.",
     "reply.link_only": "On n’y répond que connecté, rien n’a donc été décidé.",
     "reply.none": "Rien n’attend votre réponse.",
+    "mail.above": "Écrivez votre réponse au-dessus de cette ligne",
+    "mail.unproved": (
+        "Il n’a pas pu être prouvé que ce message vient de vous : rien n’a donc été décidé. "
+        "Répondez là où vous êtes connecté : {link}"
+    ),
     # Times.
     "time.over": "le délai est passé",
     "time.in": "dans {span}",

@@ -13,6 +13,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Approva",
     "button.deny": "Rifiuta",
     "button.open": "Apri",
+    "button.back": "Indietro",
+    "button.why": "Perché (può restare vuoto)",
     # The card.
     "card.ask": "Serve la tua approvazione",
     "card.remind": "Si attende ancora la tua risposta",
@@ -93,6 +95,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.stranger": "Qui nessuno è conosciuto con questo indirizzo, quindi da esso non si può rispondere a nulla.",
     "reply.link_only": "A questo si risponde solo dopo l’accesso, quindi non è stato deciso nulla.",
     "reply.none": "Nulla attende la tua risposta.",
+    "mail.above": "Scrivi la tua risposta sopra questa riga",
+    "mail.unproved": (
+        "Non è stato possibile provare che questa e-mail viene da te, quindi non è stato deciso "
+        "nulla. Rispondi dove hai effettuato l’accesso: {link}"
+    ),
     # Times.
     "time.over": "il tempo è finito",
     "time.in": "tra {span}",

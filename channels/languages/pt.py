@@ -13,6 +13,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Aprovar",
     "button.deny": "Recusar",
     "button.open": "Abrir",
+    "button.back": "Voltar",
+    "button.why": "Porquê (pode ficar vazio)",
     # The card.
     "card.ask": "É necessária a sua aprovação",
     "card.remind": "A sua resposta continua a ser esperada",
@@ -93,6 +95,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.stranger": "Aqui ninguém é conhecido por este endereço, por isso a partir dele não se pode responder a nada.",
     "reply.link_only": "A isto só se responde com a sessão iniciada, por isso nada foi decidido.",
     "reply.none": "Nada espera a sua resposta.",
+    "mail.above": "Escreva a sua resposta acima desta linha",
+    "mail.unproved": (
+        "Não foi possível provar que este e-mail vem de si, por isso nada foi decidido. Responda "
+        "onde tem sessão iniciada: {link}"
+    ),
     # Times.
     "time.over": "o prazo terminou",
     "time.in": "dentro de {span}",

@@ -1,0 +1,122 @@
+"""How Slack shows a card, its end and the question for a reason: Block Kit, in plain text wherever a model spoke."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from signoff.channels.endings import closing_text, closing_words
+from signoff.channels.shapes import Closed, Notice
+from signoff.channels.texts import text
+from signoff.channels.voice import Voice
+from signoff.channels.wording import CardWords, Limits, card_words
+
+Block: TypeAlias = dict[str, Any]
+
+TEXT_CHARS: Final = 3_000
+"""Of a section."""
+BUTTON_CHARS: Final = 75
+FALLBACK_CHARS: Final = 3_000
+"""Of the text that notifications and screen readers take."""
+REASON_CHARS: Final = 1_000
+TITLE_CHARS: Final = 24
+APPROVE: Final = "signoff.approve"
+DENY: Final = "signoff.deny"
+OPEN: Final = "signoff.open"
+REASON: Final = "signoff.reason"
+"""Names of what can be pressed or submitted."""
+LIMITS: Final = Limits(whole=9_000, value=400, says=800, rows=40)
+
+
+def card_blocks(notice: Notice, voice: Voice) -> tuple[str, list[Block]]:
+    """The text and the blocks of a card. A reminder and a list have no buttons that decide: cards have."""
+    words = card_words(notice, voice, how="buttons", limits=LIMITS)
+    decides = words.decides and notice.kind == "ask"
+    blocks: list[Block] = [_header(words.heading)]
+    blocks += [_section(each) for each in _paragraphs(words)]
+    buttons = _decisions(notice.token, words) if decides else []
+    if notice.link:
+        label = text("button.open", voice.language)
+        buttons.append(_button(OPEN, label, url=notice.link))
+    if buttons:
+        blocks.append({"type": "actions", "block_id": f"signoff.{notice.token}", "elements": buttons})
+    return escaped(words.text)[:FALLBACK_CHARS], blocks
+
+
+def closed_blocks(closed: Closed, voice: Voice) -> tuple[str, list[Block]]:
+    """The text and the blocks of a card that is over: who, when and where, and no button but the link."""
+    told = closing_text(closed, voice)
+    # Without the address: that has a button here.
+    said = closing_text(closed.model_copy(update={"link": ""}), voice)
+    blocks: list[Block] = [_section(each) for each in _cut(said)]
+    if closed.link:
+        button = _button(OPEN, text("button.open", voice.language), url=closed.link)
+        blocks.append({"type": "actions", "block_id": f"signoff.{closed.token}.over", "elements": [button]})
+    return escaped(told)[:FALLBACK_CHARS] or closing_words(closed.request, voice), blocks
+
+
+def reason_view(token: str, where: dict[str, Any], language: str) -> Block:
+    """The window that asks why somebody denies. It comes back with what it was opened for."""
+    element = {"type": "plain_text_input", "action_id": REASON, "multiline": True, "max_length": REASON_CHARS}
+    return {
+        "type": "modal",
+        "callback_id": DENY,
+        "private_metadata": json.dumps({"token": token, **where}),
+        "title": _plain(text("button.deny", language), TITLE_CHARS),
+        "submit": _plain(text("button.deny", language), TITLE_CHARS),
+        "close": _plain(text("button.back", language), TITLE_CHARS),
+        "blocks": [
+            {
+                "type": "input",
+                "block_id": REASON,
+                "optional": True,
+                "label": _plain(text("button.why", language), BUTTON_CHARS),
+                "element": element,
+            },
+        ],
+    }
+
+
+def escaped(words: str) -> str:
+    """Words that mean nothing but themselves where Slack reads marks."""
+    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _paragraphs(words: CardWords) -> Iterator[str]:
+    yield f"{words.effect}\n{words.code}"
+    yield from _cut("\n".join(f"{row.text}" for row in words.rows))
+    elsewhere = "" if words.decides else words.how
+    course = (words.counted, words.due, words.more, words.incomplete, elsewhere)
+    for lines in ((words.note, words.asked, words.rule), course):
+        yield from _cut("\n".join(filter(None, lines)))
+    if words.says:
+        yield from _cut(f"{words.says_lead}\n“{words.says}”")
+
+
+def _cut(words: str) -> Iterator[str]:
+    while words:
+        yield words[:TEXT_CHARS]
+        words = words[TEXT_CHARS:]
+
+
+def _decisions(token: str, words: CardWords) -> list[Block]:
+    return [
+        _button(APPROVE, words.approve, value=token, style="primary"),
+        _button(DENY, words.deny, value=token, style="danger"),
+    ]
+
+
+def _button(action: str, label: str, **more: str) -> Block:
+    return {"type": "button", "action_id": action, "text": _plain(label, BUTTON_CHARS), **more}
+
+
+def _header(words: str) -> Block:
+    return {"type": "header", "text": _plain(words, 150)}
+
+
+def _section(words: str) -> Block:
+    return {"type": "section", "text": _plain(words, TEXT_CHARS)}
+
+
+def _plain(words: str, chars: int) -> Block:
+    shown = words if len(words) <= chars else words[: chars - 1] + "…"
+    return {"type": "plain_text", "text": shown or "…", "emoji": False}

@@ -1,0 +1,339 @@
+"""A Slack that holds messages in memory: it checks tokens, shapes and sizes as Slack does, and signs as Slack does.
+
+The limits are those of Slack's Block Kit reference; what breaks one is refused with `invalid_blocks`.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from signoff.channels.shapes import Raw
+from signoff.contracts.decision import Verdict
+from signoff.testing.channels import Seen, Vendor
+from signoff.testing.vendor_server import served
+
+BOT_TOKEN: Final = "xoxb-fake"
+APP_TOKEN: Final = "xapp-fake"
+SIGNING_SECRET: Final = "8f742231b10e8888abcd99yyyzzz85a5"
+TEAM: Final = "T1"
+TRIGGER_SECONDS: Final = 3.0
+_LIMITS: Final = {"header": 150, "section": 3_000, "button": 75, "title": 24, "label": 2_000}
+_BLOCKS: Final = 50
+_ELEMENTS: Final = 25
+
+
+@dataclass
+class Message:
+    """One message. `user` sees it; an ephemeral one has no `ts` of its own that could be edited."""
+
+    user: str
+    ts: str
+    text: str
+    blocks: list[dict[str, Any]] = field(default_factory=list)
+    thread: str = ""
+    ephemeral: bool = False
+
+    @property
+    def words(self) -> str:
+        """All that can be read of it, addresses behind buttons too."""
+        return "\n".join(_words(self.blocks)) if self.blocks else self.text
+
+    @property
+    def token(self) -> str:
+        """The token that its buttons carry, or the block that they stand in."""
+        actions = [block for block in self.blocks if block["type"] == "actions"]
+        return str(actions[0].get("block_id", "")).split(".")[1] if actions else ""
+
+
+class FakeSlack(Vendor):
+    """One workspace, in which every person has a conversation with the app."""
+
+    kind: ClassVar[str] = "slack"
+    identities: ClassVar[tuple[str, str, str, str]] = ("T1:UANA", "T1:UBO", "T1:UCY", "T9:UNOBODY")
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.messages: list[Message] = []
+        self.windows: list[dict[str, Any]] = []
+        self.refused: list[str] = []
+        self.socket_url = ""
+        self._numbers = iter(range(1, 1_000_000))
+        self._triggers: dict[str, float] = {}
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """As a manifest has them."""
+        return {"token": "env:SLACK_TOKEN", "signing_secret": "env:SLACK_SIGNING", "api_url": f"{self.url}/api"}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Where the secrets are."""
+        return {"SLACK_TOKEN": BOT_TOKEN, "SLACK_SIGNING": SIGNING_SECRET, "SLACK_APP": APP_TOKEN}
+
+    def app(self) -> Starlette:
+        """Its addresses."""
+        return Starlette(
+            routes=[
+                Route("/api/{method}", self._api, methods=["POST"]),
+                Route("/respond/{user}", self._respond, methods=["POST"]),
+            ]
+        )
+
+    # What people see.
+
+    def cards(self) -> Sequence[Seen]:
+        """Messages with blocks, in order; a card that is over is none any more."""
+        mine = [each for each in self.messages if each.blocks and each.token and "over" not in _block_ids(each)]
+        return [Seen(_identity(each.user), each.token, each.words) for each in mine]
+
+    def reads(self, identity: str) -> Sequence[str]:
+        """Everything in the conversation with one person, and the windows they were shown."""
+        mine = [each.words for each in self.messages if _identity(each.user) == identity]
+        return mine + ["\n".join(_words(view["blocks"])) for view in self.windows if view["user"] == identity]
+
+    # What people do.
+
+    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+        """Approve by the button, deny by the window that the other button opens."""
+        if verdict == "approved":
+            return self.pressed(card, identity, "signoff.approve")
+        view = {
+            "id": f"V{next(self._numbers)}",
+            "callback_id": "signoff.deny",
+            "private_metadata": json.dumps({"token": card.token, "channel": _conversation(identity)}),
+            "state": {"values": {"signoff.reason": {"signoff.reason": {"type": "plain_text_input", "value": reason}}}},
+        }
+        return self.interaction({"type": "view_submission", **_people(identity), "view": view})
+
+    def pressed(self, card: Seen, identity: str, action: str) -> Raw:
+        """A button of a card. What it opens, it opens for three seconds."""
+        number = next(self._numbers)
+        trigger = f"trigger.{number}"
+        self._triggers[trigger] = self.clock().timestamp()
+        message = next(each for each in self.messages if each.token == card.token)
+        channel = _conversation(_identity(message.user))
+        return self.interaction(
+            {
+                "type": "block_actions",
+                **_people(identity),
+                "api_app_id": "A1",
+                "container": {"type": "message", "message_ts": message.ts, "channel_id": channel},
+                "channel": {"id": channel},
+                "message": {"ts": message.ts},
+                "response_url": f"{self.url}/respond/{identity.rpartition(':')[2]}",
+                "trigger_id": trigger,
+                "actions": [{"type": "button", "action_id": action, "value": card.token, "action_ts": f"{number}.1"}],
+            }
+        )
+
+    def write(self, identity: str, words: str) -> Raw:
+        """A message to the app."""
+        return self._said(identity, words, {})
+
+    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+        """A message in the thread of a card."""
+        message = next(each for each in self.messages if each.token == card.token)
+        return self._said(identity, words, {"thread_ts": message.ts})
+
+    def sign(self, body: bytes) -> Raw:
+        """Any body."""
+        return self.signed(body, "application/json")
+
+    def interaction(self, payload: Mapping[str, Any]) -> Raw:
+        """A payload as Slack sends it: a form with one field."""
+        return self.signed(urlencode({"payload": json.dumps(payload)}).encode(), "application/x-www-form-urlencoded")
+
+    def signed(self, body: bytes, kind: str, ahead: float = 0.0) -> Raw:
+        """Signed with `v0`, by a clock that may be ahead."""
+        stamp = str(int(self.clock().timestamp() + ahead))
+        mark = hmac.new(SIGNING_SECRET.encode(), b"v0:%s:%s" % (stamp.encode(), body), hashlib.sha256).hexdigest()
+        headers = {"content-type": kind, "x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={mark}"}
+        return Raw(body, headers, at=self.clock())
+
+    def unknown(self) -> Sequence[Raw]:
+        """Things that Slack also sends."""
+        events = [
+            {"type": "url_verification", "challenge": "3eZbrw1aB"},
+            {"type": "event_callback", "event_id": "Ev1", "event": {"type": "team_join", "user": {"id": "U9"}}},
+            {"type": "event_callback", "event_id": "Ev2", "event": {"type": "message", "bot_id": "B1", "text": "yes"}},
+            {"type": "app_rate_limited", "minute_rate_limited": 1},
+        ]
+        actions = [{"type": "button", "action_id": "signoff.open", "value": ""}, "nonsense", {"action_id": "other"}]
+        pressed = {"type": "block_actions", **_people(self.identities[1]), "actions": actions}
+        shortcut = {"type": "shortcut", **_people(self.identities[1]), "callback_id": "x"}
+        return [
+            *(self.sign(json.dumps(each).encode()) for each in events),
+            self.interaction(pressed),
+            self.interaction(shortcut),
+        ]
+
+    # The API.
+
+    async def _api(self, request: Request) -> Response:
+        if self.trouble:
+            busy = self.trouble == "busy"
+            return Response(status_code=429 if busy else 503, headers={"retry-after": "30"} if busy else {})
+        method = request.path_params["method"]
+        wanted = APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN
+        if request.headers.get("authorization") != f"Bearer {wanted}":
+            return self._no("invalid_auth")
+        body = json.loads(await request.body() or b"{}")
+        known: dict[str, Callable[[Mapping[str, Any]], Response]] = {
+            "chat.postMessage": self._post,
+            "chat.postEphemeral": self._ephemeral,
+            "chat.update": self._update,
+            "views.open": self._window,
+            "auth.test": lambda _: JSONResponse({"ok": True, "user": "signoff", "team": "Acme", "team_id": TEAM}),
+            "apps.connections.open": lambda _: JSONResponse({"ok": True, "url": self.socket_url}),
+        }
+        return known[method](body) if method in known else self._no("unknown_method")
+
+    def _post(self, body: Mapping[str, Any]) -> Response:
+        problem = self._problem(body)
+        user = _user_of(body["channel"])
+        if problem or user is None:
+            return self._no(problem or "channel_not_found")
+        message = Message(user, self._stamp(), body["text"], body.get("blocks", []), body.get("thread_ts", ""))
+        self.messages.append(message)
+        return JSONResponse({"ok": True, "channel": f"D{user}", "ts": message.ts})
+
+    def _ephemeral(self, body: Mapping[str, Any]) -> Response:
+        if self._problem(body) or not str(body.get("channel", "")).startswith("D"):
+            return self._no(self._problem(body) or "channel_not_found")
+        self.messages.append(Message(body["user"], self._stamp(), body["text"], ephemeral=True))
+        return JSONResponse({"ok": True, "message_ts": self._stamp()})
+
+    def _update(self, body: Mapping[str, Any]) -> Response:
+        problem = self._problem(body)
+        found = [
+            each
+            for each in self.messages
+            if body["channel"] == f"D{each.user}" and each.ts == body.get("ts") and not each.ephemeral
+        ]
+        if problem or not found:
+            return self._no(problem or "message_not_found")
+        found[0].text, found[0].blocks = body["text"], body["blocks"]
+        return JSONResponse({"ok": True, "channel": body["channel"], "ts": found[0].ts})
+
+    def _window(self, body: Mapping[str, Any]) -> Response:
+        view = body["view"]
+        opened = self._triggers.pop(body["trigger_id"], None)
+        if opened is None or self.clock().timestamp() - opened > TRIGGER_SECONDS:
+            return self._no("expired_trigger_id")
+        titles = [view[name]["text"] for name in ("title", "submit", "close")]
+        if any(not 0 < len(each) <= _LIMITS["title"] for each in titles) or len(view["private_metadata"]) > 3_000:
+            return self._no("invalid_arguments")
+        self.windows.append(dict(view))
+        return JSONResponse({"ok": True, "view": {"id": f"V{next(self._numbers)}"}})
+
+    async def _respond(self, request: Request) -> Response:
+        if self.trouble:
+            return Response(status_code=503)
+        body = json.loads(await request.body())
+        if body.get("response_type") != "ephemeral" or body.get("replace_original") is not False or not body["text"]:
+            return Response("invalid_payload", status_code=400)
+        self.messages.append(Message(request.path_params["user"], self._stamp(), body["text"], ephemeral=True))
+        return Response("ok")
+
+    def _no(self, error: str) -> Response:
+        self.refused.append(error)
+        return JSONResponse({"ok": False, "error": error})
+
+    def _problem(self, body: Mapping[str, Any]) -> str:
+        if not body.get("text") or len(body["text"]) > 40_000:
+            return "no_text"
+        blocks = body.get("blocks", [])
+        if len(blocks) > _BLOCKS:
+            return "invalid_blocks"
+        return "" if all(map(_fits, blocks)) else "invalid_blocks"
+
+    def _stamp(self) -> str:
+        return f"{int(self.clock().timestamp())}.{next(self._numbers):06d}"
+
+    def _said(self, identity: str, words: str, more: Mapping[str, Any]) -> Raw:
+        user, number = identity.rpartition(":")[2], next(self._numbers)
+        event = {
+            "type": "message",
+            "channel": _conversation(identity),
+            "channel_type": "im",
+            "team": identity.partition(":")[0],
+            "user": user,
+            "text": words,
+            "ts": f"{number}.0",
+            **more,
+        }
+        body = {"type": "event_callback", "team_id": TEAM, "event_id": f"Ev{number}", "event": event}
+        return self.sign(json.dumps(body).encode())
+
+
+@asynccontextmanager
+async def fake_slack() -> AsyncIterator[FakeSlack]:
+    """A workspace that is there while the block runs."""
+    slack = FakeSlack()
+    async with served(slack.app()) as url:
+        slack.url = url
+        yield slack
+
+
+def _fits(block: Mapping[str, Any]) -> bool:
+    kind = block["type"]
+    if len(block.get("block_id", "")) > 255:
+        return False
+    if kind in ("header", "section"):
+        return block["text"]["type"] == "plain_text" and 0 < len(block["text"]["text"]) <= _LIMITS[kind]
+    if kind != "actions":
+        return False
+    elements = block["elements"]
+    names = [each["action_id"] for each in elements]
+    return 0 < len(elements) <= _ELEMENTS and len(set(names)) == len(names) and all(map(_button_fits, elements))
+
+
+def _button_fits(button: Mapping[str, Any]) -> bool:
+    return (
+        button["type"] == "button"
+        and 0 < len(button["text"]["text"]) <= _LIMITS["button"]
+        and len(button["action_id"]) <= 255
+        and len(button.get("value", "")) <= 2_000
+        and len(button.get("url", "")) <= 3_000
+        and button.get("style", "primary") in ("primary", "danger")
+    )
+
+
+def _words(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for block in blocks:
+        if block["type"] in ("header", "section"):
+            yield block["text"]["text"]
+        for element in block.get("elements", ()):
+            yield f"[{element['text']['text']}] {element.get('url', '')}".strip()
+
+
+def _block_ids(message: Message) -> str:
+    return " ".join(str(block.get("block_id", "")) for block in message.blocks)
+
+
+def _people(identity: str) -> dict[str, Any]:
+    team, _, user = identity.rpartition(":")
+    return {"team": {"id": TEAM}, "user": {"id": user, "team_id": team, "name": user.lower()}}
+
+
+def _identity(user: str) -> str:
+    return next((each for each in FakeSlack.identities if each.endswith(f":{user}")), f"{TEAM}:{user}")
+
+
+def _conversation(identity: str) -> str:
+    return f"D{identity.rpartition(':')[2]}"
+
+
+def _user_of(channel: str) -> str | None:
+    user = channel.removeprefix("D")
+    return user if any(each.endswith(f":{user}") for each in FakeSlack.identities) else None

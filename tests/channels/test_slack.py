@@ -1,0 +1,242 @@
+"""Slack: cards with buttons, a window for the reason, and what it says itself of its signatures and its blocks."""
+
+import asyncio
+import dataclasses
+import json
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from slack_sdk.models.blocks import Block as SlackBlock
+from slack_sdk.models.views import View
+from websockets.asyncio.server import ServerConnection, serve
+
+from signoff.channels.base import Forged, Malformed, Means, NotDelivered
+from signoff.channels.shapes import Raw, Received
+from signoff.channels.slack import Slack
+from signoff.channels.slack_payloads import event, interaction, read_payload
+from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.testing.channels import ChannelSuite, Rig, Vendor, played
+from signoff.testing.fake_slack import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, FakeSlack, fake_slack
+
+
+def slack(at: datetime, **options: Any) -> Slack:
+    """A channel by itself."""
+    given = {"token": "xoxb-fake", "signing_secret": SIGNING_SECRET, **options}
+    return Slack(Means("slack", given, "https://signoff.example", lambda: at, b"own"))
+
+
+class TestSlack(ChannelSuite):
+    """What every channel must do, and what only this one does."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """One workspace."""
+        return fake_slack()
+
+    @played
+    async def test_what_is_sent_is_what_slack_describes(self, rig: Rig) -> None:
+        """Asked of Slack's own models, card by card, before and after the end."""
+        vendor = rig.vendor
+        assert isinstance(vendor, FakeSlack)
+        request = await rig.ask()
+        first = [list(message.blocks) for message in vendor.messages]
+        await rig.decide_elsewhere(request)
+        for blocks in (*first, *(message.blocks for message in vendor.messages)):
+            parsed = SlackBlock.parse_all(blocks)
+            assert len(parsed) == len(blocks)
+            for block in parsed:
+                block.validate_json()
+        assert vendor.refused == []
+
+    @played
+    async def test_deny_asks_why_in_a_window_and_decides_with_it(self, rig: Rig) -> None:
+        """The button alone decides nothing."""
+        vendor = rig.vendor
+        assert isinstance(vendor, FakeSlack)
+        request = await rig.ask()
+        card = rig.card(rig.bo)
+        await rig.hear(vendor.pressed(card, rig.bo, "signoff.deny"))
+        assert rig.desk.heard == []
+        view = vendor.windows[0]
+        View(**{name: value for name, value in view.items() if name != "user"}).validate_json()
+        assert json.loads(view["private_metadata"])["token"] == card.token
+        await rig.hear(vendor.press(card, rig.bo, "denied", "too expensive"))
+        assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too expensive")
+
+    @played
+    async def test_a_window_that_opens_too_late_is_told_in_words(self, rig: Rig) -> None:
+        """Slack gives three seconds."""
+        vendor = rig.vendor
+        assert isinstance(vendor, FakeSlack)
+        await rig.ask()
+        pressed = vendor.pressed(rig.card(rig.bo), rig.bo, "signoff.deny")
+        vendor._triggers.clear()
+        await rig.hear(pressed)
+        assert vendor.windows == []
+        assert "deny" in vendor.messages[-1].text
+        assert vendor.messages[-1].ephemeral
+
+    @played
+    async def test_a_card_that_is_over_has_no_button_but_the_link(self, rig: Rig) -> None:
+        """Edited in place: there is still one message."""
+        vendor = rig.vendor
+        assert isinstance(vendor, FakeSlack)
+        request = await rig.ask()
+        count = len(vendor.messages)
+        await rig.decide_elsewhere(request)
+        buttons = [
+            element["action_id"]
+            for message in vendor.messages
+            for block in message.blocks
+            for element in block.get("elements", ())
+        ]
+        assert len(vendor.messages) == count
+        assert set(buttons) == {"signoff.open"}
+
+
+def test_slacks_own_example_of_a_signature_is_right() -> None:
+    """Published with its secret, time and body in `Verifying requests from Slack`."""
+    body = (
+        b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V"
+        b"&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text="
+        b"&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN"
+        b"&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c"
+    )
+    headers = {
+        "x-slack-request-timestamp": "1531420618",
+        "x-slack-signature": "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503",
+    }
+    then = datetime.fromtimestamp(1531420618, UTC)
+    channel = slack(then, signing_secret="8f742231b10e8888abcd99yyyzzz85a5")
+    channel.verify(Raw(body, headers))
+    late = slack(datetime.fromtimestamp(1531420618 + 301, UTC))
+    for wrong in (late, slack(then, signing_secret="other"), slack(then, signing_secret="", app_token="xapp-1")):
+        with pytest.raises(Forged):
+            wrong.verify(Raw(body, headers))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-slack-request-timestamp": "x", "x-slack-signature": "v0=1"},
+        {"x-slack-request-timestamp": "١٥٣١٤٢٠٦١٨", "x-slack-signature": "v0=1"},
+        {"x-slack-request-timestamp": "9" * 400, "x-slack-signature": "v0=1"},
+        {"x-slack-request-timestamp": "1531420618", "x-slack-signature": "v0=ä\ud800"},
+        {"x-signoff-socket": "ä"},
+        {"x-signoff-socket": ""},
+    ],
+)
+def test_what_no_signature_can_be_is_forged_and_nothing_worse(headers: dict[str, str]) -> None:
+    """Slack's own library raises other errors here."""
+    with pytest.raises(Forged):
+        slack(datetime.fromtimestamp(1531420618, UTC)).verify(Raw(b"\xff", headers))
+
+
+def test_a_channel_that_could_not_be_answered_is_not_made() -> None:
+    """Neither secret: nobody could press anything."""
+    with pytest.raises(ConfigError, match="signing_secret"):
+        slack(datetime.now(UTC), signing_secret="")
+
+
+def test_a_guest_of_another_workspace_is_that_ones() -> None:
+    """Slack Connect: the conversation is ours, the person is not."""
+    payload = {
+        "type": "block_actions",
+        "team": {"id": "T1"},
+        "user": {"id": "UBO", "team_id": "T9"},
+        "actions": [{"action_id": "signoff.approve", "value": "t", "action_ts": "1.1"}],
+    }
+    assert [each.identity for each in interaction(payload).heard] == ["T9:UBO"]
+
+
+def test_a_press_by_nobody_is_refused() -> None:
+    """And so is a message."""
+    with pytest.raises(Malformed):
+        interaction({"type": "block_actions", "actions": [{"action_id": "signoff.approve"}]})
+    with pytest.raises(Malformed):
+        event({"type": "event_callback", "event": {"type": "message", "channel_type": "im", "text": "yes"}})
+
+
+def test_the_challenge_is_answered() -> None:
+    """Slack asks it once, when the address is entered."""
+    raw = Raw(b'{"type": "url_verification", "challenge": "3eZ"}', {"content-type": "application/json"})
+    assert read_payload(raw).body == b"3eZ"
+
+
+@pytest.mark.parametrize("body", [b"payload=", b"payload=%7B", b"payload=1&payload=2", b"x=1", b"", b"\xff"])
+def test_a_form_without_one_payload_is_malformed(body: bytes) -> None:
+    """Whatever else it has."""
+    with pytest.raises(Malformed):
+        read_payload(Raw(body, {"content-type": "application/x-www-form-urlencoded"}))
+
+
+class TestSocket:
+    """Socket Mode: fetched, kept, then acknowledged; what could not be kept is not."""
+
+    async def test_what_comes_by_the_socket_is_kept_and_then_acknowledged(self) -> None:
+        """By a real WebSocket; the address of it is asked for with the app's own token."""
+        told: list[Any] = []
+
+        async def bring(socket: ServerConnection) -> None:
+            await socket.send(json.dumps({"type": "hello"}))
+            for number, payload in enumerate((_PRESS, _PRESS, {"type": "view_closed"})):
+                envelope = {"envelope_id": f"e{number}", "type": "interactive", "payload": payload}
+                await socket.send(json.dumps(envelope))
+            await socket.send("not JSON")
+            async for answer in socket:
+                told.append(json.loads(answer))
+                if len(told) == 2:
+                    await socket.send(json.dumps({"type": "disconnect", "reason": "refresh_requested"}))
+
+        taken: list[Raw] = []
+
+        async def take(raw: Raw) -> Received:
+            taken.append(raw)
+            if len(taken) == 2:
+                raise StoreUnavailable("gone")
+            return channel.receive(raw)
+
+        async with fake_slack() as vendor, serve(bring, "127.0.0.1", 0) as server:
+            vendor.clock = lambda: datetime.now(UTC)
+            port = server.sockets[0].getsockname()[1]
+            vendor.socket_url = f"ws://127.0.0.1:{port}"
+            channel = slack(datetime.now(UTC), app_token=APP_TOKEN, token=BOT_TOKEN, api_url=f"{vendor.url}/api")
+            listening = asyncio.create_task(channel.listen(take))
+            async with asyncio.timeout(30):
+                while len(told) < 2:
+                    await asyncio.sleep(0.01)
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+            await channel.close_down()
+        assert [each["envelope_id"] for each in told[:2]] == ["e0", "e2"]
+        assert [each.token for each in channel.receive(taken[0]).heard] == ["t"]
+        with pytest.raises(Forged):
+            channel.verify(dataclasses.replace(taken[0], body=taken[0].body + b" "))
+
+    async def test_a_broken_socket_is_told(self) -> None:
+        """Whoever listens begins again."""
+        async with fake_slack() as vendor:
+            vendor.clock = lambda: datetime.now(UTC)
+            vendor.socket_url = "ws://127.0.0.1:9"
+            channel = slack(datetime.now(UTC), app_token=APP_TOKEN, token=BOT_TOKEN, api_url=f"{vendor.url}/api")
+            with pytest.raises(NotDelivered, match="socket"):
+                await channel.listen(_never)
+            assert [finding.ok for finding in await channel.check()] == [True, True]
+            await channel.close_down()
+
+    async def test_without_an_app_token_nothing_is_fetched(self) -> None:
+        """Slack calls us then."""
+        await slack(datetime.now(UTC)).listen(_never)
+
+
+async def _never(raw: Raw) -> Received:
+    raise AssertionError("nothing was to be taken")
+
+
+_PRESS = {
+    "type": "block_actions",
+    "user": {"id": "UBO", "team_id": "T1"},
+    "actions": [{"action_id": "signoff.approve", "value": "t", "action_ts": "1.1"}],
+}
