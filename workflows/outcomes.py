@@ -146,12 +146,14 @@ def stops_siblings(primary: CallOutcome, told: CallOutcome) -> bool:
 
 
 def _never_begun(outcome: CallOutcome) -> bool:
-    """Whether the gates ended the call; with the same codes a handler says how it failed."""
-    return outcome.code in _NEVER_BEGUN and outcome.gate != "execute"
+    """Whether the call was stopped before it ran, or the gates ended it; with their codes a handler says it failed."""
+    return outcome.code == "skipped" or (outcome.code in _NEVER_BEGUN and outcome.gate != "execute")
 
 
 def _went(outcome: CallOutcome) -> str:
     """How a try went, for the model. The words of a tool are told whole or not at all: marks around them must stay."""
+    if outcome.code == "skipped":
+        return f"`{outcome.tool}` was to be tried in its place. {text_of(outcome.value)}"
     what = "could not be used" if _never_begun(outcome) else "failed"
     text = "" if outcome.value.blob is not None else text_of(outcome.value)
     return f"`{outcome.tool}` {what}: {text}." if 0 < len(text) <= _BRIEF else f"`{outcome.tool}` {what}."

@@ -7,6 +7,7 @@ import pytest
 from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
+from signoff.contracts.call import CallOutcome
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnResult
 from signoff.registry.actor import Actor
@@ -15,6 +16,7 @@ from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
+from signoff.workflows import outcomes
 
 ABORTED = "Not executed: another call of the same completion failed."
 STRICT = Actor(name="desk", model="scripted", on_failure="abort_siblings")
@@ -166,6 +168,38 @@ async def test_a_denial_aborts_nothing(client: Client, store: Store, task_queue:
         await desk.until(key, lambda view: view.calls[0].state == "denied")
         scene.gates["look"].set()
         assert codes(await ended(desk, key)) == ["denied", "ok", "input_invalid"]
+
+
+async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """What ran has failed and may have done half of its work: the model reads that, and that nothing was tried then."""
+    scene = Scene()
+    catalog = scene.catalog(
+        scene.tool("book", fails=True, idempotent=True, fallbacks=("older",)),
+        scene.tool("bad", fails=True),
+        scene.tool("look", read_only=True),
+        scene.tool("older", asks=True),
+    )
+    scene.gates["book"].set()
+    async with bench(client, store, task_queue, catalog, at_once("book", "bad", "look")) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+        await scene.entered("bad", "look")
+        scene.gates["bad"].set()
+        result = await ended(desk, key)
+        [told, *_] = await desk.told(key)
+    assert codes(result) == ["execution_failed", "execution_failed", "skipped"]
+    assert (told.value.inline, told.note) == ("no such account", f"`older` was to be tried in its place. {ABORTED}")
+    assert (result.calls[0].fallback, scene.inside) == ("", {"book", "bad", "look"})
+
+
+@pytest.mark.parametrize("stopped", [outcomes.aborted, outcomes.unwanted])
+def test_a_failure_whose_fallback_was_stopped_is_one_all_the_same(stopped: Any) -> None:
+    """Its siblings stop for it as if there had been no fallback."""
+    failed = CallOutcome(call="c1.1", tool="book", code="execution_failed", gate="execute")
+    told = outcomes.stood_in(failed, [stopped("c1.1001", "older")])
+    assert (told.code, told.tool, outcomes.stops_siblings(failed, told)) == ("execution_failed", "book", True)
 
 
 @pytest.mark.row("F45")
