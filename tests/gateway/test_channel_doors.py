@@ -1,0 +1,475 @@
+"""Answers that come in by channels, over the gateway and the real server."""
+
+import asyncio
+import dataclasses
+import random
+import time
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from desk_fixtures import Ledger, bench
+from gateway_desk import BASE, PEOPLE, SIGNER, GatewayDesk, desk_catalog, gateway_desk, react
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.channels.shapes import Closed, Raw, Received, Reply
+from signoff.client import Signoff
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.ids import TurnKey, parse_approval_id, show_code
+from signoff.contracts.person import Person
+from signoff.embedded import free_port
+from signoff.gateway.app import build_app
+from signoff.gateway.channels_running import channels_running, kept_going
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.serve import serve
+from signoff.registry.catalog import Catalog
+from signoff.registry.manifest_channels import ChannelDeclared, Channels, RoutingRules
+from signoff.registry.people import development_directory
+from signoff.settings import Settings
+from signoff.store.arrivals import Arrivals
+from signoff.store.deliveries import Deliveries, DeliveryRow
+from signoff.store.store import Store, open_store
+from signoff.testing.recording_channel import RecordingChannel, recording_channel
+from signoff.testing.scripted import ScriptedModel
+
+CROWD = tuple(
+    Person(id=f"boss{number}", name=f"Boss {number}", roles=("approvers",), identities={"recording": (f"b{number}",)})
+    for number in range(20)
+)
+_SLACK_SECONDS = 3.0
+"""Within which Slack wants its acknowledgement, the shortest of all vendors."""
+
+
+def reached(person: Person) -> Person:
+    """A person of the desk whom the channel reaches, under their own id."""
+    return person.model_copy(update={"identities": {"recording": (person.id,)}})
+
+
+def channel_catalog(ledger: Ledger) -> Catalog:
+    """The desk's, with people whom the channel reaches, and told by it of every request."""
+    people = development_directory([*map(reached, PEOPLE), *CROWD])
+    chat = ChannelDeclared("chat", "signoff.testing.recording_channel")
+    channels = Channels({"chat": chat}, RoutingRules(default=("chat",)))
+    return dataclasses.replace(desk_catalog(ledger), people=people, channels=channels)
+
+
+@dataclass
+class Spoken:
+    """A gateway with one channel, and whoever speaks on it."""
+
+    desk: GatewayDesk
+    http: httpx.AsyncClient
+    channel: RecordingChannel
+    keys: list[str] = field(default_factory=list)
+
+    async def asked(self, text: str) -> tuple[ApprovalRequest, dict[str, DeliveryRow]]:
+        """A request that waits, and the cards of whom the courier told of it."""
+        request = await self.desk.desk.signoff.request(await self.desk.asked(text))
+        return request, await told(self.desk.deps.store, request)
+
+    async def post(self, **fields: Any) -> httpx.Response:
+        """What the vendor would send, rightly marked."""
+        return await self.sent(self.channel.raw(**fields))
+
+    async def sent(self, raw: Raw, **more: Any) -> httpx.Response:
+        """A raw message at the channel's door."""
+        headers = {**raw.headers, **more.pop("headers", {})}
+        return await self.http.post("/channels/chat", content=raw.body, headers=headers, **more)
+
+    async def say(self, identity: str, **fields: Any) -> Reply:
+        """Say something; what the channel answers."""
+        before = len(self.channel.replies)
+        key = uuid.uuid4().hex
+        answer = await self.post(key=key, identity=identity, **fields)
+        assert (answer.status_code, answer.content) == (200, b"")
+        self.keys.append(key)
+        await until(lambda: len(self.channel.replies) > before)
+        return self.channel.replies[before][1]
+
+
+async def told(store: Store, request: ApprovalRequest) -> dict[str, DeliveryRow]:
+    """The cards by person, once the courier has sent all of them."""
+    async with asyncio.timeout(30):
+        while True:
+            rows = await Deliveries(store).of_request(request.id, request.revision)
+            if rows and all(row.state != "planned" for row in rows):
+                return {row.person: row for row in rows}
+            await asyncio.sleep(0.05)
+
+
+async def until(seen: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for something to be seen."""
+    async with asyncio.timeout(seconds):
+        while not seen():
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+async def spoken(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Spoken]:
+    """A worker, a gateway, and one channel that runs."""
+    folder = tmp_path_factory.mktemp("channels")
+    queue = f"channels-{uuid.uuid4().hex[:12]}"
+    channel = recording_channel("chat")
+    async with (
+        open_store(f"sqlite:///{folder}/signoff.db") as store,
+        gateway_desk(client, store, queue, catalog_of_ledger=channel_catalog) as desk,
+        channels_running(desk.deps, {"chat": channel}, RoutingRules()) as intake,
+    ):
+        transport = httpx.ASGITransport(app=build_app(desk.deps, intake))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+            yield Spoken(desk, http, channel)
+
+
+async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spoken: Spoken) -> None:
+    """Signed by the gateway, with the channel's name and assurance; the tool runs once."""
+    request, cards = await spoken.asked("pay")
+    assert "guest" not in cards
+    reply = await spoken.say("ana", token=cards["ana"].token, verdict="approved", reason="fine")
+    assert reply.receipt is not None
+    assert (reply.receipt.status, reply.receipt.state) == ("accepted", "approved")
+    settled = await spoken.desk.desk.signoff.request(request.id)
+    vote = settled.votes[0]
+    assert (vote.subject, vote.channel, vote.assurance, vote.reason) == ("ana", "recording", "channel", "fine")
+    assert (vote.unsigned, bool(vote.decision.signature)) == (False, True)
+    arrival = await Arrivals(spoken.desk.deps.store).look("chat", "heard", spoken.keys[-1])
+    assert arrival is not None
+    assert vote.decision.received_at == arrival.received_at
+    await until_runs(spoken, request)
+
+
+async def until_runs(spoken: Spoken, request: ApprovalRequest) -> None:
+    """The tool behind an approved request has run, once."""
+    async with asyncio.timeout(30):
+        while not await spoken.desk.runs(request.id):
+            await asyncio.sleep(0.05)
+    assert await spoken.desk.runs(request.id) == 1
+
+
+async def test_a_late_click_is_told_who_decided(spoken: Spoken) -> None:
+    """By name and where; nothing changes."""
+    request, cards = await spoken.asked("pay")
+    await spoken.say("ana", token=cards["ana"].token, verdict="denied", reason="no")
+    reply = await spoken.say("approver", token=cards["approver"].token, verdict="approved")
+    assert reply.receipt is not None
+    assert (reply.receipt.code, reply.receipt.decided_by, reply.receipt.channel) == (
+        "already_decided",
+        "ana",
+        "recording",
+    )
+    assert "Ana" in reply.text
+    assert (await spoken.desk.desk.signoff.request(request.id)).state == "denied"
+
+
+async def test_every_card_says_who_decided_within_two_seconds(spoken: Spoken) -> None:
+    """Wherever they went, and by whatever way it was decided."""
+    request, cards = await spoken.asked("pay")
+    decided = await spoken.desk.decide(request.id, verdict="denied", reason="no", revision=1, **{"as": "ana"})
+    assert decided.json()["status"] == "accepted"
+    begun = time.monotonic()
+
+    def closings() -> list[Closed]:
+        return [closed for _, closed in spoken.channel.closings if closed.request.id == request.id]
+
+    await until(lambda: len(closings()) == len(cards))
+    assert time.monotonic() - begun < 2.0
+    assert {closed.token for closed in closings()} == {row.token for row in cards.values()}
+    assert {(closed.request.state, closed.request.decided_by) for closed in closings()} == {("denied", "ana")}
+
+
+async def test_an_answer_to_an_older_revision_is_stale(spoken: Spoken) -> None:
+    """It was edited since the card went out: nothing of the new arguments was shown."""
+    request, cards = await spoken.asked("trip")
+    edited = await spoken.desk.decide(
+        request.id,
+        verdict="approved",
+        revision=1,
+        **{"as": "ana"},
+        edited_args={**(request.args.inline or {}), "cost": 99},
+    )
+    assert edited.json()["status"] == "counted", edited.text
+    reply = await spoken.say("bo", token=cards["bo"].token, verdict="approved")
+    assert reply.receipt is not None
+    assert reply.receipt.code == "stale"
+    now = await spoken.desk.desk.signoff.request(request.id)
+    assert (now.revision, now.state, [vote.subject for vote in now.votes]) == (2, "pending", ["ana"])
+
+
+async def test_a_stranger_learns_nothing_and_decides_nothing(spoken: Spoken) -> None:
+    """Even with the token of a card that somebody forwarded."""
+    request, cards = await spoken.asked("pay")
+    reply = await spoken.say("mallory", token=cards["ana"].token, verdict="approved")
+    assert reply.receipt is None
+    assert request.code not in reply.text.replace("-", "")
+    assert (await spoken.desk.desk.signoff.request(request.id)).state == "pending"
+
+
+async def test_who_has_no_seat_is_refused_by_name(spoken: Spoken) -> None:
+    """The requester, with an approver's card; it is in the record."""
+    request, cards = await spoken.asked("pay")
+    reply = await spoken.say("guest", token=cards["ana"].token, verdict="approved")
+    assert reply.receipt is not None
+    assert reply.receipt.code in ("not_allowed", "self_approval")
+    stream = await AuditLog(spoken.desk.deps.store).stream(_turn(request).workflow_id)
+    tries = [(r.subject, r.facts["receipt"], r.facts["channel"]) for r in stream if r.kind == "attempt"]
+    assert ("guest", reply.receipt.code, "recording") in tries
+
+
+async def test_a_bare_yes_with_two_open_asks_which_and_a_code_answers(spoken: Spoken) -> None:
+    """Nothing is decided meanwhile."""
+    first, _ = await spoken.asked("easy")
+    second, _ = await spoken.asked("easy")
+    reply = await spoken.say("approver", text="yes")
+    assert reply.receipt is None
+    assert {show_code(first.code), show_code(second.code)} <= set(reply.choices)
+    decided = await spoken.say("approver", text=f"approve {show_code(second.code)}")
+    assert decided.receipt is not None
+    assert decided.receipt.approval_id == second.id
+    states = [(await spoken.desk.desk.signoff.request(each.id)).state for each in (first, second)]
+    assert states == ["pending", "approved"]
+
+
+async def test_a_code_finds_what_no_card_told(spoken: Spoken) -> None:
+    """For those who may decide it, and for nobody else."""
+    approval = await spoken.desk.asked("pay")
+    request = await spoken.desk.desk.signoff.request(approval)
+    refused = await spoken.say("bo", text=f"deny {request.code} no")
+    assert refused.receipt is None
+    reply = await spoken.say("ana", text=f"ablehnen {request.code} zu teuer")
+    assert reply.receipt is not None
+    assert (reply.receipt.status, reply.receipt.reason) == ("accepted", "zu teuer")
+
+
+async def test_a_value_to_be_typed_and_a_stronger_sign_in_lead_to_the_inbox(spoken: Spoken) -> None:
+    """The page that the reply names asks for both."""
+    request, cards = await spoken.asked("typed")
+    reply = await spoken.say("ana", token=cards["ana"].token, verdict="approved")
+    assert reply.receipt is None
+    assert f"{BASE}/approvals/{request.id}" in reply.text
+    assert (await spoken.desk.desk.signoff.request(request.id)).state == "pending"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
+    """A scanner that follows an address with a message that would count as a `POST`."""
+    request, cards = await spoken.asked("pay")
+    raw = spoken.channel.raw(key=uuid.uuid4().hex, identity="ana", token=cards["ana"].token, verdict="approved")
+    answer = await spoken.http.request(method, "/channels/chat", content=raw.body, headers=raw.headers)
+    # Of what a `GET` carries nothing is read, so that it bears no mark.
+    assert answer.status_code in (200, 401)
+    await asyncio.sleep(0.7)
+    assert (await spoken.desk.desk.signoff.request(request.id)).state == "pending"
+
+
+async def test_what_is_forged_unreadable_too_large_or_nowhere_is_refused_without_a_word(spoken: Spoken) -> None:
+    """401, 400, 413, 404; and no other method is there."""
+    raw = spoken.channel.raw(key=uuid.uuid4().hex, identity="ana", text="yes")
+    forged = await spoken.sent(Raw(raw.body + b" ", headers=raw.headers))
+    unreadable = await spoken.sent(spoken.channel.raw(nothing=1))
+    nowhere = await spoken.http.post("/channels/nowhere", content=raw.body, headers=raw.headers)
+    assert [(each.status_code, each.content) for each in (forged, unreadable, nowhere)] == [
+        (401, b""),
+        (400, b""),
+        (404, b""),
+    ]
+    large = await spoken.sent(Raw(b"x" * (spoken.channel.room + 1), headers=raw.headers))
+    just = await spoken.sent(Raw(b"x" * spoken.channel.room, headers=raw.headers))
+    assert (large.status_code, just.status_code) == (413, 401)
+    assert (await spoken.http.head("/channels/nowhere")).status_code == 404
+    assert (await spoken.http.put("/channels/chat", content=b"")).status_code == 405
+
+
+async def test_a_vendors_check_of_the_address_is_answered(spoken: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the channel makes of a `GET`, as it stands: our own address, the query, and no sign-in."""
+    seen: list[Raw] = []
+
+    def challenged(raw: Raw) -> Received:
+        seen.append(raw)
+        return Received(status=200, body=raw.query["hub.challenge"].encode())
+
+    monkeypatch.setattr(spoken.channel, "receive", challenged)
+    answer = await spoken.http.get("/channels/chat?hub.challenge=11%2F58&a=b", headers={"X-Some": "Thing"})
+    assert (answer.status_code, answer.text) == (200, "11/58")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert seen[0].url == f"{BASE}/channels/chat?hub.challenge=11%2F58&a=b"
+    assert (seen[0].method, seen[0].headers["x-some"]) == ("GET", "Thing")
+
+
+async def test_an_adapter_that_breaks_is_no_error_of_the_gateway(
+    spoken: Spoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 4xx, and the next message is taken."""
+
+    def broken(raw: Raw) -> Received:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spoken.channel, "receive", broken)
+        assert (await spoken.post(key="k", identity="ana")).status_code == 400
+    assert (await spoken.post(key=uuid.uuid4().hex, identity="nobody at all")).status_code == 200
+
+
+async def test_what_cannot_be_kept_is_not_acknowledged(client: Client, tmp_path: Any) -> None:
+    """503 while the store is away, so that the vendor brings it again."""
+    channel = recording_channel("chat")
+    async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
+        deps = GatewayDeps(
+            desk=Signoff(client, task_queue="nobody"),
+            catalog=channel_catalog(Ledger()),
+            people=development_directory(),
+            store=store,
+            settings=Settings(),
+            signer=SIGNER,
+        )
+        async with channels_running(deps, {"chat": channel}, RoutingRules()) as intake:
+            transport = httpx.ASGITransport(app=build_app(deps, intake))
+            async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+                await store.close()
+                raw = channel.raw(key="k", identity="ana", text="yes")
+                answer = await http.post("/channels/chat", content=raw.body, headers=raw.headers)
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+
+
+async def test_a_listener_that_fails_begins_again(caplog: pytest.LogCaptureFixture) -> None:
+    """After a while, said in the log; one that has nothing to fetch returns, and stays so."""
+    begun = 0
+
+    async def failing() -> None:
+        nonlocal begun
+        begun += 1
+        if begun < 4:
+            raise OSError("the mailbox is shut")
+
+    await kept_going("the listener", failing, first_pause=0.001)
+    assert begun == 4
+    assert sum("the listener failed and begins again" in each.message for each in caplog.records) == 3
+
+
+async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> None:
+    """Listeners are cancelled, connections let go, and a channel that does not close in time holds up nothing."""
+    channel = recording_channel("chat")
+    heard: list[str] = []
+
+    async def listen(take: Any) -> None:
+        heard.append("listening")
+        try:
+            await take(channel.raw(key="k", identity="nobody", text="yes"))
+            heard.append("taken")
+            await asyncio.sleep(3_600)
+        finally:
+            heard.append("stopped")
+
+    async def close_down() -> None:
+        heard.append("closed")
+        raise OSError("closed already")
+
+    channel.listen, channel.close_down = listen, close_down  # type: ignore[method-assign]
+    async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
+        deps = GatewayDeps(
+            desk=Signoff(client, task_queue="nobody"),
+            catalog=channel_catalog(Ledger()),
+            people=development_directory(),
+            store=store,
+            settings=Settings(),
+        )
+        async with channels_running(deps, {"chat": channel}, RoutingRules()):
+            await until(lambda: "taken" in heard and len(channel.replies) == 1)
+    assert heard == ["listening", "taken", "stopped", "closed"]
+    async with channels_running(deps, {}, RoutingRules()) as intake:
+        assert intake is None
+
+
+async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts_once(
+    client: Client, tmp_path: Any
+) -> None:
+    """1,000 deliveries with duplicates and forgeries, each acknowledged within the shortest limit there is; then a
+    worker comes, and every genuine decision takes effect exactly once."""
+    queue, ledger, channel = f"burst-{uuid.uuid4().hex[:12]}", Ledger(), recording_channel("chat")
+    catalog = channel_catalog(ledger)
+    port = free_port()
+    async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
+        settings = Settings(port=port)
+        desk = Signoff(client, task_queue=queue)
+        deps = GatewayDeps(
+            desk=desk, catalog=catalog, people=catalog.people, store=store, settings=settings, signer=SIGNER
+        )
+
+        def work() -> Any:
+            return bench(client, store, queue, catalog, ScriptedModel(react), verifier=SIGNER.verifier())
+
+        async with work() as room:
+            keys = await asyncio.gather(*(room.start("pay") for _ in CROWD))
+            views = await asyncio.gather(*map(room.waiting, keys))
+        requests = [next(call.approval for call in view.calls if call.approval is not None) for view in views]
+        async with channels_running(deps, {"chat": channel}, RoutingRules()) as intake:
+            cards = [await told(store, request) for request in requests]
+            decisive = [
+                channel.raw(key=f"yes {at}", identity=f"b{at}", token=cards[at][f"boss{at}"].token, verdict="approved")
+                for at in range(len(CROWD))
+            ]
+            denial = channel.raw(key="no", identity="b0", token=cards[1]["boss0"].token, verdict="denied")
+            forged = [Raw(denial.body, headers=raw.headers) for raw in decisive]
+            stranger = [channel.raw(key=f"s {at}", identity="mallory", text="yes") for at in range(10)]
+            burst = [(raw, 200) for raw in decisive * 30 + stranger * 10] + [(raw, 401) for raw in forged * 15]
+            assert len(burst) == 1_000
+            random.Random(5).shuffle(burst)
+            stop, ready = asyncio.Event(), asyncio.Event()
+            app = build_app(deps, intake)
+            serving = asyncio.create_task(serve(app, "127.0.0.1", port, stop=stop, ready=ready.set))
+            await ready.wait()
+            slowest = await _brought(port, burst)
+            assert slowest < _SLACK_SECONDS
+            assert ledger.rows == []
+            await until(lambda: len(_receipts(channel, "pending")) > 0)
+            async with work():
+                await until(lambda: len(ledger.rows) >= len(CROWD), 90)
+                await until(lambda: len(_receipts(channel, "accepted")) >= len(CROWD), 90)
+                settled = [await desk.request(each.id) for each in requests]
+            stop.set()
+            await serving
+    assert [(each.state, each.decided_by) for each in settled] == [("approved", person.id) for person in CROWD]
+    assert all(len(each.votes) == 1 and each.votes[0].decision.signature for each in settled)
+    assert len(ledger.rows) == len({row[2] for row in ledger.rows}) == len(CROWD)
+    assert len(_receipts(channel, "accepted")) == len(CROWD)
+
+
+async def _brought(port: int, burst: list[tuple[Raw, int]]) -> float:
+    """Bring all of `burst` by 20 connections and see each answered as it should be; how long the slowest took.
+
+    Without a client's library: what is measured is the gateway.
+    """
+    left, slowest = deque(burst), 0.0
+
+    async def bring() -> None:
+        nonlocal slowest
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while left:
+            raw, status = left.popleft()
+            marks = "".join(f"{name}: {value}\r\n" for name, value in raw.headers.items())
+            head = f"POST /channels/chat HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(raw.body)}\r\n{marks}\r\n"
+            begun = time.monotonic()
+            writer.write(head.encode() + raw.body)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            slowest = max(slowest, time.monotonic() - begun)
+            assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+            assert b"content-length: 0\r\n" in answer
+        writer.close()
+
+    await asyncio.gather(*(bring() for _ in range(20)))
+    return slowest
+
+
+def _receipts(channel: RecordingChannel, status: str) -> list[str]:
+    """The requests of which somebody was told this."""
+    told = (reply.receipt for _, reply in channel.replies if reply.receipt is not None)
+    return [receipt.approval_id for receipt in told if receipt.status == status]
+
+
+def _turn(request: ApprovalRequest) -> TurnKey:
+    named = parse_approval_id(request.id)
+    assert named is not None
+    return named.turn
