@@ -8,6 +8,8 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from types import TracebackType
 from typing import Final, Self, TypeAlias
@@ -37,10 +39,11 @@ async def resolved(host: str, port: int) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Answered:
-    """What a server said; its body is nobody's business."""
+    """What a server said; its body is nobody's business. `at` is its clock, if it tells."""
 
     status: int
     retry_after: float
+    at: datetime | None = None
 
 
 @dataclass
@@ -118,7 +121,8 @@ class Outward:
         request = self._http().build_request("POST", pinned, content=body, headers=given, extensions=extensions)
         response = await self._http().send(request, stream=True)
         await response.aclose()
-        return Answered(response.status_code, retry_after(response.headers.get("retry-after", "")))
+        told = response.headers
+        return Answered(response.status_code, retry_after(told.get("retry-after", "")), read_date(told.get("date", "")))
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -149,6 +153,15 @@ def read_networks(written: Sequence[str]) -> tuple[Network, ...]:
 def retry_after(written: str) -> float:
     """Seconds of a `Retry-After` header that says a number of them; 0 for anything else."""
     return float(written) if written.isascii() and written.isdigit() and len(written) < 8 else 0.0
+
+
+def read_date(written: str) -> datetime | None:
+    """The moment of a `Date` header (aware), or None for anything else."""
+    try:
+        moment = parsedate_to_datetime(written)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _wrapped(address: Address) -> Address | None:

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator
@@ -17,7 +17,7 @@ from signoff.channels.base import Channel, Malformed, Means, NotDelivered, Optio
 from signoff.channels.endings import closing_words
 from signoff.channels.outward import Answered, Outward, read_networks
 from signoff.channels.shapes import Closed, Finding, Heard, Notice, Raw, Received, Reply, Sent, Status
-from signoff.channels.standard_webhooks import read_secret, signed_headers, verified_id
+from signoff.channels.standard_webhooks import TOLERANCE_SECONDS, read_secret, signed_headers, verified_id
 from signoff.channels.voice import voice_of
 from signoff.channels.wording import card_words
 from signoff.contracts.base import Shape
@@ -86,6 +86,18 @@ class _Told(Shape):
     told: str = ""
 
 
+class Line(Protocol):
+    """What messages go out by: `Outward`, or a test's."""
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
+        """Send one message. Raises `NotDelivered` where no answer came."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
 class Webhook(Channel):
     """See the module."""
 
@@ -93,7 +105,7 @@ class Webhook(Channel):
     identity: ClassVar[str] = "webhook"
     options: ClassVar[type[Options]] = WebhookOptions
 
-    def __init__(self, means: Means, outward: Outward | None = None) -> None:
+    def __init__(self, means: Means, outward: Line | None = None) -> None:
         super().__init__(means)
         self._options = WebhookOptions.model_validate(means.options)
         given = (self._options.secret, self._options.previous_secret)
@@ -101,7 +113,7 @@ class Webhook(Channel):
         if not self._secrets:
             raise ConfigError("it needs a `secret`", field="secret")
         allowed = read_networks(self._options.allow_networks)
-        self._outward = outward or Outward(allowed, self._options.timeout_seconds)
+        self._outward: Line = outward or Outward(allowed, self._options.timeout_seconds)
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`."""
@@ -166,30 +178,34 @@ class Webhook(Channel):
             raise Malformed(f"`data` does not fit its type: {where or 'it is no object'}") from None
 
     async def check(self) -> list[Finding]:
-        """Whether the receiver acknowledges a message of the type `ping`."""
-        target = f"{self._options.url} "
+        """Whether the receiver acknowledges a message of the type `ping`, and whether its clock is ours."""
+        target, now = self._options.url, self.means.clock()
         try:
-            moment = self.means.clock()
-            await self._post(f"ping.{int(moment.timestamp())}", "ping", {})
+            answer = await self._post(f"ping.{int(now.timestamp())}", "ping", {})
         except NotDelivered as error:
-            return [Finding(False, target + f"does not acknowledge: {error.message}", "check `url`, and the receiver")]
-        return [Finding(True, target + "acknowledges what is signed")]
+            return [Finding(False, f"{target} does not acknowledge: {error.message}", "check `url`, and the receiver")]
+        found = [Finding(True, f"{target} acknowledges what is signed")]
+        apart = 0.0 if answer.at is None else abs((answer.at - now).total_seconds())
+        if apart > TOLERANCE_SECONDS / 2:
+            remedy = f"set the clocks: what is {TOLERANCE_SECONDS} s old counts as forged"
+            found.append(Finding(False, f"its clock is {apart:.0f} s from ours", remedy))
+        return found
 
     async def close_down(self) -> None:
         """See `Channel`."""
         await self._outward.close()
 
-    async def _post(self, message: str, kind: str, data: Mapping[str, Any]) -> None:
+    async def _post(self, message: str, kind: str, data: Mapping[str, Any]) -> Answered:
         now = self.means.clock()
         body = json.dumps({"type": kind, "timestamp": _time(now), "data": data}).encode()
         headers = signed_headers(self._secrets, message, now, body) | {"content-type": "application/json"}
-        _acknowledged(await self._outward.post(self._options.url, body, headers))
+        return _acknowledged(await self._outward.post(self._options.url, body, headers))
 
 
-def _acknowledged(answer: Answered) -> None:
-    """Raises `NotDelivered` unless the receiver has taken the message."""
+def _acknowledged(answer: Answered) -> Answered:
+    """The answer of a receiver that has taken the message. Raises `NotDelivered` for any other."""
     if 200 <= answer.status < 300:
-        return
+        return answer
     code = str(answer.status)
     if answer.status in (_TOO_MANY, _BUSY):
         raise NotDelivered("the receiver is busy", code=code, again=True, after=answer.retry_after)

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "policy": ("signoff.cli.policies", "Check, test and explain policies."),
     "audit": ("signoff.cli.audit", "Verify, export and read the record of what happened."),
     "people": ("signoff.cli.people", "List and check the people of the directory."),
+    "channels": ("signoff.cli.channels", "List, check and try the channels of the manifest."),
     "token": ("signoff.cli.token", "Make, list and revoke personal tokens."),
     "keys": ("signoff.cli.keys", "Make, list, retire and export the keys that prove decisions."),
     "worker": ("signoff.cli.working", "Run a worker alone."),

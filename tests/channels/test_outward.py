@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from signoff.channels.base import NotDelivered
-from signoff.channels.outward import Outward, Resolve, is_public, read_networks, resolved, retry_after
+from signoff.channels.outward import Outward, Resolve, is_public, read_date, read_networks, resolved, retry_after
 from signoff.testing.vendor_server import served
 
 HOME = read_networks(["127.0.0.0/8"])
@@ -224,6 +224,14 @@ async def test_the_system_resolves_names() -> None:
 def test_a_time_to_wait_is_a_number_of_seconds(written: str, seconds: float) -> None:
     """Anything else is none."""
     assert retry_after(written) == seconds
+
+
+@pytest.mark.parametrize("written", ["", "soon", "Sun, 99 Nov 2026 14:00:00 GMT", "2026-11-22", "1"])
+def test_a_date_that_is_none_is_none(written: str) -> None:
+    """Servers say what they like."""
+    assert read_date(written) is None
+    assert read_date("Sun, 22 Nov 2026 14:00:00 GMT") == datetime(2026, 11, 22, 14, tzinfo=UTC)
+    assert read_date("Sun, 22 Nov 2026 14:00:00 -0000") == datetime(2026, 11, 22, 14, tzinfo=UTC)
 
 
 def self_signed(folder: Path, name: str) -> tuple[Path, Path]:

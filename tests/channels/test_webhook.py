@@ -4,18 +4,25 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+import pytest
 from standardwebhooks.webhooks import Webhook as Reference
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from signoff.channels.shapes import Raw
+from signoff.channels.base import Forged, Malformed, Means, NotDelivered
+from signoff.channels.outward import Answered
+from signoff.channels.shapes import Closed, Notice, Raw
 from signoff.channels.standard_webhooks import read_secret, signed_headers
+from signoff.channels.webhook import Webhook
+from signoff.contracts.approval import ApprovalRequest, Card, CardRow
+from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
+from signoff.contracts.person import Person, Principal
 from signoff.testing.channels import ChannelSuite, Seen, Vendor
 from signoff.testing.vendor_server import served
 
@@ -147,3 +154,184 @@ class TestWebhook(ChannelSuite):
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         """See `ChannelSuite`."""
         return receiving()
+
+
+NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
+
+
+class Line:
+    """An outward line that goes nowhere: it keeps what is sent and answers as it is told."""
+
+    def __init__(self, status: int = 200, retry_after: float = 0.0, at: datetime | None = None) -> None:
+        self.answer = Answered(status, retry_after, at)
+        self.posts: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
+        """See `Outward`."""
+        self.posts.append((url, dict(headers), json.loads(body)))
+        return self.answer
+
+    async def close(self) -> None:
+        """See `Outward`."""
+
+
+def webhook(line: Line, **options: Any) -> Webhook:
+    """A webhook on that line."""
+    given = {"url": "https://desk.example.com/hook", "secret": SECRET} | options
+    return Webhook(Means("desk", given, "https://signoff.example", lambda: NOW, b"k"), line)
+
+
+def notice(kind: Any = "ask", reminded: int = 0) -> Notice:
+    """A card for Bo."""
+    request = ApprovalRequest(
+        id="main.s.t.c1.1",
+        code="K7Q2FM",
+        digest="d",
+        tenant="main",
+        turn="t",
+        call="c1.1",
+        tool="pay",
+        args=Content(inline={}),
+        card=Card(effect="Pay 3", rows=(CardRow(name="to", label="To", value="Bo"),)),
+        requester=Principal(user="guest"),
+        reminded=reminded,
+    )
+    return Notice(
+        token="t" * 26, kind=kind, request=request, person=Person(id="bo"), address="U-bo", link="https://x/l"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "again"),
+    [
+        (301, False),
+        (307, False),
+        (400, True),
+        (401, True),
+        (404, True),
+        (410, False),
+        (429, True),
+        (500, True),
+        (503, True),
+    ],
+)
+async def test_only_an_acknowledgement_is_one(status: int, again: bool) -> None:
+    """Whatever else is said, the card is not out; it is tried again unless that is of no use."""
+    with pytest.raises(NotDelivered) as refused:
+        await webhook(Line(status, retry_after=9.0)).deliver(notice(), None)
+    assert (refused.value.again, refused.value.code) == (again, str(status))
+    assert refused.value.after == (9.0 if status in (429, 503) else 0.0)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204])
+async def test_any_success_acknowledges(status: int) -> None:
+    """The name of the message is what it is told by later."""
+    sent = await webhook(Line(status)).deliver(notice(), None)
+    assert sent.vendor_id == f"{'t' * 26}.ask"
+
+
+async def test_a_message_keeps_its_id_however_often_it_is_sent() -> None:
+    """By it the receiver knows what it has; each reminder and the ending have ids of their own."""
+    line = Line()
+    channel = webhook(line)
+    first = await channel.deliver(notice(), None)
+    await channel.deliver(notice(), None)
+    for number in (1, 2, 2):
+        reminded = await channel.deliver(notice("remind", number), first)
+        assert reminded.vendor_id == first.vendor_id
+    closed = Closed(request=notice().request, person=Person(id="bo"), token="t" * 26, link="https://x/l")
+    await channel.close(first, closed)
+    ids = [headers["webhook-id"].removeprefix("t" * 26) for _, headers, _ in line.posts]
+    assert ids == [".ask", ".ask", ".remind.1", ".remind.2", ".remind.2", ".closed"]
+
+
+async def test_a_card_holds_all_that_a_system_needs() -> None:
+    """The parts beside the text, and for whom."""
+    line = Line()
+    await webhook(line).deliver(notice(), None)
+    message = line.posts[0][2]
+    assert (message["type"], message["timestamp"]) == ("approval.asked", NOW.isoformat())
+    data = message["data"]
+    assert (data["to"], data["code"], data["revision"], data["effect"]) == ("U-bo", "K7Q2FM", 1, "Pay 3")
+    assert data["rows"][0]["value"] == "Bo"
+    assert (data["whole"], data["decides"]) == (True, True)
+
+
+async def test_a_digest_is_answered_by_no_token() -> None:
+    """It is about several requests: what answers it as a whole asks which."""
+    line = Line()
+    channel = webhook(line)
+    await channel.deliver(notice("digest"), None)
+    assert line.posts[0][2]["data"]["token"] == ""
+    for kind, token in {"ask": "t" * 26, "remind.2": "t" * 26, "closed": "t" * 26, "digest": ""}.items():
+        body = json.dumps(
+            {"type": "message", "data": {"identity": "U-bo", "text": "yes", "in_reply_to": f"{'t' * 26}.{kind}"}}
+        )
+        raw = Raw(body.encode(), {"webhook-id": "m1", "content-type": "application/json; charset=utf-8"})
+        heard = channel.parse(raw).heard[0]
+        assert (heard.token, bool(heard.vendor_ids)) == (token, not token)
+
+
+async def test_a_secret_is_replaced_without_a_gap() -> None:
+    """Both sign what goes out; either is taken of what comes in, and the old one no more once it is gone."""
+    line = Line()
+    both = webhook(line, secret=OTHER, previous_secret=SECRET)
+    await both.deliver(notice(), None)
+    assert len(line.posts[0][1]["webhook-signature"].split(" ")) == 2
+    body = b"{}"
+    for secret in (SECRET, OTHER):
+        raw = Raw(body, signed_headers([read_secret(secret)], "m1", NOW, body))
+        both.verify(raw)
+    with pytest.raises(Forged):
+        webhook(line, secret=OTHER).verify(Raw(body, signed_headers([read_secret(SECRET)], "m1", NOW, body)))
+
+
+async def test_what_we_sent_is_no_answer() -> None:
+    """Somebody who sends our own signed message back to us says nothing by it."""
+    line = Line()
+    channel = webhook(line)
+    await channel.deliver(notice(), None)
+    _, headers, message = line.posts[0]
+    raw = Raw(json.dumps(message).encode(), headers)
+    assert channel.receive(raw).heard == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [("delivered", "delivered"), ("read", "read"), ("failed", "failed"), ("sent", "unknown"), ("", "unknown")],
+)
+def test_a_status_is_about_the_card(told: str, known: str) -> None:
+    """Of a reminder as well; what a receiver makes up is kept as unknown."""
+    data = {"id": f"{'t' * 26}.remind.1", "state": told, "code": "E1", "told": "why"}
+    body = json.dumps({"type": "status", "data": data}).encode()
+    received = webhook(Line()).parse(Raw(body, {"webhook-id": "m1", "content-type": "application/json"}))
+    status = received.statuses[0]
+    assert (status.vendor_id, status.state, status.code, status.told) == (f"{'t' * 26}.ask", known, "E1", "why")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"identity": "U-bo", "verdict": "maybe"}, "verdict"),
+        ({"identity": "U-bo", "verdict": "happened"}, "verdict"),
+        ({"verdict": "approved"}, "identity"),
+        ({"identity": "", "verdict": "approved"}, "identity"),
+        ({"identity": 3, "verdict": "approved"}, "identity"),
+        ([], "no object"),
+        (None, "no object"),
+    ],
+)
+def test_what_does_not_fit_is_malformed(data: Any, said: str) -> None:
+    """It names what, and nothing of what was sent."""
+    body = json.dumps({"type": "decision", "data": data}).encode()
+    with pytest.raises(Malformed, match=said):
+        webhook(Line()).parse(Raw(body, {"webhook-id": "m1", "content-type": "application/json"}))
+
+
+async def test_the_check_compares_clocks() -> None:
+    """What is signed by a wrong clock counts as forged."""
+    assert [each.ok for each in await webhook(Line(at=NOW)).check()] == [True]
+    wrong = await webhook(Line(at=NOW + timedelta(minutes=4))).check()
+    assert [each.ok for each in wrong] == [True, False]
+    assert "240 s from ours" in wrong[1].what
+    assert [each.ok for each in await webhook(Line(500)).check()] == [False]

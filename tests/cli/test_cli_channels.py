@@ -1,0 +1,147 @@
+"""Looking at channels and trying them, against a receiver on this machine."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence, run_in_thread
+from standardwebhooks.webhooks import Webhook
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from signoff.audit.log import AuditLog
+from signoff.settings import load_settings
+from signoff.store.store import open_store
+from signoff.testing.vendor_server import served
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+CHANNELS = """\
+path: ['{desk}']
+channels:
+  desk:
+    kind: webhook
+    url: {url}/hook
+    secret: env:DESK_SECRET
+    allow_networks: [127.0.0.0/8]
+  lost:
+    kind: webhook
+    url: https://lost.example.com
+    secret: env:LOST_SECRET
+routing:
+  default: [desk]
+"""
+PEOPLE = """\
+- {id: ana, name: Ana, roles: [approvers], identities: {webhook: [U-ana]}}
+- {id: gone, active: false, identities: {webhook: [U-gone]}}
+- {id: rui, name: Rui}
+"""
+
+Site = Callable[..., Awaitable[None]]
+
+
+class Receiver:
+    """Keeps what is rightly signed; `status` is what it answers."""
+
+    def __init__(self) -> None:
+        self.status = 202
+        self.messages: list[dict[str, Any]] = []
+
+    async def take(self, request: Request) -> Response:
+        """One message."""
+        self.messages.append(Webhook(SECRET).verify(await request.body(), dict(request.headers)))
+        return Response(status_code=self.status)
+
+
+@pytest.fixture
+async def receiver(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Receiver]:
+    """A receiver, a manifest that names it as the channel `desk`, and people of whom it reaches one."""
+    there = Receiver()
+    app = Starlette(routes=[Route("/hook", there.take, methods=["POST"])])
+    async with served(app) as url:
+        manifest = tmp_path / "signoff.yaml"
+        manifest.write_text(CHANNELS.format(desk=DESK, url=url) + MANIFEST.read_text())
+        people = tmp_path / "people.yaml"
+        people.write_text(PEOPLE)
+        clean_env.setenv("SIGNOFF_MANIFEST", str(manifest))
+        clean_env.setenv("SIGNOFF_PEOPLE", str(people))
+        clean_env.setenv("DESK_SECRET", SECRET)
+        yield there
+
+
+async def test_list_shows_kinds_order_and_whom_they_reach(receiver: Receiver, cli: Cli) -> None:
+    """One that is not there says why; nothing is sent."""
+    rows = {row["name"]: row for row in (await cli("channels", "list", "--json")).data}
+    assert list(rows) == ["desk", "lost"]
+    assert rows["desk"]["reaches"] == ["ana"]
+    assert (rows["desk"]["kind"], rows["desk"]["default"], rows["desk"]["answers"]) == ("webhook", 1, True)
+    assert rows["lost"]["problem"] == "it needs the environment variable `LOST_SECRET`, which is not set"
+    shown = await cli("channels", "list")
+    assert shown.code == 0
+    for words in ("desk", "by default, 1.", "yes, as `channel`", "ana", "not there: it needs the environment"):
+        assert words in shown.out
+    assert SECRET not in shown.out
+    assert receiver.messages == []
+
+
+async def test_check_asks_each_vendor(receiver: Receiver, cli: Cli) -> None:
+    """What is well, what is not and what to do; one alone by its name."""
+    shown = await cli("channels", "check", "desk")
+    assert shown.code == 0
+    assert "acknowledges what is signed" in shown.out
+    assert "✓ desk: reaches 1 active person" in shown.out
+    assert [message["type"] for message in receiver.messages] == ["ping"]
+    everything = await cli("channels", "check")
+    assert everything.code == 1
+    assert "✗ lost: it needs the environment variable `LOST_SECRET`" in everything.out
+    receiver.status = 500
+    found = await cli("channels", "check", "desk", "--json")
+    assert found.code == 1
+    wrong = [each for each in found.data if not each["ok"]]
+    assert [each["remedy"] for each in wrong] == ["check `url`, and the receiver"]
+
+
+async def test_test_sends_a_card_that_says_what_it_is(receiver: Receiver, cli: Cli, tmp_path: Path) -> None:
+    """To the channels of that person, and it is written down who was sent what."""
+    shown = await cli("channels", "test", "ana", "--channel", "desk")
+    assert shown.code == 0, shown.err
+    assert "✓ desk: sent to U-ana" in shown.out
+    data = receiver.messages[0]["data"]
+    assert data["to"] == "U-ana"
+    assert data["effect"] == "Test of this channel: nothing happens, whatever you answer"
+    async with open_store(load_settings().store_url) as store:
+        written = [each.facts for each in await AuditLog(store).stream("admin/main")]
+    assert [(each["act"], each["person"], each["channels"]) for each in written] == [("channels test", "ana", ["desk"])]
+
+
+async def test_a_card_that_does_not_get_out_is_told(receiver: Receiver, cli: Cli) -> None:
+    """With what the vendor said; so is a channel that is not there."""
+    receiver.status = 410
+    shown = await cli("channels", "test", "ana")
+    assert shown.code == 1
+    assert "✗ desk: the receiver says that it is gone for good (410)" in shown.out
+    assert "✗ lost: it needs the environment variable" in shown.out
+
+
+async def test_who_and_what_is_not_known_is_told_in_a_sentence(receiver: Receiver, cli: Cli) -> None:
+    """With what is near."""
+    said = assert_one_sentence(await cli("channels", "check", "dsek"))
+    assert said == "there is no channel `dsek`; did you mean `desk`?"
+    said = assert_one_sentence(await cli("channels", "test", "anna"))
+    assert said == "there is no person `anna`; did you mean `ana`?"
+    said = assert_one_sentence(await cli("channels", "test", "rui", "--channel", "desk"))
+    assert said == "no channel reaches `rui`: give them one of `identities.webhook`"
+
+
+async def test_a_manifest_without_channels_says_that_all_is_in_the_inbox(
+    cli: Cli, clean_env: pytest.MonkeyPatch
+) -> None:
+    """That is no mistake."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    shown = await run_in_thread("channels", "list")
+    assert (shown.code, shown.out.startswith("the manifest declares no channels")) == (0, True)
+    assert (await cli("channels", "check")).code == 0
+    said = assert_one_sentence(await cli("channels", "test", "guest"))
+    assert said == "no channel reaches `guest`: the manifest declares none"
