@@ -13,9 +13,6 @@ from signoff.contracts.decision import Verdict
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 
-DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "closed", "dropped"]
-"""What is known of one card on its way. `dropped`: it was not needed any more before it was sent."""
-
 
 class Notice(Shape):
     """One card for one person on one channel.

@@ -40,7 +40,7 @@ _TOKEN_CHARS: Final = 26
 
 
 class NewDelivery(Shape):
-    """A card to be sent. `due_at` None is at once; `fallback_at` is when the person's next channel is tried."""
+    """A card to be sent. `due_at` None is at once."""
 
     request: ApprovalRequest
     person: str
@@ -48,7 +48,6 @@ class NewDelivery(Shape):
     address: str
     kind: DeliveryKind = "ask"
     due_at: datetime | None = None
-    fallback_at: datetime | None = None
 
 
 class DeliveryRow(Shape):
@@ -73,7 +72,6 @@ class DeliveryRow(Shape):
     told: str = ""
     attempts: int = 0
     due_at: datetime
-    fallback_at: datetime | None = None
     created_at: datetime
     sent_at: datetime | None = None
     changed_at: datetime
@@ -125,17 +123,14 @@ class Deliveries:
     async def failed(self, token: str, code: str, told: str, *, again_after: float | None) -> None:
         """The card did not get out; it is due again in `again_after` seconds, or with None never.
 
-        Without another attempt its fallback is due at once. A reminder that fails for good leaves its card as it is.
+        A reminder that fails for good leaves its card as it is.
         """
         words = {"code": kept(code, _CODE_CHARS), "told": kept(told, _TOLD_CHARS), "claimed_until": 0}
         ours = DELIVERIES.c.token == token
         if again_after is not None:
             await self._set(ours, **words, due_at=in_seconds(again_after))
             return
-        now_or_never = case((DELIVERIES.c.fallback_at.is_(None), None), else_=StoreClock())
-        await self._set(
-            ours, DELIVERIES.c.state == "planned", **words, state="failed", attempts=0, fallback_at=now_or_never
-        )
+        await self._set(ours, DELIVERIES.c.state == "planned", **words, state="failed", attempts=0)
         await self._set(ours, DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.kind == "remind", **words, kind="ask")
 
     async def state(
@@ -150,8 +145,6 @@ class Deliveries:
             changes |= {"code": kept(code, _CODE_CHARS), "told": kept(told, _TOLD_CHARS)}
         named = _named(channel, [vendor_id])
         moving = update(DELIVERIES).where(named, DELIVERIES.c.state.in_(_BEFORE[state])).values(**changes, state=state)
-        if state == "failed":
-            moving = moving.values(fallback_at=case((DELIVERIES.c.fallback_at.is_(None), None), else_=StoreClock()))
         noting = update(DELIVERIES).where(named).values(**changes)
 
         def write(connection: Connection) -> list[DeliveryRow]:
@@ -206,21 +199,6 @@ class Deliveries:
         await self._set(
             DELIVERIES.c.token == token, DELIVERIES.c.kind == "remind", kind="ask", claimed_until=0, attempts=0
         )
-
-    async def fallbacks(self, limit: int) -> list[DeliveryRow]:
-        """Cards that failed, or were neither read nor answered in time, whose person's next channel is to be planned.
-
-        They are nobody's alone: planning a card again changes nothing.
-        """
-        stuck = DELIVERIES.c.state.in_(("planned", "sent", "delivered", "failed"))
-        late = DELIVERIES.c.fallback_at <= StoreClock()
-        query = select(DELIVERIES).where(stuck, late, DELIVERIES.c.ended_at.is_(None))
-        query = query.order_by(DELIVERIES.c.fallback_at, DELIVERIES.c.token).limit(limit)
-        return await self._store.run(lambda connection: _rows(connection.execute(query)))
-
-    async def fell_back(self, token: str) -> None:
-        """The person's next channel is planned, or there is none."""
-        await self._set(DELIVERIES.c.token == token, fallback_at=None)
 
     async def end(self, approval: str, revision: int, request: ApprovalRequest) -> int:
         """The request is over, as `request` says: what is not sent is dropped, what is out is due to be closed.
@@ -307,7 +285,6 @@ def _new(key: bytes, row: NewDelivery) -> dict[str, Any]:
         "code": "",
         "told": "",
         "attempts": 0,
-        "fallback_at": None if row.fallback_at is None else millis(row.fallback_at),
         "claimed_until": 0,
         "request": request.model_dump_json(),
         **({} if row.due_at is None else {"due_at": millis(row.due_at)}),
@@ -320,7 +297,7 @@ def _rows(rows: Iterable[Row[Any]]) -> list[DeliveryRow]:
 
 def _row(row: Row[Any]) -> DeliveryRow:
     fields = dict(row._mapping)
-    for name in ("due_at", "fallback_at", "created_at", "sent_at", "changed_at", "ended_at", "closed_at"):
+    for name in ("due_at", "created_at", "sent_at", "changed_at", "ended_at", "closed_at"):
         fields[name] = None if fields[name] is None else moment(fields[name])
     fields["handle"] = json.loads(fields["handle"])
     fields["request"] = ApprovalRequest.model_validate_json(fields["request"])

@@ -17,6 +17,9 @@ def take(connection: Connection, table: Table, *which: ColumnElement[bool], limi
     key = next(iter(table.primary_key))
     free = table.c.claimed_until <= StoreClock()
     due = select(key).where(*which, table.c.due_at <= StoreClock(), free).order_by(table.c.due_at, key)
+    if connection.execute(due.limit(1)).first() is None:
+        # Who only looks, twice a second, does not take SQLite's one lock for writing.
+        return []
     claiming = (
         update(table)
         # Asked again where the row is changed: whoever waited for it there finds it taken.

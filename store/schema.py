@@ -199,7 +199,6 @@ DELIVERIES: Final = Table(
     Column("told", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("due_at", BigInteger, nullable=False, default=StoreClock()),
-    Column("fallback_at", BigInteger, nullable=True),
     Column("claimed_until", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False, default=StoreClock()),
     Column("sent_at", BigInteger, nullable=True),

@@ -117,32 +117,15 @@ async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
 
 
 async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
-    """Its fallback is due at once; where there is none, none is."""
+    """The vendor's code stays with it."""
     deliveries = Deliveries(store)
-    later = datetime.now(UTC) + timedelta(hours=1)
-    await deliveries.plan([a_card(fallback_at=later), a_card("cy")])
-    for row in await deliveries.claim_due(9, ON):
-        await deliveries.failed(row.token, "gone", "no such user", again_after=None)
+    await deliveries.plan([a_card()])
+    (row,) = await deliveries.claim_due(9, ON)
+    await deliveries.failed(row.token, "gone", "no such user", again_after=None)
     await let_leases_end(store)
     assert await deliveries.claim_due(9, ON) == []
-    (stuck,) = await deliveries.fallbacks(9)
-    assert (stuck.person, stuck.state, stuck.code) == ("bo", "failed", "gone")
-    await deliveries.fell_back(stuck.token)
-    assert await deliveries.fallbacks(9) == []
-
-
-@pytest.mark.parametrize(("state", "late"), [("delivered", True), ("read", False), ("unknown", True)])
-async def test_a_fallback_is_due_unless_the_card_was_read(store: Store, state: Reported, late: bool) -> None:
-    """A card that nobody looked at in time is as good as none; so is one that did not get out in time."""
-    deliveries = Deliveries(store)
-    row = await out(deliveries, fallback_at=datetime.now(UTC) - timedelta(seconds=1))
-    await deliveries.state("slack", "m1", state)
-    await deliveries.plan([a_card("cy", fallback_at=datetime.now(UTC) - timedelta(seconds=1))])
-    stuck = [each.person for each in await deliveries.fallbacks(9)]
-    assert stuck == (["bo", "cy"] if late else ["cy"])
-    await deliveries.end("main.s.t.c1.1", 1, a_request(state="approved"))
-    assert await deliveries.fallbacks(9) == []
-    assert row.state == "sent"
+    now = await read(deliveries, row.token)
+    assert (now.state, now.code, now.told) == ("failed", "gone", "no such user")
 
 
 @pytest.mark.parametrize(
@@ -254,14 +237,14 @@ async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
 
 
 async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
-    """The first card is still there, and no fallback is owed for it."""
+    """The first card is still there."""
     deliveries = Deliveries(store)
-    row = await out(deliveries, fallback_at=datetime.now(UTC) + timedelta(hours=1))
+    row = await out(deliveries)
     await deliveries.remind("main.s.t.c1.1", 1)
     await deliveries.claim_due(9, ON)
     await deliveries.failed(row.token, "gone", "", again_after=None)
     now = await read(deliveries, row.token)
-    assert (now.state, now.kind, now.code, await deliveries.fallbacks(9)) == ("sent", "ask", "gone", [])
+    assert (now.state, now.kind, now.code) == ("sent", "ask", "gone")
     await let_leases_end(store)
     assert await deliveries.claim_due(9, ON) == []
 

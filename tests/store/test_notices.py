@@ -1,6 +1,8 @@
 """Notices of requests, on every database."""
 
 import asyncio
+import contextlib
+import sqlite3
 from datetime import timedelta
 
 from channel_kit import a_request
@@ -8,7 +10,7 @@ from sqlalchemy import update
 
 from signoff.store.notices import Notices, notice_key
 from signoff.store.schema import NOTICES
-from signoff.store.store import Store
+from signoff.store.store import Store, open_store
 
 
 async def test_a_notice_is_kept_once(store: Store) -> None:
@@ -78,3 +80,12 @@ async def test_what_is_done_is_forgotten_in_time(store: Store) -> None:
     assert await notices.sweep(timedelta(days=30)) == 0
     assert await notices.sweep(timedelta(seconds=-1)) == 1
     assert [row.key for row in await notices.claim(9)] == ["open"]
+
+
+async def test_who_finds_nothing_waits_for_nobody(sqlite_url: str) -> None:
+    """A queue is looked at twice a second: while somebody writes it is found empty all the same."""
+    async with open_store(sqlite_url) as store:
+        writer = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+        with contextlib.closing(writer):
+            writer.execute("BEGIN IMMEDIATE")
+            assert await asyncio.wait_for(Notices(store).claim(9), 5) == []

@@ -38,7 +38,6 @@ def upgrade() -> None:
         Column("told", Text, nullable=False),
         Column("attempts", Integer, nullable=False),
         Column("due_at", BigInteger, nullable=False),
-        Column("fallback_at", BigInteger, nullable=True),
         Column("claimed_until", BigInteger, nullable=False),
         Column("created_at", BigInteger, nullable=False),
         Column("sent_at", BigInteger, nullable=True),
