@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import READ_REST
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.nearest import did_you_mean
@@ -75,6 +76,10 @@ def check_filters(actor: Actor, registry: ToolRegistry) -> None:
         _check_names(actor, "allowed_mcp_tools", (server,), servers)
         _check_list(actor, field, names, {mcp_parts(tool.name)[1] for tool in tools if _of(tool, server)})
     for channel, surface in _mapping(actor, "surfaces", actor.surfaces).items():
+        if not isinstance(channel, str) or not is_id(channel):
+            # No turn comes by such a channel, so that what it leaves out would be there after all.
+            why = f"is for `{channel}`, which is no channel's name: it must match `{ID_PATTERN[:-2]}$`"
+            raise _wrong(actor, "surfaces", channel, why)
         if not isinstance(surface, Surface):
             raise _wrong(actor, f"surfaces.{channel}", surface, "must be a `Surface`")
         _check_list(actor, f"surfaces.{channel}.exclude", surface.exclude, {*registry.list(), *actor.own_names})

@@ -271,3 +271,11 @@ def test_filters_know_the_actors_own_tools() -> None:
     assert "mine" not in [offer.name for offer in found.offered("desk", pinned(channel="w"))]
     assert ruled(found, "mine", channel="w").gate == "surface"
     assert ruled(found, "mine").kind == "run"
+
+
+@pytest.mark.parametrize("channel", ["emial ", "", "e-mail\n", "web chat"])
+def test_a_surface_is_for_what_may_be_a_channel(channel: str) -> None:
+    """A slip in its name would bring back what it leaves out."""
+    with pytest.raises(ConfigError, match="which is no channel's name") as caught:
+        catalog(surfaces={channel: Surface(exclude=("book",))})
+    assert caught.value.context["field"] == "surfaces"
