@@ -1,6 +1,6 @@
 """What is wrong with declared actors, found when the catalog is built."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import ID_PATTERN, is_id
@@ -18,6 +18,7 @@ from signoff.registry.secret_settings import literal_secrets
 def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]:
     """The actors by name, each checked against itself and the tools. Raises `ConfigError` that names the remedy."""
     known: dict[str, Actor] = {}
+    spelled = {name.casefold(): name for name in registry.list()}
     for actor in actors:
         if not is_id(actor.name):
             raise wrong_actor(actor, "name", actor.name, f"needs a name that matches `{ID_PATTERN[:-2]}$`")
@@ -26,6 +27,7 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
         if not actor.model.strip():
             raise wrong_actor(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
         _check_tools(actor, registry)
+        _check_case(actor, spelled)
         _check_secrets(actor)
         check_filters(actor, registry)
         check_mode(actor)
@@ -45,6 +47,17 @@ def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
             raise wrong_actor(actor, "tools", name, f"lists the unknown tool `{name}`{near}")
         if name in (actor.tools or ())[:index]:
             raise wrong_actor(actor, "tools", name, f"lists the tool `{name}` twice; keep one")
+
+
+def _check_case(actor: Actor, spelled: Mapping[str, str]) -> None:
+    """Raise `ConfigError` for names that differ by case only: who reads a card takes them for one tool (X04)."""
+    own: dict[str, str] = {}
+    for name in sorted(actor.own_names):
+        folded = name.casefold()
+        twin = next((each for each in (spelled.get(folded, name), own.setdefault(folded, name)) if each != name), "")
+        if twin:
+            why = f"has tools `{twin}` and `{name}`, which differ by case only; rename one of them"
+            raise wrong_actor(actor, "own_tools", name, why)
 
 
 def _check_secrets(actor: Actor) -> None:

@@ -355,10 +355,10 @@ class _Build:
 
 
 def _masking(tool: Tool, over: Sequence[Tool]) -> Tool:
-    """`tool`, which masks of its own arguments also what those that it obeys mask (X03)."""
+    """`tool`, which masks also what those that it obeys mask (X03), though its schema need not name all it takes."""
     known = tool.schema.schema.get("properties", {})
     other = {name for each in over for name in each.masked_arguments}.difference(tool.masked_arguments)
     # What is masked within an argument may lie elsewhere in one of the same name here: that is masked whole.
     tops = {name if name in known else name.partition(".")[0] for name in other}
-    more = tops.intersection(known).difference(tool.masked_arguments)
+    more = tops.difference(tool.masked_arguments)
     return dataclasses.replace(tool, secrets=(*tool.secrets, *sorted(more))) if more else tool

@@ -73,14 +73,18 @@ def test_the_same_name_side_by_side_is_no_shadow() -> None:
 
 @pytest.mark.row("X03")
 def test_a_shadow_masks_what_the_tool_beneath_masks() -> None:
-    """By its declaration or its policy, of the arguments that both have; not where it need not obey."""
+    """By its declaration or its policy, whether or not its own schema names it; not where it need not obey."""
     hides = ApprovalPolicy(show=Show(secret=("totalCost",)))
     far = asks(hides, input_schema=WIDE, secrets=("pin",))
-    for near, masked in ((a_tool(), ("totalCost",)), (Use(tool=a_tool(), loosens=REASON), ())):
+    for near, masked in ((a_tool(), ("pin", "totalCost")), (Use(tool=a_tool(), loosens=REASON), ())):
         catalog = over(near, far)
         found = catalog.tool("book_flight@desk.r")
         assert found is not None
         assert found.masked_arguments == masked
+    free = a_tool(input_schema={"type": "object", "additionalProperties": {"type": "string"}})
+    found = over(free, far).tool("book_flight@desk.r")
+    assert found is not None
+    assert found.masked_arguments == ("pin", "totalCost")
     turn = over(asks(True, input_schema=WIDE, secrets=("pin",)), asks(True, input_schema=WIDE))
     assert {tool.activity: tool.masked_arguments for tool in turn.every_tool} == {
         "book_flight": (),
@@ -265,3 +269,19 @@ def test_a_shadow_never_loosens_approval(policies: list[Any], cost: float) -> No
             policy = catalog.policy(found.tool.activity).policy or ApprovalPolicy()
             asking = [each for each in policies[:count] if isinstance(each, ApprovalPolicy)]
             assert policy.quorum == max((each.quorum for each in asking), default=1)
+
+
+@pytest.mark.row("X04")
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"own_tools": (a_tool("Book_Flight"),)},
+        {"routes": (Route(name="r", steps=(Step(name="s", tools=(a_tool("BOOK_FLIGHT"),)),)),)},
+        {"own_tools": (a_tool("look"),), "routes": (Route(name="r", tools=(a_tool("Look"),)),)},
+    ],
+)
+def test_no_tool_of_an_actors_own_differs_from_another_by_case_only(own: dict[str, Any]) -> None:
+    """Beside the registry's, and beside one at another place of the same actor."""
+    with pytest.raises(ConfigError, match="which differ by case only; rename one of them"):
+        build_catalog(tools=[a_tool()], actors=[an_actor(**own)])
+    build_catalog(tools=[a_tool()], actors=[an_actor(own_tools=(a_tool("look"),)), an_actor("b")])
