@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from signoff.contracts.call import Pinned
 from signoff.contracts.message import CallPart
 from signoff.registry.catalog import Catalog
+from signoff.registry.scopes import home
 from signoff.registry.tool import Tool
 from signoff.registry.usage import Use, used_up
 from signoff.store.store import Store
@@ -39,11 +40,25 @@ async def spent(store: Store, catalog: Catalog, ctx: Pinned, calls: Sequence[Cal
 def _counted(catalog: Catalog, tool: Tool) -> str:
     """Under which name its uses are counted: its activity, or its name where it is the registry's tool elsewhere.
 
-    Else a tool could be used as often again in each step and route that refers to it.
+    Else a tool could be used as often again in each step and route that refers to it. For the same reason a shadow
+    counts with what it stands over, and one tool that an actor has at several places with the first of them.
     """
+    limited = [each for each in _obeyed(catalog, tool) if each.usage_limit is not None]
+    if limited:
+        return _counted(catalog, limited[-1])
     registered = catalog.registry.resolve(tool.name)
-    if registered is None or registered.site != tool.site:
-        return tool.activity
-    # What it stands over may mask more of its arguments.
-    same = registered == dataclasses.replace(tool, place="", secrets=registered.secrets)
-    return tool.name if same else tool.activity
+    if registered is not None and _same(registered, tool):
+        return tool.name
+    owner, _, _ = home(tool)
+    twins = (each for each in catalog.named(tool.name) if home(each)[0] == owner and _same(each, tool))
+    return min((each.activity for each in twins), default=tool.activity)
+
+
+def _obeyed(catalog: Catalog, tool: Tool) -> tuple[Tool, ...]:
+    found = catalog.scopes.get(home(tool)[0])
+    return () if found is None else found.over.get(tool.activity, ())
+
+
+def _same(one: Tool, another: Tool) -> bool:
+    """Whether two are one tool at two places; what it stands over there may mask more of its arguments."""
+    return one.site == another.site and one == dataclasses.replace(another, place=one.place, secrets=one.secrets)

@@ -42,7 +42,7 @@ class UsageLimit:
 class Use(NamedTuple):
     """One use of a limited tool: by whom, and of which call.
 
-    `tool` is its activity, or the name of the registry's one also where an actor refers to that.
+    `tool` is its activity, or that of the first of all that count together; of the registry's one it is its name.
     """
 
     limit: UsageLimit

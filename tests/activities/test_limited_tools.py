@@ -279,7 +279,7 @@ async def test_a_read_that_was_stopped_in_the_middle_counts(store: Store) -> Non
 
 
 async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store) -> None:
-    """In whichever step or turn an actor refers to it over a tool of its own; what is an actor's own counts alone."""
+    """In whichever step or turn an actor refers to it over a tool of its own; that one, a shadow, counts with it."""
     paid, own = tool(usage_limit=ONCE), tool(usage_limit=ONCE, effect="Pay {amount}", secrets=("to",))
     routes = (Route(name="trip", steps=(Step(name="book", tools=("pay",)), Step(name="end", tools=("pay",)))),)
     desk = Actor(
@@ -298,13 +298,32 @@ async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store
         assert use is not None
         counted[each.activity] = use.tool
     assert len(counted) > 4
-    assert {name: told for name, told in counted.items() if told != "pay"} == {"pay@desk": "pay@desk"}
+    assert {*counted.values()} == {"pay"}
     found = room.catalog.tool("pay@desk.trip.book")
     assert found is not None
     use = use_of(room.catalog, found, pinned(), "c1.1")
     await store.claim("t", workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
     again = await ruled(room, "c2.1", route="trip", step="end")
     assert said(again.outcome)[:2] == ("usage", "not_available")
+
+
+def test_one_tool_at_several_places_of_an_actor_has_one_count(store: Store) -> None:
+    """Where it was declared once; another one of the same name, or of another actor, counts alone."""
+    paid = tool(usage_limit=ONCE)
+    steps = tuple(Step(name=name, tools=(paid,)) for name in ("book", "end"))
+    routes = (Route(name="trip", steps=steps), Route(name="till", tools=(tool(usage_limit=ONCE, effect="Other"),)))
+    fields = {"description": "", "instructions": "", "model": "scripted", "routes": routes}
+    room = room_of(store, actors=[Actor(name=name, **fields) for name in ("desk", "shop")])
+    counted = {}
+    for each in room.catalog.every_tool:
+        use = use_of(room.catalog, each, pinned(), "c1.1")
+        counted[each.activity] = "" if use is None else use.tool
+    assert {name: told for name, told in counted.items() if "desk" in name and "*" not in name} == {
+        "pay@desk.trip.book": "pay@desk.trip.book",
+        "pay@desk.trip.end": "pay@desk.trip.book",
+        "pay@desk.till": "pay@desk.till",
+    }
+    assert counted["pay@shop.trip.end"] == "pay@shop.trip.book"
 
 
 def test_whoever_has_not_looked_lets_nothing_through() -> None:
