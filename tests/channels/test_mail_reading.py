@@ -1,6 +1,8 @@
 """What is read of a mail: the corpus of replies, automatic mail, charsets, parts, and whatever a stranger sends."""
 
 from contextlib import suppress
+from email.message import EmailMessage
+from email.policy import SMTP
 
 import pytest
 from hypothesis import given, settings
@@ -8,9 +10,18 @@ from hypothesis import strategies as st
 from mail_kit import MAILS, TO, Reply, mail, parted, replies, work
 
 from signoff.channels.base import Malformed
+from signoff.channels.mail_quotes import newly_written
 from signoff.channels.mail_reading import MAX_MAIL, MailSaid, read_mail
+from signoff.channels.words import read
 
 CORPUS = replies()
+UNDECIDED = frozenset(
+    {
+        *("", "Hi,", "Yes, but only until Friday", "Yes if the board agrees", "Yes but not today"),
+        # Words, or languages, that decide nothing yet.
+        *("OK", "Souhlasím", "同意", "承認", "Да"),
+    }
+)
 
 
 @pytest.mark.parametrize("reply", CORPUS, ids=str)
@@ -20,6 +31,14 @@ def test_first_new_line_of_each_client_is_read(reply: Reply) -> None:
     assert (said.first_line, said.unclear) == (reply.first, reply.unclear)
     assert said.comment == (reply.first if reply.comment is None else reply.comment)
     assert said.automatic == ""
+
+
+@pytest.mark.parametrize("reply", CORPUS, ids=str)
+def test_corpus_decides_what_its_writers_meant(reply: Reply) -> None:
+    """Taken together with the words of decisions: a yes is a yes, a no a no, and nothing else decides."""
+    verdict = read(read_mail(reply.raw).text, reply.language).verdict
+    meant = None if reply.first in UNDECIDED else "denied" if reply.first in ("Nein",) else "approved"
+    assert verdict == meant
 
 
 def test_corpus_is_as_wide_as_promised() -> None:
@@ -316,6 +335,34 @@ def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
     for text in (said.text, said.subject, said.sender, *said.recipients, said.message_id):
         text.encode("utf-8")
         assert "\0" not in text
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=200),
+    st.sampled_from(["quoted-printable", "base64", "8bit"]),
+    st.text(alphabet='abcß承 ,<>@"', max_size=120),
+    st.sampled_from([0, 1, 2]),
+)
+def test_mail_that_the_standard_library_writes_is_read(text: str, encoding: str, subject: str, wrapped: int) -> None:
+    """Any text comes back, through each encoding, within parts of other kinds and beside attachments."""
+    message = EmailMessage(policy=SMTP)
+    message["From"] = "Ana <ana@example.org>"
+    message["Subject"] = subject
+    message.set_content(text, cte=encoding)
+    if wrapped:
+        message.add_alternative("<p>Never</p>", subtype="html")
+    if wrapped == 2:
+        message.add_attachment(b"Never", maintype="text", subtype="plain", filename="a.txt")
+    said = read_mail(message.as_bytes())
+    expected = newly_written(text.split("\n"))
+    if text.strip() or not wrapped:
+        assert (said.first_line, said.comment, said.unclear) == (
+            expected.first_line,
+            expected.comment,
+            expected.unclear,
+        )
+    assert said.subject.split() == subject.split()
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,0 +1,150 @@
+"""What is new in a text: where quotes and signatures begin, line by line."""
+
+# ruff: noqa: RUF001 (other alphabets look alike)
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from signoff.channels.mail_quotes import CUT, LONGEST, MARK, Written, newly_written
+
+WHO = [
+    "On Nov 22, 2026, at 14:00, Approvals <a@example.com> wrote:",
+    "On Sun, Nov 22, 2026 at 2:00 PM, Approvals <\na@example.com> wrote:",
+    "On Sunday, 22 November 2026 at 14:00,\nApprovals Desk of the Finance Department\n<a@example.com> wrote:",
+    "Am So., 22. Nov. 2026 um 14:00 Uhr schrieb Approvals <a@example.com>:",
+    "Am 22.11.26 um 14:00 schrieb Approvals:",
+    "Le dim. 22 nov. 2026 à 14:00, Approvals <a@example.com> a\nécrit :",
+    "El dom, 22 nov 2026 a las 14:00, Approvals (<a@example.com>) escribió:",
+    "Il giorno dom 22 nov 2026 alle ore 14:00 Approvals <a@example.com> ha scritto:",
+    "Em dom., 22 de nov. de 2026 às 14:00, Approvals <a@example.com>\nescreveu:",
+    "Op zo 22 nov 2026 om 14:00 schreef Approvals <a@example.com>:",
+    "Approvals schreef op 22-11-2026 14:00:",
+    "W dniu 22.11.2026 o 14:00, Approvals pisze:",
+    "niedz., 22 lis 2026 o 14:00 Approvals <a@example.com> napisał(a):",
+    "Den sön 22 nov. 2026 kl 14:00 skrev Approvals <a@example.com>:",
+    "søn. 22. nov. 2026 kl. 14:00 skrev Approvals <a@example.com>:",
+    "su 22.11.2026 klo 14.00 Approvals (a@example.com) kirjoitti:",
+    "ne 22. 11. 2026 v 14:00 odesílatel Approvals <a@example.com> napsal:",
+    "Approvals <a@example.com>, 22 Kas 2026 Paz, 14:00 tarihinde şunu yazdı:",
+    "вс, 22 нояб. 2026 г. в 14:00, Approvals <a@example.com>:",
+    "2026年11月22日(日) 14:00 Approvals <a@example.com>:",
+    "Approvals <a@example.com> 于2026年11月22日周日 14:00写道：",
+    "2026년 11월 22일 (일) 오후 2:00, Approvals <a@example.com>님이 작성:",
+    "-----Original Message-----",
+    "---- Original Message ----",
+    "-----Ursprüngliche Nachricht-----",
+    "-------- Message d'origine --------",
+    "________________________________\nFrom: A\nSent: Sunday\nTo: B\nSubject: C",
+    "From: A\nDate: Sunday\nTo: B\nSubject: C",
+    "*From:* A <a@example.com>\n*Sent:* Sunday\n*To:* B\n*Subject:* C",
+    "Gesendet: Sonntag\nVon: A\nAn: B\nBetreff: C",
+    "De : A\nEnvoyé : dimanche\nÀ : B\nObjet : C",
+    "差出人: A\n送信日時: 2026年\n宛先: B\n件名: C",
+    "发件人：A\n发送时间：2026年\n收件人：B\n主题：C",
+    "Begin forwarded message:",
+    f"{MARK} Write above this line -##",
+    CUT,
+]
+SIGNED = [
+    "-- ",
+    "--",
+    "Sent from my iPhone",
+    "*Sent from my Pixel*",
+    "Von meinem iPhone gesendet",
+    "Envoyé de mon iPad",
+    "Enviado desde mi iPhone",
+    "Inviato da iPhone",
+    "Verzonden vanaf mijn iPhone",
+    "Wysłane z iPhone'a",
+    "Skickat från min iPhone",
+    "iPhone'umdan gönderildi",
+    "Отправлено с iPhone",
+    "iPhoneから送信",
+    "发自我的iPhone",
+    "Get Outlook for iOS <https://aka.ms/o0ukef>",
+]
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_what_clients_write_above_a_quote_ends_what_is_new(who: str) -> None:
+    """In whatever language, over however many lines, with a quote marked or not."""
+    for quote in ("> Pay\n> No", "Pay\nNo"):
+        assert newly_written(f"Yes\n\nSoon.\n\n{who}\n\n{quote}".split("\n")) == Written("Yes", "Yes\n\nSoon.")
+        assert newly_written(f"Approve K7Q2FM\n{who}\n{quote}".split("\n")).first_line == "Approve K7Q2FM"
+        assert newly_written(f"{who}\n{quote}".split("\n")) == Written("", "", "nothing")
+
+
+@pytest.mark.parametrize("signature", SIGNED)
+def test_signature_is_not_written_anew(signature: str) -> None:
+    """What follows it up to a quote is not either; nor below a quote."""
+    assert newly_written(["Yes", signature, "Ana", "> Pay"]) == Written("Yes", "Yes")
+    assert newly_written(["Yes", "> Pay", "", signature, "Ana"]) == Written("Yes", "Yes")
+    assert newly_written([signature, "Yes"]) == Written("", "", "nothing")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "On it.",
+        "On 5 May we agreed, and Bob wrote it down",
+        "See https://example.com/a:",
+        "From: the lake",
+        "Original message attached",
+        "Sent from the heart" + " and so on" * 20,
+        "3 > 2",
+        "Two rooms: 12 and 14",
+    ],
+)
+def test_what_only_looks_like_a_quote_is_new(line: str) -> None:
+    """A word that clients use does not hide what a person wrote."""
+    assert newly_written(["Yes", line]).comment == f"Yes\n{line}"
+
+
+def test_answers_below_and_between_quotes_are_kept_as_a_comment() -> None:
+    """They are read, and decide nothing."""
+    assert newly_written(["> Pay", "", "Yes"]) == Written("", "Yes", "below_quote")
+    assert newly_written(["Yes", "> Pay", "not that", "> or this", "nor that"]) == Written(
+        "", "Yes\nnot that\nnor that", "between_quotes"
+    )
+
+
+def test_first_line_that_is_longer_than_any_decision_does_not_count() -> None:
+    """A cut could make a decision of it."""
+    assert newly_written(["y" * LONGEST]).first_line
+    assert newly_written(["y" * (LONGEST + 1)]).unclear == "too_long"
+
+
+def test_comment_is_cut_visibly() -> None:
+    """A reason is no book."""
+    comment = newly_written(["Yes", *["word " * 100] * 100]).comment
+    assert len(comment) == 20_000
+    assert comment.endswith("…")
+
+
+def test_flowed_lines_are_one_up_to_what_ends_them() -> None:
+    """RFC 3676: a blank at the end goes on; quotes, blank lines and signatures do not."""
+    read = newly_written(["Yes ", "if ", "> Pay ", "and ", "", "-- ", "Ana "], flowed=True)
+    assert read == Written("", "Yes if\nand", "between_quotes")
+    assert newly_written(["Yes ", "if"]).first_line == "Yes"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from([*(line for who in WHO for line in who.split("\n")), *SIGNED, "", "Yes", "> q", "x:"])))
+def test_first_line_is_one_that_was_written_and_clear_or_none(lines: list[str]) -> None:
+    """However quotes, signatures and words are mixed, what decides is a written line, and nothing decides in doubt."""
+    read = newly_written(lines)
+    assert bool(read.first_line) != bool(read.unclear)
+    if read.first_line:
+        first = next(line for line in lines if " ".join(line.split()))
+        assert read.first_line == " ".join(first.split())
+        assert read.comment.split("\n")[0] == read.first_line
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text(max_size=20), max_size=20))
+def test_lines_of_any_text_are_read(lines: list[str]) -> None:
+    """No line raises, and a comment has no blank lines at its ends or two in a row."""
+    comment = newly_written(lines).comment
+    assert comment == comment.strip("\n")
+    assert "\n\n\n" not in comment
