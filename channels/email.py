@@ -1,0 +1,147 @@
+"""E-mail: cards that are read and answered in any mail client, each with its reminders and its end in one thread.
+
+A mail decides only if its sender is proved by DMARC, its first new line is wholly a word of decision, and it goes to
+the address that its card gave, or says the card's code. Links only show.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from signoff.channels.base import Channel, Forged, Malformed, Means, Options, Take
+from signoff.channels.mail_addresses import ReplyAddresses
+from signoff.channels.mail_arrived import Arrived, Fetched
+from signoff.channels.mail_hearing import MailEar
+from signoff.channels.mail_imap import fetch, try_mailbox
+from signoff.channels.mail_lmtp import serve
+from signoff.channels.mail_names import TxtLookup, lookup_txt
+from signoff.channels.mail_options import EmailOptions, InboundOptions
+from signoff.channels.mail_reading import MAX_MAIL
+from signoff.channels.mail_sending import knock, send
+from signoff.channels.mail_shapes import MailShape, mail_shape
+from signoff.channels.mail_writing import Letter, Stationery
+from signoff.channels.shapes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.texts import ENGLISH, text
+from signoff.contracts.limits import MIB
+
+_REMEMBERED: Final = 10_000
+"""Answers that are remembered, so that none is given twice."""
+
+
+class Email(Channel):
+    """See the module. `txt` looks up names for DKIM."""
+
+    kind: ClassVar[str] = "email"
+    identity: ClassVar[str] = "email"
+    options: ClassVar[type[Options]] = EmailOptions
+    room: ClassVar[int] = MAX_MAIL * 4 // 3 + MIB
+    """The longest mail that is read, as Base64 in somebody's JSON."""
+
+    def __init__(self, means: Means, txt: TxtLookup = lookup_txt) -> None:
+        super().__init__(means)
+        options = EmailOptions.model_validate(means.options)
+        self._smtp = options.smtp
+        self._inbound = options.inbound or InboundOptions.model_construct()
+        self._replies = ReplyAddresses(options.answered_at, means.secret)
+        self._paper = Stationery(
+            options.address,
+            options.sender_name,
+            self._replies,
+            answers=options.inbound is not None,
+            bounces=options.bounces_come_back,
+        )
+        self._ear = MailEar(self._replies, options.address, options.authserv_id, txt)
+        webhook = self._inbound.webhook
+        self._shape: MailShape | None = None if webhook is None else mail_shape(webhook)
+        self._answered: OrderedDict[tuple[str, ...], None] = OrderedDict()
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """See `Channel`."""
+        letter = self._paper.card(notice, before, self.means.clock())
+        await self._send(letter)
+        if before is not None:
+            return before
+        return Sent(vendor_id=letter.message_id, handle={"to": letter.to, "subject": letter.subject})
+
+    async def close(self, sent: Sent, closed: Closed) -> None:
+        """See `Channel`: one mail in the thread."""
+        await self._send(self._paper.closing(sent, closed, str(sent.handle.get("to", "")), self.means.clock()))
+
+    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+        """See `Channel`. Nobody is told the same of one card twice, so that no two machines write for ever."""
+        if where.get("unproved"):
+            link = self.means.public_url
+            reply = Reply(text=text("mail.unproved", ENGLISH, link=link))
+        receipt = reply.receipt
+        told = (receipt.status, receipt.code, receipt.verdict) if receipt is not None else ("asked",)
+        once = (str(where.get("to", "")), str(where.get("token", "")), *told)
+        if not where.get("to") or once in self._answered:
+            return
+        await self._send(self._paper.answer(where, reply, self.means.clock()))
+        self._answered[once] = None
+        if len(self._answered) > _REMEMBERED:
+            self._answered.popitem(last=False)
+
+    def verify(self, raw: Raw) -> None:
+        """See `Channel`."""
+        if isinstance(raw, Fetched):
+            return
+        if self._shape is None:
+            raise Forged("no mail comes by HTTP here")
+        self._shape.verify(raw, self.means.clock())
+
+    def parse(self, raw: Raw) -> Received:
+        """See `Channel`."""
+        if isinstance(raw, Fetched):
+            return self._ear.hear(Arrived(raw.body, raw.recipients))
+        if self._shape is None:
+            raise Malformed("no mail comes by HTTP here")
+        arrived = self._shape.mail(raw)
+        return Received() if arrived is None else self._ear.hear(arrived)
+
+    async def listen(self, take: Take) -> None:
+        """See `Channel`: the mailbox, or the port for our mail server."""
+
+        async def kept(raw: bytes, recipients: tuple[str, ...] = ()) -> Received:
+            return await take(Fetched(raw, at=self.means.clock(), recipients=recipients))
+
+        if self._inbound.imap is not None:
+            await fetch(self._inbound.imap, MAX_MAIL, kept)
+        elif self._inbound.lmtp is not None:
+            await serve(self._inbound.lmtp, MAX_MAIL, self._replies.is_ours, kept)
+
+    async def check(self) -> list[Finding]:
+        """See `Channel`."""
+        server = f"{self._smtp.host}:{self._smtp.port} "
+        trouble = await knock(self._smtp, self._replies.domain)
+        findings = [
+            Finding(False, f"{server}does not take our mail: {trouble}", "check `smtp`")
+            if trouble
+            else Finding(True, f"{server}takes our mail")
+        ]
+        return [*findings, *await self._check_inbound()]
+
+    async def _check_inbound(self) -> list[Finding]:
+        imap, lmtp, webhook = self._inbound.imap, self._inbound.lmtp, self._inbound.webhook
+        if imap is not None:
+            trouble = await asyncio.get_running_loop().run_in_executor(None, partial(try_mailbox, imap))
+            told = f"the folder `{imap.folder}` of `{imap.user}` "
+            if trouble:
+                return [Finding(False, f"{told}cannot be read: {trouble}", "check `inbound.imap`")]
+            return [Finding(True, f"{told}can be read")]
+        if lmtp is not None:
+            return [Finding(True, f"answers are expected at {lmtp.host}:{lmtp.port} by {lmtp.protocol}")]
+        if webhook is not None:
+            url = f"{self.means.public_url}/channels/{self.name}"
+            if url.startswith("https://"):
+                return [Finding(True, f"answers are expected at {url}, as {webhook.shape}")]
+            return [Finding(False, f"{url} is reached without TLS", "set the public address to one with https")]
+        return [Finding(True, "mail only tells: there is no `inbound`, so it is answered from its link")]
+
+    async def _send(self, letter: Letter) -> None:
+        await send(self._smtp, letter, self._replies.domain)
+
+
+CHANNEL = Email

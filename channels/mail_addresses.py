@@ -1,0 +1,62 @@
+"""Addresses and message ids that name a delivery, and prove that we made them: `approvals+<token>.<proof>@domain`.
+
+They say which card is answered, never who answers: whoever forwards a mail gives them away.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable
+from typing import Final
+
+_PROOF_BYTES: Final = 10
+_SEPARATOR: Final = "+"
+
+
+class ReplyAddresses:
+    """Makes and reads them. All are in lower case, and a local part has at most 64 octets."""
+
+    def __init__(self, answered_at: str, secret: bytes) -> None:
+        self._bare = answered_at
+        self._local, _, self._domain = answered_at.partition("@")
+        self._secret = secret
+        named = r"([a-z0-9]{1,32}\.[a-z2-7]{16})"
+        self._address = re.compile(rf"{re.escape(self._local + _SEPARATOR)}{named}@{re.escape(self._domain)}")
+        self._id = re.compile(rf"<{named}(?:\.[a-z0-9.]{{1,60}})?@{re.escape(self._domain)}>")
+
+    @property
+    def domain(self) -> str:
+        """The domain of all of them."""
+        return self._domain
+
+    def address(self, token: str) -> str:
+        """Where answers about a delivery go."""
+        return f"{self._local}{_SEPARATOR}{self._proved(token)}@{self._domain}"
+
+    def message_id(self, token: str, what: str = "") -> str:
+        """The id of a mail about a delivery: of its card, or of `what` (letters, digits and dots) follows it."""
+        return f"<{self._proved(token)}{'.' if what else ''}{what}@{self._domain}>"
+
+    def is_ours(self, address: str) -> bool:
+        """Whether mail to it is for us, whether or not it names a delivery."""
+        local, _, domain = address.lower().rpartition("@")
+        return domain == self._domain and local.partition(_SEPARATOR)[0] == self._local
+
+    def tokens(self, addresses: Iterable[str]) -> tuple[str, ...]:
+        """The deliveries that addresses name, each once."""
+        return self._read(self._address, (address.lower() for address in addresses))
+
+    def tokens_of_ids(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """The deliveries that message ids name, each once, in their order."""
+        return self._read(self._id, ids)
+
+    def _read(self, pattern: re.Pattern[str], texts: Iterable[str]) -> tuple[str, ...]:
+        found = (match[1] for text in texts if (match := pattern.fullmatch(text)) is not None)
+        tokens = ((named.partition(".")[0], named) for named in found)
+        good = (token for token, named in tokens if hmac.compare_digest(self._proved(token), named))
+        return tuple(dict.fromkeys(good))
+
+    def _proved(self, token: str) -> str:
+        proof = hmac.digest(self._secret, f"reply/{token}".encode(), hashlib.sha256)[:_PROOF_BYTES]
+        return f"{token}.{base64.b32encode(proof).decode('ascii').lower()}"

@@ -1,0 +1,124 @@
+"""What a mail means for us: whose answer it is to which card, that it was returned, or nothing.
+
+Which card is meant is told only by what the sender himself has signed: who has an old mail of his cannot lend its
+`yes` to another card. What proves too little is asked about, or sent to the inbox, and decides nothing.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from signoff.channels.mail_addresses import ReplyAddresses
+from signoff.channels.mail_arrived import Arrived
+from signoff.channels.mail_authenticity import Authenticity, authenticate
+from signoff.channels.mail_fields import split_mail
+from signoff.channels.mail_names import TxtLookup
+from signoff.channels.mail_parts import content_type
+from signoff.channels.mail_reading import MailSaid, read_mail
+from signoff.channels.shapes import Heard, Received, Status
+
+UNNAMED: Final = "<nothing>"
+"""Instead of the id of a mail: it replies to something of which nothing is sure, and so never to the only card."""
+_REPORT_BYTES: Final = 64 * 1024
+_FAILED: Final = re.compile(rb"^action:[ \t]{0,20}failed", re.IGNORECASE | re.MULTILINE)
+_CODE: Final = re.compile(rb"^status:[ \t]{0,20}([45]\.\d{1,3}\.\d{1,3})", re.IGNORECASE | re.MULTILINE)
+_WHY: Final = re.compile(rb"^diagnostic-code:[ \t]{0,20}([^\r\n]{1,200})", re.IGNORECASE | re.MULTILINE)
+_KEPT_IDS: Final = 20
+_SUBJECT_CHARS: Final = 300
+
+
+@dataclass(frozen=True)
+class MailEar:
+    """Hears mail for one channel. Its sender is proved as `authenticate` says, by DKIM with keys found by `txt` last.
+
+    `own` is the address that our mail is from.
+    """
+
+    replies: ReplyAddresses
+    own: str
+    authserv_id: str
+    txt: TxtLookup
+
+    def hear(self, arrived: Arrived) -> Received:
+        """What a mail holds for us. It may look up keys, and so take a while. Raises `Malformed`."""
+        said = read_mail(arrived.raw)
+        claimed = self.replies.tokens((*arrived.recipients, *said.recipients, *said.delivered))
+        if said.automatic:
+            return self._returned(arrived.raw, claimed)
+        if said.sender == self.own or self.replies.is_ours(said.sender):
+            return Received()
+        proof = authenticate(arrived.raw, provider=arrived.verdict, authserv_id=self.authserv_id, txt=self.txt)
+        key = _key(arrived.raw, said, proof)
+        if proof.why:
+            return Received(heard=(_unproved(key, said, claimed),))
+        token, ids = self._about(said, proof)
+        heard = Heard(
+            key=f"{key}/{token}",
+            identity=proof.sender,
+            token=token,
+            vendor_ids=ids,
+            text=said.text,
+            where={**_where(said), "token": token},
+        )
+        return Received(heard=(heard,))
+
+    def _about(self, said: MailSaid, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
+        """The token of the one card that is meant, else ids of mails it replies to; neither for a new mail to us."""
+        tokens = self.replies.tokens(proof.recipients)
+        if len(tokens) == 1:
+            return tokens[0], ()
+        to_us = any(self.replies.is_ours(each) for each in proof.recipients)
+        replies_surely = not said.references or {"in-reply-to", "references"} <= proof.surely
+        if tokens or not to_us or not replies_surely:
+            return "", (UNNAMED,)
+        return next(iter(self.replies.tokens_of_ids(said.references)), ""), said.references[:_KEPT_IDS]
+
+    def _returned(self, raw: bytes, claimed: tuple[str, ...]) -> Received:
+        """A machine's mail says at most that a card of ours did not arrive. Only who was sent one knows its address."""
+        header, body = split_mail(raw)
+        report = body[:_REPORT_BYTES]
+        if len(claimed) != 1 or content_type(header) != "multipart/report" or not _FAILED.search(report):
+            return Received()
+        code, why = _CODE.search(report), _WHY.search(report)
+        status = Status(
+            key=f"returned/{claimed[0]}",
+            vendor_id=self.replies.message_id(claimed[0]),
+            state="failed",
+            code=code[1].decode("ascii") if code else "",
+            told=why[1].decode("utf-8", "replace") if why else "",
+        )
+        return Received(statuses=(status,))
+
+
+def _key(raw: bytes, said: MailSaid, proof: Authenticity) -> str:
+    """One for the same mail however often it comes and whatever is added to it on the way; by its sender alone.
+
+    Nobody can use up the key of a mail of somebody else's.
+    """
+    header, body = split_mail(raw)
+    if "message-id" in proof.surely and said.message_id:
+        own = [said.message_id]
+    else:
+        names = sorted(proof.surely & {"date", "subject", "to", "cc", "in-reply-to", "references"})
+        own = [*(f"{name}:{value}" for name in names for value in header.all(name)), hashlib.sha256(body).hexdigest()]
+    sure = "proved" if not proof.why else f"claimed/{said.message_id}"
+    told = "\0".join((sure, said.sender, *own))
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _unproved(key: str, said: MailSaid, claimed: tuple[str, ...]) -> Heard:
+    """Nobody's: its identity is none that a person can have. Who has a card of ours is told so, others nothing."""
+    where: dict[str, Any] = {"unproved": True}
+    if claimed and said.sender:
+        where = {**_where(said), "unproved": True}
+    return Heard(key=key, identity=f"{said.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)
+
+
+def _where(said: MailSaid) -> dict[str, Any]:
+    return {
+        "to": said.sender,
+        "subject": said.subject[:_SUBJECT_CHARS],
+        "message_id": said.message_id,
+        "references": list(reversed(said.references))[-_KEPT_IDS:],
+    }

@@ -1,0 +1,134 @@
+"""Answers that lie in a mailbox: what is unread is taken, and then marked as read; IDLE says at once what is new.
+
+The mailbox is for answers alone: what somebody reads in it before us is not taken.
+"""
+
+import asyncio
+import contextlib
+import imaplib
+import logging
+import ssl
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from imap_tools import BaseMailBox, MailBox, MailBoxStartTls, MailBoxUnencrypted, MailMessageFlags
+from imap_tools.errors import ImapToolsError
+
+from signoff.channels.base import Forged, Malformed
+from signoff.channels.mail_options import ImapOptions
+from signoff.contracts.errors import Unavailable
+
+LOOK_SECONDS: Final = 60
+"""After so long the mailbox is looked into though nothing was said to be new."""
+_POLL_SECONDS: Final = 1
+_END_SECONDS: Final = 5.0
+_HAND_SECONDS: Final = 60.0
+_log = logging.getLogger(__name__)
+
+Take = Callable[[bytes], Awaitable[object]]
+
+
+async def fetch(options: ImapOptions, room: int, take: Take) -> None:
+    """Take mail of at most `room` bytes until cancelled. What is refused is not offered again; what cannot be kept is.
+
+    Raises `Unavailable` when the mailbox cannot be reached.
+    """
+    loop = asyncio.get_running_loop()
+    over = threading.Event()
+
+    def hand(raw: bytes) -> None:
+        asyncio.run_coroutine_threadsafe(_taken(take, raw), loop).result(_HAND_SECONDS)
+
+    # A thread of its own: it waits for the mailbox as long as the process runs.
+    thread = ThreadPoolExecutor(1, "signoff-imap")
+    working = loop.run_in_executor(thread, _work, options, room, hand, over)
+    try:
+        await asyncio.shield(working)
+    finally:
+        over.set()
+        await asyncio.wait([working], timeout=_END_SECONDS)
+        if working.done():
+            working.exception()
+        thread.shutdown(wait=False)
+
+
+def try_mailbox(options: ImapOptions) -> str:
+    """Sign in and open the folder; nothing where that works, else why not. Blocks."""
+    try:
+        with _opened(options):
+            return ""
+    except Unavailable as error:
+        return error.message
+
+
+async def _taken(take: Take, raw: bytes) -> None:
+    with contextlib.suppress(Forged, Malformed):
+        await take(raw)
+
+
+def _work(options: ImapOptions, room: int, hand: Callable[[bytes], None], over: threading.Event) -> None:
+    try:
+        with _opened(options) as box:
+            while not over.is_set():
+                for uid in box.uids("UNSEEN"):
+                    if over.is_set():
+                        return
+                    _one(box, uid, room, hand)
+                _wait(box, over)
+    except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
+        raise Unavailable(f"the mailbox cannot be read: {type(error).__name__}") from error
+
+
+def _one(box: BaseMailBox, uid: str, room: int, hand: Callable[[bytes], None]) -> None:
+    raw = _mail(box, uid, room)
+    if raw is None:
+        _log.warning("a mail of more than %d bytes is left in the mailbox", room)
+    else:
+        hand(raw)
+    box.flag(uid, MailMessageFlags.SEEN, True)
+
+
+def _mail(box: BaseMailBox, uid: str, room: int) -> bytes | None:
+    """The mail as it lies there; None if it is too long. The package's own reader takes minutes for what one can send.
+
+    Nothing is marked by that.
+    """
+    _, sized = box.client.uid("FETCH", uid, "(RFC822.SIZE)")
+    size = next((line for line in sized if isinstance(line, bytes)), b"").partition(b"RFC822.SIZE ")[2]
+    if int(size.split(b")")[0].split()[0]) > room:
+        return None
+    _, found = box.client.uid("FETCH", uid, "(BODY.PEEK[])")
+    bodies = [part[1] for part in found if isinstance(part, tuple)]
+    if not bodies:
+        raise imaplib.IMAP4.error("the server gave no mail")
+    return bytes(bodies[0])
+
+
+def _wait(box: BaseMailBox, over: threading.Event) -> None:
+    """Until something is new, it is time to look anyway, or all is over."""
+    with box.idle as idle:
+        for _ in range(LOOK_SECONDS // _POLL_SECONDS):
+            if over.is_set() or any(b"EXISTS" in line for line in idle.poll(timeout=_POLL_SECONDS)):
+                return
+
+
+def _opened(options: ImapOptions) -> BaseMailBox:
+    """The folder, signed in to. Raises `Unavailable`."""
+    try:
+        box = _connected(options)
+        return box.login(options.user, options.password, options.folder)
+    except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
+        # What the server says may repeat what it was sent.
+        raise Unavailable(f"the mailbox cannot be opened: {type(error).__name__}") from None
+
+
+def _connected(options: ImapOptions) -> BaseMailBox:
+    host, port, seconds = options.host, options.port, options.timeout_seconds
+    if options.tls == "none":
+        return MailBoxUnencrypted(host, port, timeout=seconds)
+    context = ssl.create_default_context()
+    if options.tls == "starttls":
+        return MailBoxStartTls(host, port, timeout=seconds, ssl_context=context)
+    return MailBox(host, port, timeout=seconds, ssl_context=context)

@@ -1,0 +1,205 @@
+"""Mail that is brought by HTTP: what proves who brings it, and where in the request the mail is.
+
+Every shape ends in the bare mail, since only that can be checked for its sender; of what a provider read out of it
+nothing is taken. Postmark has to be set to include raw content, and a route of Mailgun to end in `mime`.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import FormParser, parse_options_header
+
+from signoff.channels.base import Forged, Malformed
+from signoff.channels.mail_arrived import Arrived
+from signoff.channels.mail_options import MailWebhookOptions
+from signoff.channels.mail_sns import Fetch, SnsTopic, fetched
+from signoff.channels.shapes import Raw
+from signoff.channels.standard_webhooks import read_secret, verified_id
+
+MAILGUN_SECONDS: Final = 12 * 3_600
+"""For how long Mailgun tries again what it signed, and a little more."""
+_MAX_FIELDS: Final = 100
+_FORM: Final = "application/x-www-form-urlencoded"
+_MULTIPART: Final = "multipart/form-data"
+
+
+class MailShape(ABC):
+    """One way of bringing mail."""
+
+    @abstractmethod
+    def verify(self, raw: Raw, now: datetime) -> None:
+        """Raises `Forged` and nothing else."""
+
+    @abstractmethod
+    def mail(self, raw: Raw) -> Arrived | None:
+        """The mail in a verified request; None where there is none. Raises `Malformed`."""
+
+
+def mail_shape(options: MailWebhookOptions, fetch: Fetch = fetched) -> MailShape:
+    """The shape that the options name. Raises `ConfigError`."""
+    secrets = tuple(each for each in (options.secret, options.previous_secret) if each)
+    makers: Mapping[str, Callable[[], MailShape]] = {
+        "raw": lambda: RawShape(secrets),
+        "postmark": lambda: PostmarkShape(options.user, secrets),
+        "mailgun": lambda: MailgunShape(secrets),
+        "ses": lambda: SesShape(SnsTopic(options.topic, fetch)),
+    }
+    return makers[options.shape]()
+
+
+class RawShape(MailShape):
+    """The bare mail as `message/rfc822`, signed as Standard Webhooks."""
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        self._secrets = [read_secret(each) for each in secrets]
+
+    def verify(self, raw: Raw, now: datetime) -> None:
+        """See `MailShape`."""
+        verified_id(self._secrets, raw.headers, raw.body, now)
+
+    def mail(self, raw: Raw) -> Arrived | None:
+        """See `MailShape`."""
+        if _media_type(raw) != "message/rfc822":
+            raise Malformed("the content type is not message/rfc822")
+        return Arrived(raw.body)
+
+
+class PostmarkShape(MailShape):
+    """Postmark's JSON; it signs nothing, so the address that it is given holds a user and a password."""
+
+    def __init__(self, user: str, secrets: tuple[str, ...]) -> None:
+        self._wanted = [b"Basic " + base64.b64encode(f"{user}:{each}".encode()) for each in secrets]
+
+    def verify(self, raw: Raw, now: datetime) -> None:
+        """See `MailShape`."""
+        given = raw.headers.get("authorization", "").encode("utf-8", "replace")
+        if not any(hmac.compare_digest(given, wanted) for wanted in self._wanted):
+            raise Forged("the user and password in the address are not ours")
+
+    def mail(self, raw: Raw) -> Arrived | None:
+        """See `MailShape`."""
+        body = _json_object(raw)
+        whole = body.get("RawEmail")
+        if not isinstance(whole, str) or not whole:
+            raise Malformed("there is no `RawEmail`: have Postmark include raw email content")
+        recipient = body.get("OriginalRecipient")
+        return Arrived(_bytes(whole), (recipient,) if isinstance(recipient, str) else ())
+
+
+class MailgunShape(MailShape):
+    """A route of Mailgun. Its signature leaves the mail open, which therefore has to prove itself."""
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        self._keys = [each.encode() for each in secrets]
+
+    def verify(self, raw: Raw, now: datetime) -> None:
+        """See `MailShape`."""
+        try:
+            fields = _fields(raw)
+        except Malformed:
+            raise Forged("there is no signature that can be read") from None
+        moment, token, given = (fields.get(name, b"") for name in ("timestamp", "token", "signature"))
+        if not re.fullmatch(rb"[0-9]{1,12}", moment) or not 1 <= len(token) <= 200:
+            raise Forged("there is no time or no token that could be signed")
+        if abs(now.timestamp() - int(moment)) > MAILGUN_SECONDS:
+            raise Forged("the message is too old, or a clock is wrong")
+        wanted = [hmac.new(key, moment + token, hashlib.sha256).hexdigest().encode() for key in self._keys]
+        if not any(hmac.compare_digest(given, each) for each in wanted):
+            raise Forged("the signature is by no key that is known here")
+
+    def mail(self, raw: Raw) -> Arrived | None:
+        """See `MailShape`."""
+        fields = _fields(raw)
+        if not fields.get("body-mime"):
+            raise Malformed("there is no `body-mime`: have the route forward to an address that ends in `mime`")
+        return Arrived(fields["body-mime"], (fields.get("recipient", b"").decode("utf-8", "replace"),))
+
+
+class SesShape(MailShape):
+    """What SES receives, by an SNS topic with the mail in it: SES vouches for the sender, SNS signs all of it."""
+
+    def __init__(self, topic: SnsTopic) -> None:
+        self._topic = topic
+
+    def verify(self, raw: Raw, now: datetime) -> None:
+        """See `MailShape`."""
+        self._topic.verify(raw.body, now)
+
+    def mail(self, raw: Raw) -> Arrived | None:
+        """See `MailShape`."""
+        return self._topic.mail(raw.body)
+
+
+def _media_type(raw: Raw) -> str:
+    return raw.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _json_object(raw: Raw) -> dict[str, Any]:
+    if _media_type(raw) != "application/json":
+        raise Malformed("the content type is not application/json")
+    try:
+        body = json.loads(raw.body)
+    except (ValueError, RecursionError):
+        raise Malformed("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise Malformed("the body is not a JSON object")
+    return body
+
+
+def _bytes(whole: str) -> bytes:
+    return whole.encode("utf-8", "surrogatepass")
+
+
+def _fields(raw: Raw) -> dict[str, bytes]:
+    """The fields of a form, of several with one name the first. Raises `Malformed`."""
+    kind = _media_type(raw)
+    if kind == _FORM:
+        try:
+            # Latin-1 keeps bytes as they are: the mail is bytes, not text.
+            found = parse_qs(
+                raw.body.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, encoding="latin-1"
+            )
+        except ValueError:
+            raise Malformed("the form cannot be read") from None
+        return {name: values[0].encode("latin-1") for name, values in found.items()}
+    if kind == _MULTIPART:
+        return _parts(raw)
+    raise Malformed("the content type is not that of a form")
+
+
+def _parts(raw: Raw) -> dict[str, bytes]:
+    _, options = parse_options_header(raw.headers.get("content-type", ""))
+    found: dict[str, bytes] = {}
+
+    def keep(name: bytes | None, value: bytes | None) -> None:
+        if len(found) < _MAX_FIELDS:
+            found.setdefault((name or b"").decode("utf-8", "replace"), value or b"")
+
+    def keep_file(file: Any) -> None:
+        file.file_object.seek(0)
+        keep(file.field_name, file.file_object.read())
+        file.close()
+
+    boundary = options.get(b"boundary", b"")
+    if not boundary:
+        raise Malformed("the form has no boundary")
+    try:
+        parser = FormParser(
+            _MULTIPART, lambda field: keep(field.field_name, field.value), keep_file, boundary=boundary,
+            config={"MAX_MEMORY_FILE_SIZE": len(raw.body) + 1},
+        )  # fmt: skip
+        parser.write(raw.body)
+        parser.finalize()
+    except (FormParserError, ValueError, binascii.Error):
+        raise Malformed("the form cannot be read") from None
+    return found
