@@ -1,93 +1,160 @@
-"""Mails for tests: built from their parts, and our own corpus of replies."""
+"""People's mail programs and mail servers, for tests: what they receive, what they send, and how it is signed."""
 
+import asyncio
 import base64
-import quopri
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
-from typing import Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from email.utils import make_msgid
+from functools import cache
+from typing import Any, Literal
 
-import yaml
+import dkim
+from aiosmtpd.smtp import SMTP, Envelope, Session
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
-MAILS = Path(__file__).parent / "mails"
-TO = "approvals+k7q2fmxyz0123456789abcdef@example.com"
+OWN_SERVER = "mx.signoff.example"
+"""The authserv-id of our own mail server."""
+SELECTOR = "s1"
 
 
 @dataclass(frozen=True)
-class Reply:
-    """One of `mails/replies.yaml`."""
+class Delivered:
+    """One mail as our relay took it."""
 
-    client: str
-    language: str
-    body: str
-    type: str = "text/plain"
-    flowed: bool = False
-    case: str = "a reply"
-    first: str = ""
-    unclear: str = ""
-    comment: str | None = None
+    sender: str
+    to: tuple[str, ...]
+    content: bytes
 
     @property
-    def raw(self) -> bytes:
-        """The mail with this part alone."""
-        more = "; format=flowed" if self.flowed else ""
-        return mail(self.body, type=self.type + more)
+    def mail(self) -> EmailMessage:
+        """It, read by the standard library."""
+        found = message_from_bytes(self.content, policy=policy.default)
+        assert isinstance(found, EmailMessage)
+        return found
 
-    def __str__(self) -> str:
-        return f"{self.client}, {self.language}, {self.type}, {self.case}"
+    @property
+    def plain(self) -> str:
+        """Its text, without the line breaks of its encoding."""
+        return self._part("plain").replace("\r\n", "\n")
+
+    @property
+    def html(self) -> str:
+        """Its HTML."""
+        return self._part("html")
+
+    def _part(self, kind: str) -> str:
+        part = self.mail.get_body((kind,))
+        assert part is not None
+        return str(part.get_content())
 
 
-def replies() -> list[Reply]:
-    """The corpus."""
-    rows: list[dict[str, Any]] = yaml.safe_load((MAILS / "replies.yaml").read_text())
-    return [Reply(**{**row, "body": row["body"].replace("␣\n", " \n")}) for row in rows]
+@dataclass
+class Relay:
+    """A mail server that keeps what it takes. `trouble` is what it does instead, or its answer to a recipient."""
+
+    port: int = 0
+    taken: list[Delivered] = field(default_factory=list)
+    trouble: str = ""
+
+    async def handle_RCPT(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: Sequence[Any]
+    ) -> str:
+        """Names are aiosmtpd's."""
+        if self.trouble[:1].isdigit():
+            return self.trouble
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        """Names are aiosmtpd's."""
+        content = bytes(envelope.original_content or b"")
+        assert all(len(line) <= 998 for line in content.split(b"\r\n"))
+        self.taken.append(Delivered(envelope.mail_from or "", tuple(envelope.rcpt_tos), content))
+        return "250 OK queued"
 
 
-def mail(
-    body: str | bytes,
-    *,
-    type: str = "text/plain",
-    charset: str = "utf-8",
-    encoding: str = "8bit",
-    sender: str = "Ana <ana@example.org>",
-    more: str = "",
-) -> bytes:
-    """One mail with one part. `more` are further header lines, on top."""
-    encoded = body if isinstance(body, bytes) else body.encode(charset)
-    if encoding == "base64":
-        encoded = base64.encodebytes(encoded)
-    elif encoding == "quoted-printable":
-        encoded = quopri.encodestring(encoded)
-    head = (
-        f"{more}From: {sender}\nTo: {TO}\nSubject: Re: Pay 300 EUR [K7Q2FM]\nMessage-ID: <r1@example.org>\n"
-        f"In-Reply-To: <card@example.com>\nReferences: <old@example.com> <card@example.com>\nMIME-Version: 1.0\n"
-        f"Content-Type: {type}; charset={charset}\nContent-Transfer-Encoding: {encoding}\n\n"
+class _Dead(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+@asynccontextmanager
+async def relay() -> AsyncIterator[Relay]:
+    """A mail server on loopback, which is dead to whoever calls while its `trouble` is `down`."""
+    loop = asyncio.get_running_loop()
+    made = Relay()
+
+    def speak() -> asyncio.Protocol:
+        return _Dead() if made.trouble == "down" else SMTP(made, hostname="relay", loop=loop, timeout=20)
+
+    async with await loop.create_server(speak, "127.0.0.1", 0) as server:
+        made.port = server.sockets[0].getsockname()[1]
+        yield made
+
+
+def replied(
+    card: Delivered, sender: str, words: str, *, to: str = "", headers: Mapping[str, str] | None = None
+) -> EmailMessage:
+    """The mail that a mail program makes when `sender` replies to `card`, quoting it below."""
+    original = card.mail
+    quoted = "\n".join(f"> {line}" for line in card.plain.split("\n"))
+    mail = written(
+        sender, to or str(original["Reply-To"]), f"{words}\n\nOn Sun, 22 Nov 2026, Signoff wrote:\n{quoted}\n"
     )
-    return (head.encode() + encoded.replace(b"\r\n", b"\n")).replace(b"\n", b"\r\n")
+    del mail["Subject"]
+    mail["Subject"] = f"Re: {original['Subject']}"
+    mail["In-Reply-To"] = str(original["Message-ID"])
+    mail["References"] = str(original["Message-ID"])
+    for name, value in (headers or {}).items():
+        del mail[name]
+        mail[name] = value
+    return mail
 
 
-def parted(*parts: tuple[str, str], kind: str = "alternative") -> bytes:
-    """One mail with several parts: (headers of the part, its body) each."""
-    inner = "".join(f"--limit\n{head}\n\n{body}\n" for head, body in parts)
-    head = f'From: ana@example.org\nTo: {TO}\nContent-Type: multipart/{kind}; boundary="limit"\n\n'
-    return f"{head}preamble\n{inner}--limit--\nepilogue\n".replace("\n", "\r\n").encode()
+def written(sender: str, to: str, words: str) -> EmailMessage:
+    """A new mail."""
+    mail = EmailMessage(policy.SMTP.clone(max_line_length=998))
+    mail["From"] = f"Somebody <{sender}>"
+    mail["To"] = to
+    mail["Subject"] = "Approvals"
+    mail["Date"] = "Sun, 22 Nov 2026 14:00:00 +0000"
+    mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
+    mail.set_content(words)
+    return mail
 
 
-def work(run: Callable[[], object]) -> int:
-    """How many lines of Python `run` executes: time that a busy machine does not change."""
-    count = 0
+def judged(mail: EmailMessage, *, result: Literal["pass", "fail"] = "pass", by: str = OWN_SERVER) -> bytes:
+    """The mail as a mail server hands it on that has looked at SPF and DMARC."""
+    address = str(mail["From"]).partition("<")[2].rstrip(">")
+    domain = address.partition("@")[2]
+    verdict = f"{by}; spf={result} smtp.mailfrom={address}; dmarc={result} header.from={domain}"
+    return f"Authentication-Results: {verdict}\r\n".encode() + mail.as_bytes()
 
-    def step(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal count
-        count += 1
-        return step
 
-    before = sys.gettrace()
-    sys.settrace(step)
-    try:
-        run()
-    finally:
-        sys.settrace(before)
-    return count
+def signed(mail: EmailMessage, *, leaving_out: Sequence[bytes] = ()) -> bytes:
+    """The mail with the DKIM signature of its sender's domain, which covers all but what is left out."""
+    raw = mail.as_bytes()
+    domain = str(mail["From"]).partition("@")[2].rstrip(">").encode()
+    key, _ = _key()
+    names = [name.lower().encode() for name in mail.keys() if name.lower().encode() not in leaving_out]  # noqa: SIM118
+    return bytes(dkim.sign(raw, SELECTOR.encode(), domain, key, include_headers=names)) + raw
+
+
+def published(name: str) -> list[str]:
+    """The DNS, in which every domain has the same key."""
+    return [f"v=DKIM1; k=rsa; p={_key()[1]}"] if name.startswith(f"{SELECTOR}._domainkey.") else []
+
+
+@cache
+def _key() -> tuple[bytes, str]:
+    made = rsa.generate_private_key(65_537, 2_048)
+    private = made.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    public = made.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return private, base64.b64encode(public).decode()
