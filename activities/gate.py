@@ -19,7 +19,8 @@ from signoff.approvals.digest import call_digest, digest_mark, doubt_digest
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Pinned, ToolDenied
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit, Pinned, ToolDenied
+from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import ApprovalKey, TurnKey, short_code
@@ -308,6 +309,14 @@ def digest_of(ctx: Pinned, call: str, tool: Tool, args: Any) -> str:
         definition=definition_hash(tool),
         args=args,
     )
+
+
+def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:
+    """Whether `permit` is for `tool` as it is defined now, run with these arguments or what they are corrected to."""
+    try:
+        return digest_of(permit.ctx, permit.call, tool, as_run(tool, proposed)) == permit.digest
+    except NotCanonical:
+        return False
 
 
 def _refused(call: CallPart, why: str) -> Ruling:

@@ -5,7 +5,7 @@ from temporalio import activity
 from signoff.activities.asking import judged_past
 from signoff.activities.capabilities import granted
 from signoff.activities.escalated import seated
-from signoff.activities.gate import digest_of
+from signoff.activities.gate import is_of
 from signoff.activities.handler import context_of
 from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import Caller, caller_problem, happened
@@ -16,7 +16,6 @@ from signoff.approvals.doubts import happened as told_by
 from signoff.approvals.entries import finished
 from signoff.contracts import names
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
-from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Refused
@@ -90,12 +89,16 @@ class OutcomeActivity:
         permit = task.permit
         tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
         key = ticket_key(permit.digest, task.ticket)
-        if tool is not None and tool.read_only:
+        if tool is not None and tool.read_only and await self._asked_of(task, tool):
             failed = _settled(task, "execution_failed", "The tool did not answer in time.")
             return ToolReply(outcome=await self._gave_up(failed, tool, key))
         found = await self._room.store.void_unclaimed(key, workflow=workflow, call=permit.call, tool=task.tool)
         told = known(found) or (None if tool is None else await self._looked_up(task, tool, key))
         return told or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
+
+    async def _asked_of(self, task: OutcomeTask, tool: Tool) -> bool:
+        """Whether the tool was asked as it is defined now: by another definition what only reads may have acted."""
+        return task.args is not None and is_of(task.permit, tool, await load(self._room.store, task.args))
 
     async def _gave_up(self, failed: CallOutcome, tool: Tool, key: str) -> CallOutcome:
         """What stands for a call that only reads, once the use that it took is given back."""
@@ -111,12 +114,10 @@ class OutcomeActivity:
         permit = task.permit
         if tool.probe is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
             return None
-        args = as_run(tool, await load(self._room.store, task.args))
-        try:
-            if digest_of(permit.ctx, permit.call, tool, args) != permit.digest:
-                return None
-        except NotCanonical:
+        proposed = await load(self._room.store, task.args)
+        if not is_of(permit, tool, proposed):
             return None
+        args = as_run(tool, proposed)
         probing = Probing(self._room, tool, Results(self._room, tool))
         given = granted(self._room.backends, tool, permit.ctx.tenant)
         return await probing.reply(permit, args, context_of(permit, key, task.budget_chars, capabilities=given))

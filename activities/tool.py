@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 from signoff.activities.asking import judged
 from signoff.activities.capabilities import granted, hidden
 from signoff.activities.escalated import seated
-from signoff.activities.gate import digest_of, settled_outcome
+from signoff.activities.gate import digest_of, is_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
 from signoff.activities.journal import Journal, Ran, hand_over
 from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
@@ -134,9 +134,12 @@ class ToolActivity:
     async def _begun_before(self, task: ToolTask) -> ToolReply | None:
         """What an earlier attempt of this very call left, where it was begun; None where it was not.
 
-        What is in the way now was not there then, so it must not be told, or asked, as if nothing had happened.
+        What is in the way now was not there then, so it must not be told, or asked, as if nothing had happened. Of a
+        tool that only reads nothing is left, unless it was begun under another definition: then it may have acted.
         """
-        return None if self._tool.read_only else await _left(self._room, task)
+        if self._tool.read_only and is_of(task.permit, self._tool, await load(self._room.store, task.args)):
+            return None
+        return await _left(self._room, task)
 
     async def _refused(self, task: ToolTask, why: str, told: str = "") -> ToolReply:
         """The call does not run; where it may have run before, `told` says so in place of that nothing did."""

@@ -87,9 +87,23 @@ async def test_it_looks_at_the_ticket_that_was_used(store: Store) -> None:
 
 async def test_a_read_only_call_simply_failed(store: Store) -> None:
     """It has no ticket and no effect that could be in doubt."""
-    reply = await asked(store, free(LEDGER, read_only=True))
+    reads = free(LEDGER, read_only=True)
+    permit = permit_for(reads)
+    reply = await asked(store, reads, permit=permit, args=Content(inline=ARGS))
     assert told(reply) == ("execution_failed", "The tool did not answer in time.")
-    assert await store.look(PERMIT.digest) is None
+    assert await store.look(permit.digest) is None
+
+
+@pytest.mark.parametrize("args", [Content(inline=ARGS), None])
+async def test_what_only_reads_by_now_may_have_acted_when_it_was_begun(store: Store, args: Content | None) -> None:
+    """A deploy made it read-only meanwhile: what its ticket says stands, and where it says nothing nobody may act."""
+    reads: dict[str, Any] = {"tool": free(LEDGER, read_only=True), "args": args}
+    assert (await asked(store, **reads)).again == "lapsed"
+    assert (await store.look(PERMIT.digest)).state == "void"
+    await store.claim(ticket_key(PERMIT.digest, 2), **WHO)
+    assert told(await asked(store, ticket=2, **reads)) == ("in_doubt", IN_DOUBT_TEXT)
+    await store.record(ticket_key(PERMIT.digest, 2), DONE)
+    assert (await asked(store, ticket=2, **reads)).outcome == DONE
 
 
 async def test_a_tool_that_is_gone_has_its_ticket_all_the_same(store: Store) -> None:

@@ -448,6 +448,34 @@ async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_r
     assert ledger.rows == []
 
 
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "claimed"])
+async def test_what_was_begun_before_its_tool_only_reads_is_not_read_instead(store: Store, recorded: bool) -> None:
+    """Another worker began it when it still acted: its ticket is looked at before the call is judged anew and runs."""
+    ledger = Ledger()
+    acts, reads = free(ledger), free(ledger, read_only=True)
+    task = task_for(acts)
+    done = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
+    assert (await run(room_of(store, reads), reads, task)).again == "stale"
+    await store.claim(task.permit.digest, **WHO)
+    if recorded:
+        await store.record(task.permit.digest, done)
+        assert (await run(room_of(store, reads), reads, task)).outcome == done
+    else:
+        with pytest.raises(ApplicationError) as doubt:
+            await run(room_of(store, reads), reads, task)
+        assert doubt.value.type == "InDoubt"
+    assert ledger.rows == []
+
+
+async def test_a_read_that_was_begun_and_may_not_run_now_is_no_doubt(store: Store) -> None:
+    """It took a ticket for its limit alone: nothing it did could be in doubt."""
+    reads = free(Ledger(), read_only=True, usage_limit=UsageLimit(9, "tenant", 60.0))
+    task = task_for(reads)
+    await store.claim(task.permit.digest, **WHO)
+    room = room_of(store, reads, profile="production")
+    assert told(await run(room, reads, task))[0] == "refused"
+
+
 async def test_a_read_only_tool_needs_no_ticket(store: Store) -> None:
     """It may run as often as it is asked, has no key, and leaves nothing behind."""
     ledger = Ledger()
