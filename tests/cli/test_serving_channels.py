@@ -1,0 +1,64 @@
+"""The gateway's process with channels that a manifest declares."""
+
+import asyncio
+import hashlib
+import json
+import logging
+import uuid
+from pathlib import Path
+
+import httpx
+import pytest
+from temporalio.client import Client
+
+from signoff.channels.opening import KEY
+from signoff.cli.serving import running_gateway
+from signoff.cli.stores import make_state_dir, working_store
+from signoff.cli.workplace import find_workplace
+from signoff.client import Signoff
+from signoff.embedded import free_port
+from signoff.store.arrivals import Arrivals
+from signoff.testing.recording_channel import HEADER
+
+MANIFEST = """\
+version: 1
+actors:
+  desk: {model: scripted, description: Nothing much.}
+channels:
+  chat: {kind: signoff.testing.recording_channel}
+  broken: {kind: signoff.testing.recording_channel, token: "env:NO_SUCH_VARIABLE"}
+  nobody: {kind: carrier_pigeon}
+routing: {default: [chat]}
+"""
+
+
+async def test_the_channels_of_a_manifest_run_beside_the_gateway(
+    client: Client, clean_env: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is misconfigured is named with what it lacks, and the others hear what comes in at their own address."""
+    manifest = tmp_path / "signoff.yaml"
+    manifest.write_text(MANIFEST, encoding="utf-8")
+    place = find_workplace(manifest, port=free_port())
+    make_state_dir(place.settings)
+    signoff = Signoff(client, task_queue=f"nobody-{uuid.uuid4().hex[:12]}")
+    with caplog.at_level(logging.WARNING):
+        async with working_store(place.settings) as store, running_gateway(place, signoff, store):
+            told = [each.getMessage() for each in caplog.records if "does not run" in each.getMessage()]
+            assert [line.partition(" does not run: ")[0] for line in told] == ["channel `broken`", "channel `nobody`"]
+            assert "NO_SUCH_VARIABLE" in told[0]
+            assert "carrier_pigeon" in told[1]
+            body = json.dumps({"key": "k", "identity": "mallory", "text": "yes"}).encode()
+            mark = hashlib.sha256(await store.secret_key(f"{KEY}chat") + body).hexdigest()
+            async with httpx.AsyncClient(base_url=place.settings.public_url) as http:
+                taken = await http.post("/channels/chat", content=body, headers={HEADER: mark})
+                forged = await http.post("/channels/chat", content=body, headers={HEADER: mark[::-1]})
+                absent = await http.post("/channels/broken", content=body, headers={HEADER: mark})
+            assert [each.status_code for each in (taken, forged, absent)] == [200, 401, 404]
+            async with asyncio.timeout(30):
+                while True:
+                    row = await Arrivals(store).look("chat", "heard", "k")
+                    assert row is not None
+                    if row.state == "done":
+                        break
+                    await asyncio.sleep(0.05)
+            assert row.result == {"what": "stranger", "answered": True}
