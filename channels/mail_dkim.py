@@ -17,7 +17,8 @@ _ALGORITHMS: Final = frozenset(("rsa-sha256", "ed25519-sha256"))
 _MAX_SIGNATURE: Final = 4_096
 _MAX_KEY: Final = 2_048
 """Characters of a key record: RSA of 8192 bits needs 1,400."""
-MAX_TRIED: Final = 5
+MAX_TRIED: Final = 3
+"""Signatures of one mail; each costs up to a second for the longest mail."""
 _SHORTEST_KEY: Final = 1_024
 _BLANKS = re.compile(rb"[ \t]+")
 
@@ -91,9 +92,12 @@ def _key(name: bytes, txt: TxtLookup, unknown: list[str]) -> str:
 
 
 def _squeezed(raw: bytes, signature: Signature) -> bytes:
-    """The mail with CRLF, and its body made canonical here where dkimpy would take too long for it."""
+    """The mail with CRLF, and its body made canonical here as far as dkimpy would take too long for it."""
     head, _, body = raw.replace(b"\r\n", b"\n").partition(b"\n\n")
     if signature.canonical_body == "relaxed":
         *lines, last = body.split(b"\n")
         body = b"\n".join([*(_BLANKS.sub(b" ", line).rstrip(b" ") for line in lines), _BLANKS.sub(b" ", last)])
+    # Either form leaves out empty lines at the end.
+    body = body.rstrip(b"\n")
+    body = body + b"\n" if body else b""
     return head.replace(b"\n", b"\r\n") + b"\r\n\r\n" + body.replace(b"\n", b"\r\n")

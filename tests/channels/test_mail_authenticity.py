@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mail_kit import MAILS, TO, mail, work
+from mail_corpus import MAILS, TO, mail, work
 
 from signoff.channels.mail_authenticity import Authenticity, ProviderVerdict, authenticate
 from signoff.channels.mail_names import dns_name, reaches

@@ -7,7 +7,7 @@ from email.policy import SMTP
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mail_kit import MAILS, TO, Reply, mail, parted, replies, work
+from mail_corpus import MAILS, TO, Reply, mail, parted, replies, work
 
 from signoff.channels.base import Malformed
 from signoff.channels.mail_quotes import newly_written

@@ -1,0 +1,93 @@
+"""Mails for tests: built from their parts, and our own corpus of replies."""
+
+import base64
+import quopri
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import yaml
+
+MAILS = Path(__file__).parent / "mails"
+TO = "approvals+k7q2fmxyz0123456789abcdef@example.com"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One of `mails/replies.yaml`."""
+
+    client: str
+    language: str
+    body: str
+    type: str = "text/plain"
+    flowed: bool = False
+    case: str = "a reply"
+    first: str = ""
+    unclear: str = ""
+    comment: str | None = None
+
+    @property
+    def raw(self) -> bytes:
+        """The mail with this part alone."""
+        more = "; format=flowed" if self.flowed else ""
+        return mail(self.body, type=self.type + more)
+
+    def __str__(self) -> str:
+        return f"{self.client}, {self.language}, {self.type}, {self.case}"
+
+
+def replies() -> list[Reply]:
+    """The corpus."""
+    rows: list[dict[str, Any]] = yaml.safe_load((MAILS / "replies.yaml").read_text())
+    return [Reply(**{**row, "body": row["body"].replace("␣\n", " \n")}) for row in rows]
+
+
+def mail(
+    body: str | bytes,
+    *,
+    type: str = "text/plain",
+    charset: str = "utf-8",
+    encoding: str = "8bit",
+    sender: str = "Ana <ana@example.org>",
+    more: str = "",
+) -> bytes:
+    """One mail with one part. `more` are further header lines, on top."""
+    encoded = body if isinstance(body, bytes) else body.encode(charset)
+    if encoding == "base64":
+        encoded = base64.encodebytes(encoded)
+    elif encoding == "quoted-printable":
+        encoded = quopri.encodestring(encoded)
+    head = (
+        f"{more}From: {sender}\nTo: {TO}\nSubject: Re: Pay 300 EUR [K7Q2FM]\nMessage-ID: <r1@example.org>\n"
+        f"In-Reply-To: <card@example.com>\nReferences: <old@example.com> <card@example.com>\nMIME-Version: 1.0\n"
+        f"Content-Type: {type}; charset={charset}\nContent-Transfer-Encoding: {encoding}\n\n"
+    )
+    return (head.encode() + encoded.replace(b"\r\n", b"\n")).replace(b"\n", b"\r\n")
+
+
+def parted(*parts: tuple[str, str], kind: str = "alternative") -> bytes:
+    """One mail with several parts: (headers of the part, its body) each."""
+    inner = "".join(f"--limit\n{head}\n\n{body}\n" for head, body in parts)
+    head = f'From: ana@example.org\nTo: {TO}\nContent-Type: multipart/{kind}; boundary="limit"\n\n'
+    return f"{head}preamble\n{inner}--limit--\nepilogue\n".replace("\n", "\r\n").encode()
+
+
+def work(run: Callable[[], object]) -> int:
+    """How many lines of Python `run` executes: time that a busy machine does not change."""
+    count = 0
+
+    def step(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        count += 1
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(step)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return count
