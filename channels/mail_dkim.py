@@ -98,6 +98,7 @@ def _squeezed(raw: bytes, signature: Signature) -> bytes:
         *lines, last = body.split(b"\n")
         body = b"\n".join([*(_BLANKS.sub(b" ", line).rstrip(b" ") for line in lines), _BLANKS.sub(b" ", last)])
     # Either form leaves out empty lines at the end.
-    body = body.rstrip(b"\n")
-    body = body + b"\n" if body else b""
+    if body.endswith(b"\n"):
+        body = body.rstrip(b"\n")
+        body = body + b"\n" if body else b""
     return head.replace(b"\n", b"\r\n") + b"\r\n\r\n" + body.replace(b"\n", b"\r\n")
