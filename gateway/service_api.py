@@ -5,9 +5,11 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
+from starlette.requests import Request
 
 from signoff.contracts.errors import SignoffError
 from signoff.embedded import check_server
+from signoff.gateway.caller import caller_of, own_tenant
 from signoff.gateway.deps import GatewayDeps
 from signoff.registry.inventory import inventory
 
@@ -37,9 +39,10 @@ class ServiceApi:
         body = {"status": "ready" if ready else "not ready", "checks": checks}
         return JSONResponse(body, status_code=200 if ready else 503)
 
-    async def tools(self) -> dict[str, list[dict[str, Any]]]:
-        """The gate inventory of this gateway's manifest."""
-        return {"tools": [dataclasses.asdict(row) for row in inventory(self._deps.catalog)]}
+    async def tools(self, request: Request, tenant: str | None = None) -> dict[str, list[dict[str, Any]]]:
+        """The gate inventory of this gateway's manifest: of the tools that exist for the tenant."""
+        found = inventory(self._deps.catalog, own_tenant(caller_of(request), tenant))
+        return {"tools": [dataclasses.asdict(row) for row in found]}
 
     async def _server(self) -> str:
         try:

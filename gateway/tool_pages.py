@@ -23,7 +23,7 @@ from signoff.gateway.visitor import Visitor, Visitors
 from signoff.policy.answer import EngineAnswer
 from signoff.registry.capabilities import KINDS
 from signoff.registry.gates import Judgement, Known, judge
-from signoff.registry.inventory import inventory
+from signoff.registry.inventory import exists_for, inventory
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of
 from signoff.registry.scopes import home
@@ -61,19 +61,21 @@ class ToolPages:
         return router
 
     async def index(self, request: Request) -> Response:
-        """Every tool and what it needs."""
+        """Every tool of the visitor's tenant and what it needs."""
         visitor = await self._visitors.visitor(request)
-        rows = [(row, self._tool(row.tool).description, row.needs.split(", ")) for row in inventory(self._deps.catalog)]
+        found = inventory(self._deps.catalog, visitor.person.tenant)
+        rows = [(row, self._tool(visitor, row.tool).description, row.needs.split(", ")) for row in found]
         return self._pages.page("tools.html", visitor, nav="tools", rows=rows)
 
     async def form(self, request: Request, tool: str) -> Response:
         """The form to try a tool's gates."""
-        return self._form(await self._visitors.visitor(request), self._tool(tool), {})
+        visitor = await self._visitors.visitor(request)
+        return self._form(visitor, self._tool(visitor, tool), {})
 
     async def explain(self, request: Request, tool: str) -> Response:
         """Judge a call with the given arguments; nothing runs and nobody is asked."""
         visitor = await self._visitors.visitor(request)
-        declared = self._tool(tool)
+        declared = self._tool(visitor, tool)
         form = {name: str(value) for name, value in (await request.form()).items()}
         language = visitor.reader.language
         if not visitor.opened(form.get("token", ""), f"try {declared.name}"):
@@ -149,10 +151,12 @@ class ToolPages:
             explained=explained,
         )
 
-    def _tool(self, name: str) -> Tool:
-        found = self._deps.catalog.tool(name)
-        if found is None:
-            raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, self._deps.catalog.registry.list())}")
+    def _tool(self, visitor: Visitor, name: str) -> Tool:
+        catalog, tenant = self._deps.catalog, visitor.person.tenant
+        found = catalog.tool(name)
+        if found is None or not exists_for(catalog, found, tenant):
+            known = (tool.name for tool in catalog.tools() if exists_for(catalog, tool, tenant))
+            raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, known)}")
         return found
 
 

@@ -10,6 +10,7 @@ from signoff.policy.expression import Expression, facts
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
+from signoff.registry.scopes import home
 from signoff.registry.tool import Tool
 
 Reach = Literal["never", "maybe", "always"]
@@ -41,9 +42,20 @@ class InventoryRow:
     tags: tuple[str, ...]
 
 
-def inventory(catalog: Catalog) -> tuple[InventoryRow, ...]:
-    """One row a tool, sorted by name; then those that actors have as their own, by activity."""
-    return tuple(_row(catalog, tool) for tool in catalog.every_tool)
+def inventory(catalog: Catalog, tenant: str | None = None) -> tuple[InventoryRow, ...]:
+    """One row a tool, sorted by name; then those that actors have as their own, by activity.
+
+    With a `tenant` only those that exist for it: of the others nobody there may learn.
+    """
+    tools = catalog.every_tool
+    return tuple(_row(catalog, tool) for tool in tools if tenant is None or exists_for(catalog, tool, tenant))
+
+
+def exists_for(catalog: Catalog, tool: Tool, tenant: str) -> bool:
+    """Whether the tool exists for a tenant, by its own word and that of the tools which it shadows (V07)."""
+    scopes = catalog.scopes.get(home(tool)[0])
+    obeyed = () if scopes is None else scopes.over.get(tool.activity, ())
+    return all(each.tenants is None or tenant in each.tenants for each in (tool, *obeyed))
 
 
 def _row(catalog: Catalog, tool: Tool) -> InventoryRow:

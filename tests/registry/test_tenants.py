@@ -9,6 +9,7 @@ from signoff.contracts.errors import RegistrationError
 from signoff.contracts.steps import Tally
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates import judge
+from signoff.registry.inventory import inventory
 from signoff.registry.route import Route, Use
 from signoff.registry.tool import Tool
 
@@ -69,3 +70,13 @@ def test_tenants_are_in_the_hash_and_no_part_of_what_is_approved() -> None:
     plain, limited = a_tool(), a_tool(tenants=("main",))
     assert of(plain).hash != of(limited).hash
     assert plain.definition == limited.definition
+
+
+def test_an_inventory_of_a_tenant_has_its_tools_alone() -> None:
+    """Also a shadow's, which is there for no more than what it stands over; without a tenant all of them."""
+    near, far = a_tool(), a_tool(tenants=("acme",))
+    routes = (Route(name="r", tools=(near,)),)
+    catalog = build_catalog(tools=[far, a_tool("look")], actors=[an_actor(routes=routes, shadowing="allow")])
+    rows = {tenant: [row.tool for row in inventory(catalog, tenant)] for tenant in (None, "main", "acme")}
+    assert rows["main"] == ["look"]
+    assert rows["acme"] == rows[None] == ["book_flight", "look", "book_flight@desk.r", "book_flight@desk.r.*"]

@@ -1,0 +1,31 @@
+"""A tool that exists for other tenants is on no page and in no list of this one's."""
+
+import dataclasses
+
+import httpx
+from desk_fixtures import Ledger, catalog_of, pay_tool
+from gateway_desk import GatewayDesk
+
+from signoff.gateway.app import build_app
+from signoff.registry.actor import Actor
+
+
+async def test_nobody_learns_of_another_tenants_tools(gateway: GatewayDesk) -> None:
+    """Neither the list, nor the form, nor the name that is offered in place of a near one, nor the API."""
+    ledger = Ledger()
+    tools = [pay_tool(ledger, name="merge", tenants=("acme",)), pay_tool(ledger, name="pay", tenants=("main", "acme"))]
+    desk = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, name="merge"),))
+    deps = dataclasses.replace(gateway.deps, catalog=catalog_of(tools, actors=[desk]))
+    transport = httpx.ASGITransport(app=build_app(deps))
+    async with httpx.AsyncClient(transport=transport, base_url=str(gateway.http.base_url)) as http:
+        page = (await http.get("/tools")).text
+        gone = [await http.get(f"/tools/{name}") for name in ("merge", "merge@desk", "marge")]
+        there = await http.get("/tools/pay")
+        listed = {
+            tenant: [row["tool"] for row in (await http.get("/v1/tools", params={"tenant": tenant})).json()["tools"]]
+            for tenant in ("main", "acme")
+        }
+    assert ("/tools/pay" in page, "merge" in page) == (True, False)
+    assert [each.status_code for each in (*gone, there)] == [404, 404, 404, 200]
+    assert "did you mean" not in gone[-1].text
+    assert listed == {"main": ["pay"], "acme": ["merge", "pay", "merge@desk", "merge@desk.*"]}
