@@ -153,6 +153,8 @@ def test_second_signature_counts_where_the_first_does_not_hold() -> None:
         (REPLY, "no signature of the sender's domain"),
         (signed(domain="example.net"), "no signature of the sender's domain"),
         (signed(domain="mail.example.org"), "no signature of the sender's domain"),
+        (signed().replace(b"s=s1", b"s=s/1"), "the signature does not hold"),
+        (signed().replace(b"d=example.org", b"d=example.org; d=x"), "no signature of the sender's domain"),
         (signed(length=True), "the signature leaves the end of the mail open"),
         (signed().replace(b"a=rsa-sha256", b"a=rsa-sha1"), "the signature's algorithm is not one that proves anything"),
         (signed().replace(b"h=from : ", b"h="), "the signature does not cover From"),
@@ -202,6 +204,19 @@ def test_domain_above_may_sign_unless_the_domain_asks_for_its_own() -> None:
         assert by_dkim(raw, strict).why == "the sender's domain must sign itself"
     relaxed = {**KEYS, "_dmarc.mail.example.org": ["v=DMARC1; p=none"], "_dmarc.example.org": ["v=DMARC1; adkim=s"]}
     assert by_dkim(raw, relaxed).why == ""
+
+
+def test_dmarc_record_that_cannot_be_looked_up_stops_a_domain_above() -> None:
+    """It may say that the domain signs itself."""
+
+    def half(name: str) -> Sequence[str]:
+        if name.startswith("_dmarc."):
+            raise OSError("no answer")
+        return KEYS.get(name, [])
+
+    raw = signed(mail("Yes", sender="ana@mail.example.org"))
+    assert authenticate(raw, txt=half).why == "the sender's DMARC record cannot be looked up now"
+    assert authenticate(signed(), txt=half).why == ""
 
 
 def test_only_names_above_reach_a_domain() -> None:
@@ -290,6 +305,9 @@ def test_verdict_of_our_own_server_counts() -> None:
         ("mx.example.com; (dmarc=pass header.from=example.org)",),
         ('mx.example.com; x="; dmarc=pass header.from=example.org"',),
         ("mx.example.com; dmarc=pass header.from=example.org (open",),
+        ("mx.example.com; dmarc=pass) header.from=example.org",),
+        ("mx.example.com; dmarc=pass policy=x y header.from=example.org",),
+        ("mx.example.com; dmarc pass header.from=example.org",),
         ("evil.example.net; dmarc=pass header.from=example.org",),
         ("mx.example.com.example.net; dmarc=pass header.from=example.org",),
         ("dmarc=pass header.from=example.org",),

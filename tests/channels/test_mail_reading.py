@@ -175,6 +175,40 @@ def test_charsets_are_read_even_if_wrongly_declared(text: str, charset: str, dec
     assert read_mail(head + body).first_line == text
 
 
+@pytest.mark.parametrize(
+    ("body", "first"),
+    [
+        ("WWVz", "Yes"),
+        ("WWVzIQ", "Yes"),
+        ("WWVz=IQ==", "Yes!"),
+        ("W W*Vz\n", "Yes"),
+        ("WWVzIA==", "Yes"),
+        ("W", ""),
+        ("=", ""),
+    ],
+)
+def test_base64_that_is_broken_is_read_as_far_as_it_goes(body: str, first: str) -> None:
+    """Mail servers cut and wrap it."""
+    raw = f"From: a@b.org\nContent-Transfer-Encoding: base64\n\n{body}".encode()
+    assert read_mail(raw).first_line == first
+
+
+def test_parts_that_are_broken_are_left_out() -> None:
+    """Endless, empty, or without a header."""
+    head = "From: a@b.org\nContent-Type: multipart/mixed; boundary=b\n\n"
+    assert read_mail(f"{head}--b\n\nYes".encode()).first_line == "Yes"
+    assert read_mail(f"{head}--b".encode()).unclear == "nothing"
+    assert read_mail(f"{head}--b\n--b\n\nYes\n--b--\n--b\n\nNo".encode()).first_line == "Yes"
+    assert read_mail(f"{head}Yes".encode()).unclear == "nothing"
+
+
+def test_subject_that_is_broken_is_read_as_it_stands() -> None:
+    """An encoded word that is none is a word."""
+    for subject in ("=?utf-8?b?a?=", "=?x-none?q?S=C3=AD?=", "=?utf-8?q?=FF?="):
+        assert read_mail(f"From: a@b.org\nSubject: {subject}\n\nYes".encode()).subject
+    assert read_mail(b"From: a@b.org\nSubject: =?x-none?q?S=C3=AD?=\n\nYes").subject == "Sí"
+
+
 def test_bytes_that_are_no_text_are_replaced() -> None:
     """Nothing that cannot be stored or sent on comes out of a mail."""
     said = read_mail(mail(b"\xff\xfe\x00Yes\xed\xa0\x80"))
