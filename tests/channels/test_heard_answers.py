@@ -2,11 +2,14 @@
 
 import asyncio
 import dataclasses
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import pytest
 from channel_kit import a_request
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import update
 
 from signoff.audit.log import AuditLog
@@ -15,8 +18,9 @@ from signoff.channels.base import Forged, Malformed, NotDelivered
 from signoff.channels.hearing import Hearing, backoff
 from signoff.channels.intake import Intake
 from signoff.channels.shapes import Raw, Reply
+from signoff.channels.words import read
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.errors import NotFound
+from signoff.contracts.errors import NotFound, StoreUnavailable
 from signoff.contracts.ids import short_code, show_code
 from signoff.contracts.person import Person
 from signoff.registry.people import FixedDirectory
@@ -32,6 +36,8 @@ CY = Person(id="cy", name="Cy", roles=("approvers",), locale="de", identities={"
 ANA = Person(id="ana", name="Ana", roles=("approvers",), identities={"recording": ("ana-1",)})
 GONE = Person(id="gone", roles=("approvers",), active=False, identities={"recording": ("gone-1",)})
 FAR = Person(id="far", roles=("approvers",), tenant="other", identities={"recording": ("far-1", "bo-1")})
+
+_NUMBERS = itertools.count(100, 10)
 
 
 class Room:
@@ -458,6 +464,70 @@ async def test_two_hearings_share_the_work(room: Room) -> None:
     await asyncio.gather(room.hearing.step(), room.another().step())
     assert len(room.desk.heard) == len(requests)
     assert {room.desk.request(each.id).state for each in requests} == {"approved"}
+
+
+async def test_what_a_killed_one_had_claimed_is_heard_once_its_claim_is_over(room: Room) -> None:
+    """Nobody else hears it before."""
+    request = await room.ask()
+    await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
+    assert len(await room.arrivals.claim(10)) == 1
+    assert await room.another().step() == 0
+    await (await room.hurried()).another().step()
+    assert room.desk.request(request.id).state == "approved"
+    assert len(room.channel.replies) == 1
+
+
+async def test_an_answer_that_was_decided_and_not_written_down_counts_once(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store failed in between: heard again, it is the same answer, and its receipt says so."""
+    request = await room.ask(1, BO, quorum=2)
+
+    async def away(*args: Any, **more: Any) -> None:
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Arrivals, "done", away)
+        await room.hear(text="yes")
+    await (await room.hurried()).hearing.step()
+    receipts = [reply.receipt for _, reply in room.channel.replies]
+    assert [(each.status, each.code, each.votes) for each in receipts if each] == [
+        ("counted", "", 1),
+        ("counted", "duplicate", 1),
+    ]
+    assert len(room.desk.request(request.id).votes) == 1
+    assert (await room.result())["code"] == "duplicate"
+
+
+@given(data=st.data())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(room: Room, data: st.DataObject) -> None:
+    """By its card, by its code, or because it is the only one; in the revision that was shown; and all are answered."""
+    first = next(_NUMBERS)
+    numbers = range(first, first + data.draw(st.integers(1, 3)))
+    requests = [await room.ask(number, BO, approvers=("user:bo",)) for number in numbers]
+    rows = [(await room.cards.of_request(request.id))[0] for request in requests]
+    codes = [show_code(request.code) for request in requests]
+    pieces = st.sampled_from(["yes", "no", "approve", "deny", "but", "?", "\n", "K7Q-2FM", *codes])
+    text = " ".join(data.draw(st.lists(pieces, max_size=4)))
+    about = data.draw(st.sampled_from([{}, *({"token": row.token} for row in rows)]))
+    before = len(room.desk.heard)
+    reply = await room.hear(key=f"{numbers}", text=text, **about)
+    assert reply is not None
+    decided = room.desk.heard[before:]
+    assert len(decided) <= 1
+    event(f"decided {len(decided)}")
+    for asked, _ in decided:
+        said = read(text, "en")
+        assert said.verdict is not None
+        assert (asked.revision, asked.digest) == (1, asked.request.digest)
+        named = [row.approval for row in rows if about.get("token") == row.token]
+        coded = [request.id for request in requests if said.code == request.code]
+        only = [request.id for request in requests] if len(requests) == 1 and not said.code else []
+        assert [asked.request.id] == (named or coded or only)
+        assert not (named and said.code) or named == coded
+    for request in requests:
+        await room.cards.end(request.id, 1, room.desk.request(request.id))
 
 
 async def test_one_person_is_heard_in_the_order_of_their_words(room: Room) -> None:
