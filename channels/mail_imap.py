@@ -9,7 +9,7 @@ import imaplib
 import logging
 import ssl
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -114,14 +114,29 @@ def _wait(box: BaseMailBox, over: threading.Event) -> None:
                 return
 
 
-def _opened(options: ImapOptions) -> BaseMailBox:
+@contextlib.contextmanager
+def _opened(options: ImapOptions) -> Iterator[BaseMailBox]:
     """The folder, signed in to. Raises `Unavailable`."""
+    box: BaseMailBox | None = None
     try:
-        box = _connected(options)
-        return box.login(options.user, options.password, options.folder)
-    except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
-        # What the server says may repeat what it was sent.
-        raise Unavailable(f"the mailbox cannot be opened: {type(error).__name__}") from None
+        try:
+            box = _connected(options)
+            box.login(options.user, options.password, options.folder)
+        except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
+            # What the server says may repeat what it was sent.
+            raise Unavailable(f"the mailbox cannot be opened: {type(error).__name__}") from None
+        yield box
+    finally:
+        if box is not None:
+            _leave(box)
+
+
+def _leave(box: BaseMailBox) -> None:
+    with contextlib.suppress(ImapToolsError, imaplib.IMAP4.error, OSError):
+        box.logout()
+    # Where the server has gone, nothing else closes the socket.
+    with contextlib.suppress(OSError):
+        box.client.shutdown()
 
 
 def _connected(options: ImapOptions) -> BaseMailBox:

@@ -73,7 +73,7 @@ class Relay:
         """Names are aiosmtpd's."""
         content = bytes(envelope.original_content or b"")
         assert all(len(line) <= 998 for line in content.split(b"\r\n"))
-        self.taken.append(Delivered(envelope.mail_from or "", tuple(envelope.rcpt_tos), content))
+        self.taken.append(Delivered((envelope.mail_from or "").strip("<>"), tuple(envelope.rcpt_tos), content))
         return "250 OK queued"
 
 

@@ -1,0 +1,114 @@
+"""A real mail server of a test's own: Dovecot on high ports, for any user with one password."""
+
+import grp
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+PASSWORD = "of-the-mailbox"
+_CONFIG = """
+base_dir = {folder}/run
+state_dir = {folder}/run
+log_path = {folder}/log
+protocols = imap lmtp
+listen = 127.0.0.1
+ssl = no
+disable_plaintext_auth = no
+default_internal_user = {user}
+default_internal_group = {group}
+default_login_user = {user}
+first_valid_uid = 1
+mail_location = maildir:{folder}/mail/%n
+recipient_delimiter = +
+auth_username_format = %Ln
+auth_failure_delay = 0
+mail_max_userip_connections = 100
+passdb {{
+  driver = static
+  args = password={password}
+}}
+userdb {{
+  driver = static
+  args = uid={user} gid={group} home={folder}/mail/%n allow_all_users=yes
+}}
+service anvil {{
+  chroot =
+}}
+service stats {{
+  chroot =
+}}
+service imap-login {{
+  chroot =
+  inet_listener imap {{
+    port = {imap}
+  }}
+  inet_listener imaps {{
+    port = 0
+  }}
+}}
+service lmtp {{
+  inet_listener lmtp {{
+    port = {lmtp}
+  }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Dovecot:
+    """Its ports on loopback."""
+
+    imap: int
+    lmtp: int
+
+
+@contextmanager
+def dovecot() -> Iterator[Dovecot]:
+    """A server with no mail yet. As root it hands its work to `nobody`, since it refuses to keep mail of root's."""
+    # Paths of its sockets are short.
+    folder = Path(tempfile.mkdtemp(prefix="signoff-mail-"))
+    user = "nobody" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+    group = grp.getgrgid(pwd.getpwnam(user).pw_gid).gr_name
+    for name in ("run", "mail"):
+        (folder / name).mkdir()
+        shutil.chown(folder / name, user, group)
+    folder.chmod(0o755)
+    made = Dovecot(_free_port(), _free_port())
+    config = folder / "dovecot.conf"
+    config.write_text(
+        _CONFIG.format(folder=folder, user=user, group=group, password=PASSWORD, imap=made.imap, lmtp=made.lmtp)
+    )
+    server = subprocess.Popen(("/usr/sbin/dovecot", "-F", "-c", str(config)), stderr=subprocess.DEVNULL)
+    try:
+        _wait(made, folder / "log")
+        yield made
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait(server: Dovecot, log: Path) -> None:
+    end = time.monotonic() + 30
+    for port in (server.imap, server.lmtp):
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                assert time.monotonic() < end, log.read_text() if log.exists() else "Dovecot does not start"
+                time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

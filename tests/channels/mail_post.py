@@ -1,0 +1,119 @@
+"""The post as a vendor for the suite of channels: a real mail server out, a signed webhook in."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from typing import Any, ClassVar
+
+from mail_kit import Delivered, Relay, judged, replied, written
+
+from signoff.channels.shapes import Raw
+from signoff.channels.standard_webhooks import read_secret, signed_headers
+from signoff.contracts.decision import Verdict
+from signoff.testing.channels import Seen, Vendor
+
+SECRET = "whsec_" + "c2lnbmVkIGJ5IG91ciBtYWlsIHNlcnZlciwgMzIgYnl0ZXM="
+HOW = {"approved": "Approve", "denied": "deny"}
+
+
+class Post(Vendor):
+    """A mail server for both ways, and the mail programs of four people behind it."""
+
+    kind: ClassVar[str] = "email"
+    identities = ("ana@people.example", "bo@people.example", "cy@people.example", "eve@else.example")
+
+    def __init__(self, server: Relay) -> None:
+        self._server = server
+        self._sent = 0
+        self.clock = lambda: datetime.now(UTC)
+
+    @property
+    def trouble(self) -> Any:  # type: ignore[override]
+        """What the mail server has."""
+        return "down" if self._server.trouble == "down" else "busy" if self._server.trouble else ""
+
+    @trouble.setter
+    def trouble(self, trouble: str) -> None:
+        self._server.trouble = "421 4.7.0 too much mail, try later" if trouble == "busy" else trouble
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """See `Vendor`."""
+        return {
+            "smtp": {"host": "127.0.0.1", "port": self._server.port, "tls": "none"},
+            "sender": "Signoff <signoff@signoff.example>",
+            "reply_to": "approvals@signoff.example",
+            "authserv_id": "mx.signoff.example",
+            "inbound": {"webhook": {"secret": "env:MAIL_SECRET"}},
+        }
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """See `Vendor`."""
+        return {"MAIL_SECRET": SECRET}
+
+    def cards(self) -> Sequence[Seen]:
+        """See `Vendor`."""
+        cards = [each for each in self._server.taken if not re.search(r"\.(closed|answer)", each.mail["Message-ID"])]
+        return [Seen(each.to[0], _token(each), each.plain) for each in cards]
+
+    def reads(self, identity: str) -> Sequence[str]:
+        """See `Vendor`."""
+        return [each.plain for each in self._server.taken if identity in each.to]
+
+    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+        """See `Vendor`."""
+        return self._brought(judged(self._reply(card, identity, f"{HOW[verdict]}\n{reason}")))
+
+    def reply(self, card: Seen, identity: str, words: str) -> Raw | None:
+        """See `Vendor`."""
+        return self._brought(judged(self._reply(card, identity, words)))
+
+    def write(self, identity: str, words: str) -> Raw:
+        """See `Vendor`."""
+        return self._brought(judged(written(identity, "approvals@signoff.example", words)))
+
+    def sign(self, body: bytes) -> Raw:
+        """See `Vendor`."""
+        return self._brought(body)
+
+    def forgeries(self, raw: Raw) -> Sequence[Raw]:
+        """See `Vendor`; also mail that our server brings though it is by somebody else."""
+        _, _, mail = raw.body.partition(b"\r\n")
+        judgement = raw.body.removesuffix(mail)
+        other = b"Authentication-Results: mx.else.example; dmarc=pass header.from=people.example\r\n"
+        untrue = (
+            mail,
+            judgement.replace(b"pass", b"fail") + mail,
+            other + mail,
+            judgement.replace(b"people.example", b"else.example") + mail,
+            judgement + b"From: eve@else.example\r\n" + mail,
+            judgement + mail.replace(b"From: Somebody <", b"From: bo@people.example <eve@else.example>, <"),
+        )
+        return (*super().forgeries(raw), *map(self._brought, untrue))
+
+    def unknown(self) -> Sequence[Raw]:
+        """See `Vendor`: what machines send."""
+        card = self.cards()[-1]
+        away = self._reply(card, card.to, "approve")
+        away["Auto-Submitted"] = "auto-replied"
+        slow = written("mailer-daemon@people.example", "approvals@signoff.example", "It takes longer than usual.")
+        listed = self._reply(card, card.to, "approve")
+        listed["List-Id"] = "<list.people.example>"
+        return [self._brought(judged(each)) for each in (away, slow, listed)]
+
+    def _reply(self, card: Seen, identity: str, words: str) -> EmailMessage:
+        return replied(self._card(card), identity, words)
+
+    def _card(self, card: Seen) -> Delivered:
+        return next(each for each in self._server.taken if (each.to[0], each.plain) == (card.to, card.text))
+
+    def _brought(self, mail: bytes) -> Raw:
+        self._sent += 1
+        headers = signed_headers([read_secret(SECRET)], f"mail_{self._sent}", self.clock(), mail)
+        return Raw(mail, headers={**headers, "content-type": "message/rfc822"}, at=self.clock())
+
+
+def _token(mail: Delivered) -> str:
+    return str(mail.mail["Reply-To"]).partition("+")[2].partition(".")[0]

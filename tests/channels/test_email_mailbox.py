@@ -1,0 +1,187 @@
+"""Answers that lie in a mailbox, with Dovecot as the server: brought as a mail server does, found by IDLE."""
+
+import asyncio
+import imaplib
+import smtplib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dovecot import PASSWORD, Dovecot, dovecot
+from mail_kit import judged, relay
+from mail_post import Post
+
+from signoff.channels.base import Channel
+from signoff.channels.mail_imap import LOOK_SECONDS
+from signoff.channels.shapes import Raw, Received
+from signoff.contracts.errors import StoreUnavailable, Unavailable
+from signoff.testing.channels import ChannelSuite, Rig, Vendor, rigged
+
+pytestmark = pytest.mark.dovecot
+
+
+class MailboxPost(Post):
+    """The same people; what they answer lies in a mailbox."""
+
+    def __init__(self, server: Any, box: Dovecot, password: str = PASSWORD) -> None:
+        super().__init__(server)
+        self._box = box
+        self._password = password
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """See `Vendor`."""
+        imap = {"host": "127.0.0.1", "port": self._box.imap, "tls": "none", "user": "approvals"}
+        return {**super().options, "inbound": {"imap": imap | {"password": "env:MAIL_PASSWORD"}}}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """See `Vendor`."""
+        return {"MAIL_PASSWORD": self._password}
+
+    def deliver(self, raw: bytes, to: str = "approvals@signoff.example") -> None:
+        """What the mail server in front does with a mail."""
+        with smtplib.LMTP("127.0.0.1", self._box.lmtp, timeout=20) as lmtp:
+            lmtp.sendmail("somebody@people.example", [to], raw)
+
+    def unread(self) -> int:
+        """How many mails lie there unread."""
+        with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=20) as box:
+            box.login("approvals", PASSWORD)
+            box.select(readonly=True)
+            _, found = box.search(None, "UNSEEN")
+        return len(found[0].split())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Dovecot]:
+    """One server for all of these tests."""
+    with dovecot() as made:
+        yield made
+
+
+@pytest.fixture
+async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[Rig]:
+    """The channel of the suite, with an empty mailbox."""
+
+    class Suite(ChannelSuite):
+        @asynccontextmanager
+        async def vendor(self) -> AsyncIterator[Vendor]:
+            async with relay() as smtp:
+                yield MailboxPost(smtp, server)
+
+    with imaplib.IMAP4("127.0.0.1", server.imap, timeout=20) as box:
+        box.login("approvals", PASSWORD)
+        _, count = box.select()
+        if count != [b"0"]:
+            box.store("1:*", "+FLAGS", "\\Deleted")
+            box.expunge()
+    async with rigged(Suite(), tmp_path) as made:
+        yield made
+
+
+@asynccontextmanager
+async def listening(rig: Rig) -> AsyncIterator[None]:
+    """The mailbox is watched while the block runs."""
+    task = asyncio.create_task(rig.channel.listen(partial(rig.intake.take, rig.channel.name)))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(rig: Rig, approval: str, state: str) -> None:
+    """Hear what comes in until a request is in that state."""
+    async with asyncio.timeout(LOOK_SECONDS / 2):
+        while rig.request(approval).state != state:
+            await rig.listen()
+            await asyncio.sleep(0.05)
+
+
+def post(rig: Rig) -> MailboxPost:
+    """The fake people of the rig."""
+    assert isinstance(rig.vendor, MailboxPost)
+    return rig.vendor
+
+
+def answer(rig: Rig, words: str) -> bytes:
+    """Bo's reply to his card, as our mail server hands it on."""
+    raw = rig.vendor.reply(rig.card(rig.bo), rig.bo, words)
+    assert raw is not None
+    return raw.body
+
+
+async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: Rig) -> None:
+    """Long before the mailbox is looked into anyway; and once, however often it is watched."""
+    request = await rig.ask()
+    async with listening(rig):
+        await asyncio.sleep(1.5)
+        await asyncio.to_thread(post(rig).deliver, answer(rig, "approve"))
+        await until(rig, request.id, "approved")
+    assert rig.request(request.id).decided_by == "bo"
+    assert "Approved" in rig.read_by(rig.bo)
+    assert post(rig).unread() == 0
+    async with listening(rig):
+        await asyncio.sleep(0.5)
+    assert len(rig.desk.heard) == 1
+
+
+async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_is_passed_over(rig: Rig) -> None:
+    """A mail of machines, one that is none and one beyond all size hold nothing up."""
+    request = await rig.ask()
+    away = judged(post(rig)._reply(rig.card(rig.bo), rig.bo, "approve"))
+    post(rig).deliver(b"Auto-Submitted: auto-replied\r\n" + away)
+    post(rig).deliver(b"\r\nno header\r\n")
+    post(rig).deliver(judged(post(rig)._reply(rig.card(rig.bo), rig.bo, "approve")) + b"On \r\n" * 2_200_000)
+    post(rig).deliver(answer(rig, "deny\ntoo expensive"))
+    async with listening(rig):
+        await until(rig, request.id, "denied")
+    assert rig.request(request.id).reason == "too expensive"
+    assert post(rig).unread() == 0
+
+
+async def test_the_address_of_a_card_lies_in_the_same_mailbox(rig: Rig) -> None:
+    """Dovecot sorts `approvals+anything` to `approvals`, and says in the mail to whom it was."""
+    request = await rig.ask()
+    own_address = str(post(rig)._card(rig.card(rig.bo)).mail["Reply-To"])
+    post(rig).deliver(answer(rig, "approve"), own_address)
+    async with listening(rig):
+        await until(rig, request.id, "approved")
+
+
+async def test_what_cannot_be_kept_stays_unread(rig: Rig) -> None:
+    """It is taken again when the store is back."""
+    request = await rig.ask()
+    post(rig).deliver(answer(rig, "approve"))
+
+    async def full(raw: Raw) -> Received:
+        raise StoreUnavailable("the store does not answer")
+
+    with pytest.raises(Unavailable, match="does not answer"):
+        await rig.channel.listen(full)
+    assert post(rig).unread() == 1
+    async with listening(rig):
+        await until(rig, request.id, "approved")
+
+
+async def test_a_mailbox_that_cannot_be_opened_says_so(rig: Rig, server: Dovecot) -> None:
+    """Without what was sent to it; the check says what to look at."""
+    channel = remade(rig.channel, MailboxPost(post(rig)._server, server, password="another"))
+    with pytest.raises(Unavailable, match="the mailbox cannot be opened") as caught:
+        await channel.listen(partial(rig.intake.take, channel.name))
+    assert "another" not in str(caught.value)
+    assert [(each.ok, each.remedy) for each in await channel.check()] == [(True, ""), (False, "check `inbound.imap`")]
+    assert [each.ok for each in await rig.channel.check()] == [True, True]
+
+
+def remade(channel: Channel, vendor: MailboxPost) -> Channel:
+    """The same channel with the options of another vendor."""
+    options = vendor.options
+    options["inbound"]["imap"]["password"] = vendor.environment["MAIL_PASSWORD"]
+    means = channel.means
+    return type(channel)(type(means)(means.name, options, means.public_url, means.clock, means.secret))

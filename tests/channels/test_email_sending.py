@@ -1,0 +1,116 @@
+"""Mail on its way out: what a mail server says about it, and what that means for the card."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiosmtpd.smtp import SMTP, AuthResult
+from mail_kit import Relay, relay
+
+from signoff.channels.base import NotDelivered
+from signoff.channels.mail_options import SmtpOptions
+from signoff.channels.mail_sending import knock, send
+from signoff.channels.mail_writing import Letter
+
+LETTER = Letter("back@signoff.example", "bo@people.example", "<1@signoff.example>", "S", b"Subject: S\r\n\r\nhi\r\n")
+
+
+def options(port: int, **given: Any) -> SmtpOptions:
+    """A server on loopback."""
+    return SmtpOptions(**{"host": "127.0.0.1", "port": port, "tls": "none", **given})
+
+
+async def refusal(given: SmtpOptions) -> NotDelivered:
+    """Why the letter did not get out."""
+    with pytest.raises(NotDelivered) as caught:
+        await send(given, LETTER, "signoff.example")
+    return caught.value
+
+
+async def test_a_letter_goes_out_as_it_is_to_one_alone() -> None:
+    """Envelope and content."""
+    async with relay() as server:
+        assert "queued" in await send(options(server.port), LETTER, "signoff.example")
+    [taken] = server.taken
+    assert (taken.sender, taken.to, taken.content) == (LETTER.sender, (LETTER.to,), LETTER.content)
+
+
+async def test_an_answer_comes_from_nobody() -> None:
+    """So that nothing comes back to it."""
+    async with relay() as server:
+        await send(options(server.port), Letter("", *list(vars(LETTER).values())[1:]), "signoff.example")
+    assert server.taken[0].sender == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "again", "after"),
+    [
+        ("550 5.1.1 no such user", "550", False, 0),
+        ("553 5.7.1 not from here", "553", False, 0),
+        ("450 4.2.0 greylisted", "450", True, 0),
+        ("452 4.3.1 no room", "452", True, 0),
+        ("421 4.7.0 too many", "421", True, 30),
+    ],
+)
+async def test_what_a_server_says_is_told_apart(told: str, code: str, again: bool, after: float) -> None:
+    """For good or for now, of this letter or of us."""
+    async with relay() as server:
+        server.trouble = told
+        error = await refusal(options(server.port))
+    assert (error.code, error.again, error.after) == (code, again, after)
+    assert told[4:] in error.message
+
+
+async def test_a_server_that_is_not_there_is_tried_again() -> None:
+    """No connection, one that ends at once, and one that says nothing."""
+    async with relay() as server:
+        server.trouble = "down"
+        error = await refusal(options(server.port))
+        assert (error.code, error.again) == ("connection", True)
+        assert await knock(options(server.port), "signoff.example")
+        gone = server.port
+    error = await refusal(options(gone))
+    assert (error.code, error.again) == ("connection", True)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        error = await refusal(options(silent.getsockname()[1], timeout_seconds=0.2))
+    assert (error.code, error.again) == ("timeout", True)
+
+
+async def test_without_tls_where_it_is_wanted_nothing_is_sent() -> None:
+    """Nobody in between can talk us out of it."""
+    async with relay() as server:
+        error = await refusal(options(server.port, tls="starttls"))
+        assert error.again
+        assert await knock(options(server.port, tls="starttls"), "signoff.example")
+    assert server.taken == []
+
+
+@asynccontextmanager
+async def guarded() -> AsyncIterator[int]:
+    """A server that wants to know who sends."""
+    loop = asyncio.get_running_loop()
+    kept = Relay()
+
+    def known(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
+        return AuthResult(success=data.login == b"signoff" and data.password == b"right", handled=False)
+
+    def speak() -> asyncio.Protocol:
+        return SMTP(kept, hostname="relay", loop=loop, authenticator=known, auth_require_tls=False, timeout=20)
+
+    async with await loop.create_server(speak, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_a_wrong_password_is_ours_to_put_right_and_is_not_told() -> None:
+    """The cards wait meanwhile."""
+    async with guarded() as port:
+        await send(options(port, user="signoff", password="right"), LETTER, "signoff.example")
+        assert await knock(options(port, user="signoff", password="right"), "signoff.example") == ""
+        error = await refusal(options(port, user="signoff", password="wrong-one"))
+        told = await knock(options(port, user="signoff", password="wrong-one"), "signoff.example")
+    assert (error.code, error.again, error.after) == ("535", True, 30)
+    assert told
+    assert "wrong-one" not in error.message + told

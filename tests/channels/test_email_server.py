@@ -1,0 +1,141 @@
+"""The port on which our mail server hands answers in: spoken to by the standard library's LMTP and SMTP."""
+
+import asyncio
+import smtplib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from mail_kit import judged, published, written
+
+from signoff.channels.base import Means
+from signoff.channels.email import Email
+from signoff.channels.mail_arrived import Fetched
+from signoff.channels.shapes import Raw, Received
+from signoff.contracts.errors import StoreUnavailable, Unavailable
+from signoff.embedded import free_port
+
+OURS = "approvals@signoff.example"
+
+
+def channel(protocol: str, port: int) -> Email:
+    """The channel with a port for the mail server."""
+    options: dict[str, Any] = {
+        "smtp": {"host": "127.0.0.1", "port": 9, "tls": "none"},
+        "sender": OURS,
+        "authserv_id": "mx.signoff.example",
+        "inbound": {"lmtp": {"port": port, "protocol": protocol}},
+    }
+    return Email(Means("email", options, "https://signoff.example", lambda: datetime.now(UTC), b"k" * 32), published)
+
+
+class Kept:
+    """What was handed on, read by the channel as the way in does."""
+
+    def __init__(self, made: Email) -> None:
+        self.raws: list[Fetched] = []
+        self.failure: Exception | None = None
+        self._channel = made
+
+    async def take(self, raw: Raw) -> Received:
+        """See `Take`."""
+        if self.failure is not None:
+            raise self.failure
+        assert isinstance(raw, Fetched)
+        self.raws.append(raw)
+        return self._channel.receive(raw)
+
+
+@asynccontextmanager
+async def served(protocol: str) -> AsyncIterator[tuple[int, Kept]]:
+    """A channel that listens on a port, and what it takes."""
+    port = free_port()
+    made = channel(protocol, port)
+    kept = Kept(made)
+    task = asyncio.create_task(made.listen(kept.take))
+    await asyncio.sleep(0.1)
+    try:
+        yield port, kept
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def spoken(protocol: str, port: int, talk: Callable[[smtplib.SMTP], Any]) -> Any:
+    """A conversation of a mail server with us."""
+
+    def speak() -> Any:
+        with (smtplib.LMTP if protocol == "lmtp" else smtplib.SMTP)("127.0.0.1", port, timeout=20) as talking:
+            return talk(talking)
+
+    return await asyncio.to_thread(speak)
+
+
+def mail() -> bytes:
+    """A new mail from Ana, as our server hands it on."""
+    return judged(written("ana@people.example", OURS, "approve K7Q-2FM"))
+
+
+@pytest.mark.parametrize("protocol", ["lmtp", "smtp"])
+async def test_a_mail_is_acknowledged_for_each_recipient_once_it_is_kept(protocol: str) -> None:
+    """Byte for byte, with those to whom it was."""
+    both = [OURS, "approvals+token.proof@signoff.example"]
+
+    def talk(talking: smtplib.SMTP) -> list[int]:
+        talking.ehlo_or_helo_if_needed()
+        talking.mail("ana@people.example")
+        for each in both:
+            talking.rcpt(each)
+        first, _ = talking.data(mail())
+        return [first, talking.getreply()[0]] if protocol == "lmtp" else [first]
+
+    async with served(protocol) as (port, kept):
+        assert set(await spoken(protocol, port, talk)) == {250}
+    [raw] = kept.raws
+    assert raw.recipients == tuple(both)
+    assert raw.body.startswith(b"Authentication-Results: mx.signoff.example;")
+
+
+@pytest.mark.parametrize("protocol", ["lmtp", "smtp"])
+async def test_nothing_is_taken_for_anybody_else(protocol: str) -> None:
+    """We pass nothing on."""
+    async with served(protocol) as (port, kept):
+        for other in ("ana@people.example", "approvals@else.example", "approval@signoff.example"):
+            with pytest.raises(smtplib.SMTPRecipientsRefused) as caught:
+                await spoken(protocol, port, lambda talk, to=other: talk.sendmail("a@people.example", [to], mail()))
+            assert caught.value.recipients[other][0] == 550
+    assert kept.raws == []
+
+
+@pytest.mark.parametrize("protocol", ["lmtp", "smtp"])
+async def test_what_cannot_be_kept_is_brought_again_and_what_is_no_mail_is_not(protocol: str) -> None:
+    """451 for ours, 554 for theirs; in LMTP as what became of each recipient."""
+    async with served(protocol) as (port, kept):
+        kept.failure = StoreUnavailable("the store does not answer")
+        assert await refused(protocol, port, mail()) == 451
+        kept.failure = None
+        assert await refused(protocol, port, b"\r\nno header\r\n") == 554
+        assert await refused(protocol, port, mail() + b"On \r\n" * 2_200_000) == 552
+        assert await spoken(protocol, port, lambda talk: talk.sendmail("a@people.example", [OURS], mail())) == {}
+
+
+async def refused(protocol: str, port: int, raw: bytes) -> int:
+    """The answer to a mail that is not taken."""
+
+    def talk(talking: smtplib.SMTP) -> int:
+        talking.ehlo_or_helo_if_needed()
+        talking.mail("ana@people.example")
+        talking.rcpt(OURS)
+        return talking.data(raw)[0]
+
+    return int(await spoken(protocol, port, talk))
+
+
+async def test_a_port_that_is_taken_says_so() -> None:
+    """With the port, and as what may pass."""
+    async with served("lmtp") as (port, _):
+        with pytest.raises(Unavailable, match=f"`127.0.0.1:{port}` cannot be listened on"):
+            await channel("lmtp", port).listen(Kept(channel("lmtp", port)).take)
