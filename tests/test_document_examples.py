@@ -76,7 +76,8 @@ def test_what_is_shown_of_an_example_is_its_file(block: Block) -> None:
 def test_every_file_of_the_styles_is_shown() -> None:
     """docs/styles.md has them all."""
     files = (ROOT / "examples" / "styles").glob("*/*.*")
-    assert sorted(block.file for block in SHOWN) == sorted(path.relative_to(ROOT).as_posix() for path in files)
+    shown = [block.file for block in SHOWN if block.file.startswith("examples/styles/")]
+    assert sorted(shown) == sorted(path.relative_to(ROOT).as_posix() for path in files)
 
 
 async def test_the_readme_s_tool_runs_and_asks_as_it_says(

@@ -1,0 +1,115 @@
+"""Pigeon, held to what every channel must do, against a loft on this machine."""
+
+import hashlib
+import hmac
+import itertools
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from signoff.channels.shapes import Raw
+from signoff.contracts.decision import Verdict
+from signoff.testing.channels import ChannelSuite, Seen, Vendor
+from signoff.testing.vendor_server import served
+
+TOKEN, SECRET = "a token", "a secret"
+
+
+@dataclass
+class Loft(Vendor):
+    """The vendor. What it is asked must be as its documentation says, or it refuses."""
+
+    kind = "post.pigeon"
+    identities = ("@ana", "@bo", "@cy", "@nobody")
+    url: str = ""
+    messages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """As a manifest has them."""
+        return {"url": self.url, "token": "env:PIGEON_TOKEN", "secret": "env:PIGEON_SECRET"}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What those refer to."""
+        return {"PIGEON_TOKEN": TOKEN, "PIGEON_SECRET": SECRET}
+
+    async def take(self, request: Request) -> Response:
+        """One message, new or changed."""
+        if self.trouble:
+            busy = self.trouble == "busy"
+            return Response(status_code=429 if busy else 503, headers={"retry-after": "20"} if busy else {})
+        message = await request.json()
+        if request.headers.get("authorization") != f"Bearer {TOKEN}":
+            return Response(status_code=401)
+        if not 0 < len(message["text"]) <= 4_000 or len(message["buttons"]) > 3:
+            return Response(status_code=400)
+        name = request.path_params.get("name") or f"m{next(self.numbers)}"
+        self.messages[name] = self.messages.get(name, {}) | message
+        return JSONResponse({"id": name})
+
+    def app(self) -> Starlette:
+        """Its two addresses."""
+        new, changed = (
+            Route("/messages", self.take, methods=["POST"]),
+            Route("/messages/{name}", self.take, methods=["PATCH"]),
+        )
+        return Starlette(routes=[new, changed])
+
+    def cards(self) -> Sequence[Seen]:
+        """Every message about a delivery."""
+        return [Seen(each["to"], each["token"], each["text"]) for each in self.messages.values() if each["token"]]
+
+    def reads(self, identity: str) -> Sequence[str]:
+        """Every message to somebody."""
+        return [each["text"] for each in self.messages.values() if each["to"] == identity]
+
+    def sign(self, body: bytes) -> Raw:
+        """Any body."""
+        mark = hmac.digest(SECRET.encode(), body, hashlib.sha256).hex()
+        return Raw(body, {"x-pigeon-signature": mark, "content-type": "application/json"}, at=self.clock())
+
+    def send(self, kind: str, **event: str) -> Raw:
+        """An event."""
+        return self.sign(json.dumps({"id": f"e{next(self.numbers)}", "type": kind} | event).encode())
+
+    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+        """One of its buttons; whoever has a reason writes it into the field beside them."""
+        return self.send("button", **{"from": identity, "data": f"{card.token} {verdict}", "text": reason})
+
+    def write(self, identity: str, words: str) -> Raw:
+        """A message."""
+        return self.send("message", **{"from": identity, "text": words})
+
+    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+        """A message below a card."""
+        name = next(name for name, each in self.messages.items() if each["token"] == card.token)
+        return self.send("message", **{"from": identity, "text": words, "below": name})
+
+    def unknown(self) -> Sequence[Raw]:
+        """What a later loft may send."""
+        return (self.send("cooing"), self.send("state", message="m0", state="moulting"))
+
+
+@asynccontextmanager
+async def loft() -> AsyncIterator[Loft]:
+    """A loft that listens."""
+    vendor = Loft()
+    async with served(vendor.app()) as vendor.url:
+        yield vendor
+
+
+class TestPigeon(ChannelSuite):
+    """Everything that every channel must do."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """See `ChannelSuite`."""
+        return loft()

@@ -1,0 +1,78 @@
+"""docs/channels.md says what is so: every option of every kind, and every field of what a webhook is told."""
+
+import json
+from collections.abc import Iterator
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import pytest
+from documents import names, tables
+from pydantic import BaseModel
+from test_webhook import NOW, SECRET, Line, notice, webhook
+
+from signoff.channels.opening import channel_class, known_kinds
+from signoff.channels.shapes import Closed, Raw, Reply, Sent
+from signoff.channels.standard_webhooks import read_secret, signed_headers
+from signoff.contracts.person import Person
+from signoff.store.deliveries import DeliveryState
+
+
+def options_of(model: type[BaseModel], before: str = "") -> Iterator[str]:
+    """Dotted names of all options."""
+    for name, field in model.model_fields.items():
+        inner = next(filter(None, map(_model, _parts(field.annotation))), None)
+        if inner is None:
+            yield before + name
+        else:
+            yield from options_of(inner, f"{before}{name}.")
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+@pytest.mark.parametrize("kind", known_kinds())
+def test_every_option_of_every_kind_is_documented(kind: str) -> None:
+    """The table of a kind has its options and no other."""
+    rows = [row for row in tables("docs/channels.md", f"Kind {kind}") if len(row) == 3]
+    listed = [name for row in rows for name in names(row[0])]
+    assert sorted(listed) == sorted(options_of(channel_class(kind).options))
+
+
+def test_every_state_of_a_card_is_explained() -> None:
+    """Those that a delivery can have."""
+    rows = tables("docs/channels.md", "Who is told, and when")
+    assert sorted(name for row in rows for name in names(row[0])) == sorted(get_args(DeliveryState))
+
+
+async def test_every_field_that_a_webhook_is_told_is_documented() -> None:
+    """Each type of message, by what is really sent."""
+    line = Line()
+    channel = webhook(line)
+    await channel.deliver(notice(), None)
+    await channel.deliver(notice("digest"), None)
+    closed = Closed(request=notice().request, person=Person(id="bo"), token="t", link="https://x")
+    await channel.close(Sent(), closed)
+    await channel.answer({"to": "U-bo", "in_reply_to": "m1"}, Reply(text="no"))
+    listed = {name: names(row[1]) for row in tables("docs/channels.md", "Kind webhook") for name in names(row[0])}
+    sent = {message["type"]: set(message["data"]) for _, _, message in line.posts}
+    assert sent["approval.asked"] - {"more"} == set(listed["approval.asked"])
+    assert sent["approval.closed"] == set(listed["approval.closed"])
+    assert sent["answer.receipt"] | {"webhook-id"} == set(listed["answer.receipt"])
+    assert set(sent) <= set(listed)
+    for name, data in {"decision": {"verdict": "denied", "reason": "x"}, "message": {"text": "x"}}.items():
+        body = json.dumps({"type": name, "data": {"identity": "U-bo", "token": "t"} | data}).encode()
+        raw = signed(body)
+        assert {*data, "identity", "token", "in_reply_to"} <= set(listed[name])
+        assert channel.receive(raw).heard[0].token == "t"
+    assert set(listed["status"]) >= {"id", "state", "code", "told", "delivered", "read", "failed"}
+
+
+def signed(body: bytes) -> Raw:
+    """A message as a receiver would send it."""
+    headers = signed_headers([read_secret(SECRET)], "m1", NOW, body)
+    return Raw(body, {**headers, "content-type": "application/json"})

@@ -1,0 +1,174 @@
+"""The channel that the guide shows passes the suite, and the suite fails whoever leaves out what it is about."""
+
+import dataclasses
+import importlib
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from documents import ROOT, page
+
+from signoff.channels.base import NotDelivered
+from signoff.channels.shapes import Closed, Notice, Raw, Received, Reply, Sent
+from signoff.registry.reference import extend_path
+
+FOLDER = ROOT / "examples" / "pigeon"
+extend_path([FOLDER])
+pigeon: Any = importlib.import_module("post.pigeon")
+loft: Any = importlib.import_module("test_pigeon")
+
+
+class TestPigeon(loft.TestPigeon):  # type: ignore[misc]
+    """The example's own test, as the guide says to run it."""
+
+
+class Unverified(pigeon.Pigeon):  # type: ignore[misc]
+    """Takes what anybody says."""
+
+    def verify(self, raw: Raw) -> None:
+        """Nothing is checked."""
+
+
+class Careless(pigeon.Pigeon):  # type: ignore[misc]
+    """Compares what may be no ASCII."""
+
+    def verify(self, raw: Raw) -> None:
+        """Raises `UnicodeEncodeError`."""
+        raw.headers.get("x-pigeon-signature", "").encode("ascii")
+        super().verify(raw)
+
+
+class Unread(pigeon.Pigeon):  # type: ignore[misc]
+    """Reads what it gets without care."""
+
+    def parse(self, raw: Raw) -> Received:
+        """Raises `KeyError` and `TypeError`."""
+        json.loads(raw.body)["id"]
+        return super().parse(raw)
+
+
+class Forgetful(pigeon.Pigeon):  # type: ignore[misc]
+    """Gives what is repeated a key of its own each time."""
+
+    def parse(self, raw: Raw) -> Received:
+        """Never the same key."""
+        received = super().parse(raw)
+        heard = tuple(each.model_copy(update={"key": uuid.uuid4().hex}) for each in received.heard)
+        return dataclasses.replace(received, heard=heard)
+
+
+class Trusting(pigeon.Pigeon):  # type: ignore[misc]
+    """Believes that whoever has the card is whom it was sent to."""
+
+    def parse(self, raw: Raw) -> Received:
+        """Bo, always."""
+        received = super().parse(raw)
+        heard = tuple(each.model_copy(update={"identity": "@bo"}) for each in received.heard)
+        return dataclasses.replace(received, heard=heard)
+
+
+class Eager(pigeon.Pigeon):  # type: ignore[misc]
+    """Takes any words that begin with yes for a yes."""
+
+    def parse(self, raw: Raw) -> Received:
+        """Decides by itself."""
+        received = super().parse(raw)
+        heard = tuple(
+            each.model_copy(update={"verdict": "approved"}) if each.text.startswith("yes") else each
+            for each in received.heard
+        )
+        return dataclasses.replace(received, heard=heard)
+
+
+class Changing(pigeon.Pigeon):  # type: ignore[misc]
+    """Gives each copy of a card another token."""
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """A new one."""
+        sent: Sent = await super().deliver(notice.model_copy(update={"token": uuid.uuid4().hex[:26]}), before)
+        return sent
+
+
+class Unmarked(pigeon.Pigeon):  # type: ignore[misc]
+    """Writes its own cards, of whatever it finds."""
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """Without a code, and nothing made visible."""
+        args = " ".join(map(str, notice.request.args.inline.values()))
+        text = f"{notice.request.card.effect} {args} {notice.link}"
+        message = {"to": notice.address, "text": text[:4_000], "token": notice.token, "buttons": {}}
+        return Sent(vendor_id=await self._ask("POST", "/messages", message))
+
+
+class Silent(pigeon.Pigeon):  # type: ignore[misc]
+    """Closes no card and answers nobody."""
+
+    async def close(self, sent: Sent, closed: Closed) -> None:
+        """Nothing."""
+
+    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+        """Nothing."""
+
+
+class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
+    """Takes a vendor that is down for one that has the card."""
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """Whatever happens."""
+        try:
+            sent: Sent = await super().deliver(notice, before)
+        except NotDelivered:
+            return Sent(vendor_id="m99")
+        return sent
+
+
+@pytest.mark.parametrize(
+    ("broken", "test"),
+    [
+        (Unverified, "test_what_is_forged_decides_nothing"),
+        (Careless, "test_odd_headers_are_forged_and_nothing_worse"),
+        (Unread, "test_nonsense_is_refused_and_nothing_worse"),
+        (Forgetful, "test_what_is_repeated_counts_once"),
+        (Trusting, "test_a_stranger_decides_nothing_and_learns_nothing"),
+        (Trusting, "test_who_is_not_asked_is_told_that_they_may_not"),
+        (Eager, "test_words_that_are_no_decision_decide_nothing"),
+        (Changing, "test_every_copy_of_a_card_carries_the_same_token"),
+        (Changing, "test_a_yes_approves_as_that_person_and_is_answered"),
+        (Unmarked, "test_each_person_is_sent_one_card_that_says_all"),
+        (Unmarked, "test_what_a_model_writes_is_text_and_nothing_else"),
+        (Unmarked, "test_a_card_too_large_for_the_channel_says_so_and_links"),
+        (Silent, "test_all_cards_say_who_decided_and_where"),
+        (Silent, "test_who_comes_second_is_told_who_was_first"),
+        (Silent, "test_who_comes_too_late_is_told_that_time_is_over"),
+        (Hopeful, "test_a_vendor_that_is_down_gets_the_card_when_it_is_back"),
+        (Hopeful, "test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says"),
+    ],
+)
+def test_the_suite_fails_a_channel_that_leaves_something_out(
+    broken: type[Any], test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each defect by the test that is about it."""
+    monkeypatch.setattr(pigeon, "CHANNEL", broken)
+    play = vars(loft.ChannelSuite)[test]
+    with pytest.raises((AssertionError, UnicodeError, LookupError, TypeError, ValueError)):
+        play(TestPigeon(), tmp_path)
+
+
+def test_the_guide_shows_the_example_to_the_letter() -> None:
+    """The channel and its test, both of them as they run; the channel has fewer than a hundred lines."""
+    guide = page("docs/writing-a-channel.md")
+    for name in ("post/pigeon.py", "test_pigeon.py"):
+        text = (FOLDER / name).read_text(encoding="utf-8")
+        assert f"```python\n# examples/pigeon/{name}\n{text}```" in guide
+    assert len((FOLDER / "post" / "pigeon.py").read_text(encoding="utf-8").splitlines()) < 100
+
+
+def test_the_guide_names_every_test_of_the_suite() -> None:
+    """What is asked of a channel can be read without reading the suite."""
+    guide = page("docs/writing-a-channel.md")
+    tests = [name for name in vars(loft.ChannelSuite) if name.startswith("test_")]
+    assert len(tests) > 30
+    assert [name for name in tests if f"`{name}`" not in guide] == []
