@@ -154,7 +154,8 @@ def test_second_signature_counts_where_the_first_does_not_hold() -> None:
         (signed(domain="example.net"), "no signature of the sender's domain"),
         (signed(domain="mail.example.org"), "no signature of the sender's domain"),
         (signed().replace(b"s=s1", b"s=s/1"), "the signature does not hold"),
-        (signed().replace(b"d=example.org", b"d=example.org; d=x"), "no signature of the sender's domain"),
+        (signed().replace(b"d=example.org", b"d=x; d=example.org"), "no signature of the sender's domain"),
+        (signed(covers=[*COVERED, *[b"x-not-there"] * 300]), "no signature of the sender's domain"),
         (signed(length=True), "the signature leaves the end of the mail open"),
         (signed().replace(b"a=rsa-sha256", b"a=rsa-sha1"), "the signature's algorithm is not one that proves anything"),
         (signed().replace(b"h=from : ", b"h="), "the signature does not cover From"),
@@ -176,6 +177,7 @@ def test_signature_that_proves_nothing_of_the_sender_is_told(raw: bytes, why: st
         ["p=" + "A" * 5_000],
         [public(WEAK)],
         [public(RSA), public(RSA)],
+        [f"{public(RSA)}; n={'x' * 2_000}"],
         ["nonsense \u2603"],
         ["v=DKIM1; k=ed25519; p=AAAA"],
     ],
@@ -301,6 +303,7 @@ def test_verdict_of_our_own_server_counts() -> None:
         ("mx.example.com; dmarc=pass header.from=example.net",),
         ("mx.example.com; dmarc=pass header.from=example.net header.from=example.org",),
         ("mx.example.com; dmarc=fail header.from=example.org; dmarc=pass header.from=example.org",),
+        ("mx.example.com; dmarc=pass header.from=example.org; dmarc=fail header.from=example.org",),
         ("mx.example.com; spf=pass smtp.mailfrom=example.org; dkim=pass header.d=example.org",),
         ("mx.example.com; (dmarc=pass header.from=example.org)",),
         ('mx.example.com; x="; dmarc=pass header.from=example.org"',),
@@ -372,6 +375,10 @@ def test_old_mail_that_another_sends_again_is_bound_to_what_its_signature_covers
     assert (found.recipients, "subject" in found.surely) == ((), True)
     both = b"DKIM-Signature: v=1; a=rsa-sha256; d=example.org; s=x; h=from:to:cc; bh=AAAA; b=AAAA\r\n" + uncovered
     assert by_results(with_results(results, raw=both)).recipients == ()
+    near = b"DKIM-Signature: v=1; a=rsa-sha256; d=mail.example.org; s=x; h=from; bh=AAAA; b=AAAA\r\n" + signed()
+    assert by_results(with_results(results, raw=near)).recipients == ()
+    far = near.replace(b"mail.example.org", b"mail.example.net")
+    assert by_results(with_results(results, raw=far)).recipients == (TO,)
     assert by_results(with_results(results)).surely == frozenset()
 
 

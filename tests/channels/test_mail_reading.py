@@ -74,6 +74,12 @@ def test_what_a_mail_says_of_itself_is_read() -> None:
     assert said.subject == "Re: Pay 300 EUR [K7Q2FM]"
 
 
+def test_mail_of_two_senders_is_of_none() -> None:
+    """Nobody can say which of them wrote it."""
+    assert read_mail(mail("Yes", more="From: bob@example.org\n")).sender == ""
+    assert read_mail(mail("Yes", sender="ana@example.org, bob@example.org")).sender == ""
+
+
 def test_text_for_hearing_decides_only_where_the_first_line_may() -> None:
     """Where nothing may decide, the text begins with why, so that its first line is no word of a decision."""
     assert read_mail(mail("Yes\n\nsoon")).text == "Yes\n\nsoon"
