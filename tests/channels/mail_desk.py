@@ -1,0 +1,88 @@
+"""The e-mail channel with a mail server, a clock that stands, and a card to make."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from channel_kit import a_request
+from mail_kit import Delivered, Relay, published, relay
+
+from signoff.approvals.card import render_card
+from signoff.channels.base import Means
+from signoff.channels.email import Email
+from signoff.channels.mail_arrived import Fetched
+from signoff.channels.shapes import Closed, Notice, Raw, Received, Sent
+from signoff.contracts.person import Person
+
+NOW = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
+TOKEN = "abcdefghijklmnopqrstuvwxyz"
+OTHER = "zyxwvutsrqponmlkjihgfedcba"
+BO = "bo@people.example"
+APPROVALS = "approvals@signoff.example"
+LINK = "https://signoff.example/link/abc"
+INBOUND = {"lmtp": {"port": 24}}
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The channel, and the mail that it sent."""
+
+    channel: Email
+    server: Relay
+
+    async def card(self, token: str = TOKEN, **given: Any) -> Delivered:
+        """A card for Bo, sent."""
+        await self.channel.deliver(a_notice(token=token, **given), None)
+        return self.server.taken[-1]
+
+    def hear(self, raw: bytes, *recipients: str) -> Received:
+        """What a mail means that we fetched."""
+        return self.channel.receive(Fetched(raw, at=NOW, recipients=recipients))
+
+    def receive(self, raw: Raw) -> Received:
+        """What a request means."""
+        return self.channel.receive(raw)
+
+
+@asynccontextmanager
+async def mail_desk(**options: Any) -> AsyncIterator[Desk]:
+    """The channel with these options beside the usual ones; the DNS is a test's own."""
+    async with relay() as server:
+        given: dict[str, Any] = {
+            "smtp": {"host": "127.0.0.1", "port": server.port, "tls": "none"},
+            "sender": "Signoff <signoff@signoff.example>",
+            "reply_to": APPROVALS,
+            "inbound": INBOUND,
+            **options,
+        }
+        means = Means("email", given, "https://signoff.example", lambda: NOW, b"k" * 32)
+        yield Desk(Email(means, published), server)
+
+
+def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: int = 0, **given: Any) -> Notice:
+    """A card for Bo; `token` is its own, all else the request's."""
+    token = given.pop("token", TOKEN)
+    args = given.pop("args", {"to": "Example GmbH", "amount": 1200, "note": "the second half"})
+    says = given.pop("agent_says", "It is due today.")
+    card = render_card(effect="Pay {amount} EUR to {to}", title="", tool="pay", args=args, schema={}, agent_says=says)
+    request = a_request(
+        card=card, rule="requires_approval", actor="clerk", expires_at=NOW + timedelta(hours=4), **given
+    )
+    person = Person(id="bo", name="Bo", locale=locale, identities={"email": (address,)})
+    return Notice(token=token, kind=kind, request=request, person=person, address=address, link=LINK, more=more)
+
+
+def a_closing(notice: Notice, sent: Sent, **given: Any) -> tuple[Sent, Closed]:
+    """How that request ended, as Ana decided it in Slack."""
+    ending = {
+        "state": "approved",
+        "decided_by": "ana",
+        "decided_name": "Ana",
+        "decided_at": NOW,
+        "decided_channel": "slack",
+        **given,
+    }
+    request = notice.request.model_copy(update=ending)
+    return sent, Closed(request=request, person=notice.person, token=notice.token, link=notice.link)

@@ -1,0 +1,251 @@
+"""What a mail means for us: whose answer to which card, and what it cannot lend its `yes` to."""
+
+from email.message import EmailMessage
+
+import pytest
+from mail_desk import APPROVALS, BO, NOW, OTHER, TOKEN, mail_desk
+from mail_kit import Delivered, judged, replied, signed, written
+
+from signoff.channels.base import Forged
+from signoff.channels.mail_addresses import ReplyAddresses
+from signoff.channels.mail_hearing import UNNAMED
+from signoff.channels.shapes import Heard, Raw, Received, Reply
+
+
+def heard(received: Received) -> Heard:
+    """The one thing that was heard."""
+    [found] = received.heard
+    return found
+
+
+async def test_a_signed_reply_says_who_which_and_what() -> None:
+    """By DKIM alone, checked here; the rest of the mail is the quote."""
+    async with mail_desk() as desk:
+        found = heard(desk.hear(signed(replied(await desk.card(), BO, "Deny\ntoo expensive"))))
+    assert (found.identity, found.token, found.vendor_ids) == (BO, TOKEN, ())
+    assert found.text == "Deny\ntoo expensive"
+    assert found.where["to"] == BO
+    assert found.verdict is None
+
+
+async def test_what_is_said_of_the_card_must_be_signed() -> None:
+    """A mail whose To nobody signed could have been to anybody: it is asked about, never decided by."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        loose = replied(card, BO, "approve")
+        for left_out in ((b"to",), (b"to", b"in-reply-to", b"references")):
+            found = heard(desk.hear(signed(loose, leaving_out=left_out), str(card.mail["Reply-To"])))
+            assert (found.identity, found.token, found.vendor_ids) == (BO, "", (UNNAMED,))
+
+
+async def test_an_old_yes_is_not_lent_to_another_card() -> None:
+    """Neither by its envelope, nor by fields that are added, nor by what is put before its signed ones."""
+    async with mail_desk() as desk:
+        first = await desk.card()
+        wanted = str((await desk.card(OTHER)).mail["Reply-To"])
+        old = signed(replied(first, BO, "yes"))
+        tries = (
+            (old, wanted),
+            (f"Delivered-To: {wanted}\r\nX-Original-To: {wanted}\r\n".encode() + old, wanted),
+            (f"Cc: {wanted}\r\n".encode() + old, wanted),
+        )
+        for raw, envelope in tries:
+            assert heard(desk.hear(raw, envelope)).token == TOKEN
+        twice = f"To: {wanted}\r\n".encode() + old
+        found = heard(desk.hear(twice, wanted))
+        assert (found.token, found.identity) == ("", f"{BO} (not proved)")
+
+
+async def test_a_yes_to_somebody_else_is_none_to_us() -> None:
+    """Bo wrote it to Ana, signed; whoever sends it on to us has it decide nothing."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        for to in ("ana@people.example", "approvals@else.example"):
+            found = heard(desk.hear(signed(replied(card, BO, "yes", to=to)), str(card.mail["Reply-To"])))
+            assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
+
+
+async def test_a_mail_to_two_cards_is_to_neither() -> None:
+    """It is asked which."""
+    async with mail_desk() as desk:
+        one, two = await desk.card(), await desk.card(OTHER)
+        both = f"{one.mail['Reply-To']}, {two.mail['Reply-To']}"
+        found = heard(desk.hear(signed(replied(one, BO, "yes", to=both))))
+        assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
+
+
+async def test_a_token_that_we_did_not_make_is_none() -> None:
+    """Guessed, of another channel's key, or with its proof altered."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        true = str(card.mail["Reply-To"])
+        others = (
+            true.replace(TOKEN, OTHER),
+            ReplyAddresses(APPROVALS, b"another key").address(TOKEN),
+            true.replace("@", "a@"),
+            true.replace("signoff.example", "else.example"),
+            APPROVALS.replace("@", f"+{TOKEN}@"),
+        )
+        for to in others:
+            assert heard(desk.hear(signed(written(BO, to, "yes")))).token == "", to
+
+
+async def test_a_reply_to_the_bare_address_is_known_by_what_it_replies_to() -> None:
+    """Where a mail program keeps no Reply-To, and both fields are signed."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        found = heard(desk.hear(signed(replied(card, BO, "yes", to=APPROVALS))))
+        assert (found.token, found.vendor_ids) == (TOKEN, (str(card.mail["Message-ID"]),))
+        found = heard(desk.hear(signed(replied(card, BO, "yes", to=APPROVALS), leaving_out=(b"references",))))
+        assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
+        fresh = heard(desk.hear(signed(written(BO, APPROVALS, "approve K7Q-2FM"))))
+        assert (fresh.token, fresh.vendor_ids, fresh.text) == ("", (), "approve K7Q-2FM")
+
+
+async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
+    """Whatever is added on the way, and by whichever way it comes again."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        raw = signed(replied(card, BO, "yes"))
+        again = b"Received: from a by b; Sun, 22 Nov 2026 14:00:00 +0000\r\nDelivered-To: x@people.example\r\n" + raw
+        key = heard(desk.hear(raw)).key
+        assert heard(desk.hear(again, APPROVALS)).key == key
+        assert heard(desk.hear(signed(replied(card, BO, "yes")))).key != key
+        loose = replied(card, BO, "yes")
+        unsigned_id = signed(loose, leaving_out=(b"message-id",))
+        altered = unsigned_id.replace(b"Message-ID: <", b"Message-ID: <x")
+        assert altered != unsigned_id
+        assert heard(desk.hear(altered)).key == heard(desk.hear(unsigned_id)).key
+
+
+async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
+    """Mallory sends a mail with the id of Bo's first, proved or not."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        true = replied(card, BO, "yes")
+        key = heard(desk.hear(signed(true))).key
+        named = {"Message-ID": str(true["Message-ID"])}
+        own = heard(desk.hear(signed(replied(card, "mallory@else.example", "yes", headers=named))))
+        unproved = heard(desk.hear(replied(card, BO, "yes", headers=named).as_bytes()))
+        assert len({key, own.key, unproved.key}) == 3
+
+
+async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> None:
+    """Else we would write to whomever a stranger names."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        held = heard(desk.hear(replied(card, BO, "approve").as_bytes()))
+        assert (held.identity, held.token, held.verdict, held.text) == (f"{BO} (not proved)", "", None, "")
+        before = len(desk.server.taken)
+        await desk.channel.answer(held.where, Reply(text="Nobody here is known by this address."))
+        [told] = desk.server.taken[before:]
+        assert told.to == (BO,)
+        assert "could not be proved that this mail comes from you" in told.plain
+        assert "https://signoff.example" in told.plain
+        without = heard(desk.hear(written(BO, APPROVALS, "approve").as_bytes(), APPROVALS))
+        await desk.channel.answer(without.where, Reply(text="Nobody here is known by this address."))
+        assert len(desk.server.taken) == before + 1
+
+
+async def test_our_own_server_s_word_is_taken_where_we_have_one() -> None:
+    """And DKIM is then not looked at."""
+    async with mail_desk(authserv_id="mx.signoff.example") as desk:
+        card = await desk.card()
+        reply = replied(card, BO, "approve")
+        assert heard(desk.hear(judged(reply))).token == TOKEN
+        for raw in (signed(reply), judged(reply, result="fail"), judged(reply, by="mx.else.example")):
+            assert heard(desk.hear(raw)).identity == f"{BO} (not proved)"
+
+
+def away(card: Delivered) -> EmailMessage:
+    """An automatic answer."""
+    return replied(card, BO, "yes", headers={"Auto-Submitted": "auto-replied"})
+
+
+async def test_machines_are_neither_heard_nor_answered() -> None:
+    """Nor are we ourselves, or we would talk to ourselves for ever."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        for mail in (
+            away(card),
+            replied(card, BO, "yes", headers={"Precedence": "bulk"}),
+            replied(card, BO, "yes", headers={"List-Id": "<l.people.example>"}),
+            replied(card, "signoff@signoff.example", "yes"),
+            replied(card, APPROVALS, "yes"),
+            replied(card, str(card.mail["Reply-To"]), "yes"),
+        ):
+            assert desk.hear(signed(mail)) == Received()
+
+
+REPORT = """\
+Return-Path: <>
+From: Mail Delivery System <mailer-daemon@mx.people.example>
+To: {to}
+Subject: Undelivered Mail Returned to Sender
+Message-ID: <1@mx.people.example>
+Auto-Submitted: auto-replied
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary="b"
+
+--b
+Content-Type: text/plain
+
+It could not be delivered.
+
+--b
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; mx.people.example
+
+Final-Recipient: rfc822; bo@people.example
+Action: {action}
+Status: 5.1.1
+Diagnostic-Code: smtp; 550 5.1.1 no such user
+
+--b--
+"""
+
+
+async def test_a_card_that_comes_back_has_failed() -> None:
+    """To the address that only it had, with the server's code and words."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        assert card.sender == str(card.mail["Reply-To"])
+        report = REPORT.format(to=card.sender, action="failed").encode()
+        [status] = desk.hear(report, card.sender).statuses
+        assert (status.vendor_id, status.state, status.code) == (str(card.mail["Message-ID"]), "failed", "5.1.1")
+        assert status.told == "smtp; 550 5.1.1 no such user"
+        for other in (
+            REPORT.format(to=card.sender, action="delayed"),
+            REPORT.format(to=APPROVALS, action="failed"),
+            REPORT.format(to=card.sender, action="failed").replace("multipart/report", "multipart/mixed"),
+        ):
+            assert desk.hear(other.encode()) == Received()
+
+
+async def test_mail_that_only_tells_comes_back_to_the_sender() -> None:
+    """Where nothing comes in, and where it is not wanted."""
+    for options in ({"inbound": None}, {"bounces_come_back": False}):
+        async with mail_desk(**options) as desk:
+            assert (await desk.card()).sender == "signoff@signoff.example"
+
+
+async def test_nothing_comes_by_http_to_a_mailbox() -> None:
+    """Whatever its headers say."""
+    async with mail_desk() as desk:
+        raw = signed(replied(await desk.card(), BO, "approve"))
+        with pytest.raises(Forged):
+            desk.receive(Raw(raw, headers={"content-type": "message/rfc822"}, at=NOW))
+
+
+@pytest.mark.parametrize("answers", [1, 3])
+async def test_nobody_is_asked_twice_about_one_card(answers: int) -> None:
+    """However often they write what cannot be understood, so that two machines end."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        where = heard(desk.hear(signed(replied(card, BO, "hm")))).where
+        for number in range(answers):
+            await desk.channel.answer(where, Reply(text=f"Which one do you mean? {number}"))
+        other = heard(desk.hear(signed(replied(await desk.card(OTHER), BO, "hm")))).where
+        await desk.channel.answer(other, Reply(text="Which one do you mean?"))
+        assert len([each for each in desk.server.taken if each.mail["Auto-Submitted"] == "auto-replied"]) == 2
