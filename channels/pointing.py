@@ -48,10 +48,12 @@ async def pointed(
             _by_code(deliveries, codes, channel, person, code) if code else _open(deliveries, channel, person)
         )
     rows = await _named(deliveries, channel, person, heard)
+    if not code and not rows:
+        # A card that is gone is about nothing; another message may be about anything that waits, even where that is
+        # one request alone.
+        return Pointed(() if heard.token else (await _open(deliveries, channel, person)).asked, certain=False)
     if not code:
-        # What replies to something else, or to a list, may mean anything that waits, even where that is one alone.
-        waiting = (await _open(deliveries, channel, person)).asked if not rows else _shown(rows)
-        return Pointed(waiting, certain=len(rows) == 1 and rows[0].kind != "digest")
+        return Pointed(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest")
     agreeing = [row for row in rows if row.request.code == code]
     if agreeing:
         return _one_of(_shown(agreeing))

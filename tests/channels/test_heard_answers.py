@@ -195,11 +195,13 @@ async def test_what_replies_to_a_card_is_about_that_card(room: Room) -> None:
 @pytest.mark.parametrize("about", [{"vendor_ids": ["of something else"]}, {"token": "a" * 26}])
 async def test_what_replies_to_something_unknown_decides_nothing(room: Room, about: dict[str, Any]) -> None:
     """Not even with one request open: it may be about anything."""
-    await room.ask()
+    request = await room.ask()
     reply = await room.hear(text="yes", **about)
     assert reply is not None
     assert reply.receipt is None
     assert room.desk.heard == []
+    # A card that is gone is not taken for another one.
+    assert list(reply.choices) == ([] if "token" in about else [show_code(request.code)])
 
 
 async def test_a_code_that_contradicts_the_card_decides_nothing(room: Room) -> None:
