@@ -17,6 +17,8 @@ def notices(before: ApprovalRequest | None, after: ApprovalRequest, now: datetim
 
     Each revision is opened and closed once, whatever else happens. What is closed is the revision that people saw.
     """
+    if not after.notify and (before is None or not before.notify):
+        return ()
     found: list[DeliverTask] = []
     waited = before is not None and before.state == "pending"
     same = before is not None and before.revision == after.revision
