@@ -1,0 +1,121 @@
+"""A webhook over a real turn: told over HTTP, answered over HTTP at the gateway's door, and told how it ended."""
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+from desk_fixtures import Ledger
+from gateway_desk import BASE, PEOPLE, GatewayDesk, desk_catalog, gateway_desk
+from temporalio.client import Client
+from test_webhook import Receiver, receiving
+
+from signoff.channels.opening import open_channels
+from signoff.channels.shapes import Raw
+from signoff.contracts.approval import ApprovalRequest
+from signoff.gateway.app import build_app
+from signoff.gateway.channels_running import channels_running
+from signoff.registry.catalog import Catalog
+from signoff.registry.manifest_channels import ChannelDeclared, Channels, RoutingRules
+from signoff.registry.people import development_directory
+from signoff.store.store import open_store
+from signoff.testing.channels import Seen
+
+SLACK = 8.0
+"""Of a machine that does much else meanwhile."""
+RULES = RoutingRules(default=("hook",))
+
+
+@dataclass
+class Line:
+    """A gateway with one webhook, and whoever is at its other end."""
+
+    desk: GatewayDesk
+    http: httpx.AsyncClient
+    receiver: Receiver
+
+    async def asked(self, text: str) -> tuple[ApprovalRequest, Seen]:
+        """A request that waits, and Ana's card once she has it."""
+        request = await self.desk.desk.signoff.request(await self.desk.asked(text))
+        code = f"{request.code[:3]}-{request.code[3:]}"
+        await until(lambda: any(card.to == "ana" and code in card.text for card in self.receiver.cards()))
+        return request, next(card for card in self.receiver.cards() if card.to == "ana" and code in card.text)
+
+    async def post(self, raw: Raw) -> int:
+        """A message at the gateway's door; the status it answers."""
+        answer = await self.http.post("/channels/hook", content=raw.body, headers=dict(raw.headers))
+        assert answer.content == b"" or answer.status_code >= 400
+        return answer.status_code
+
+
+async def until(seen: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for something to be seen."""
+    async with asyncio.timeout(seconds):
+        while not seen():
+            await asyncio.sleep(0.02)
+
+
+def hooked(ledger: Ledger) -> Catalog:
+    """The desk's catalog, whose people a webhook reaches under their own ids."""
+    people = [each.model_copy(update={"identities": {"webhook": (each.id,)}}) for each in PEOPLE]
+    channels = Channels({"hook": ChannelDeclared("hook", "webhook")}, RULES)
+    return dataclasses.replace(desk_catalog(ledger), people=development_directory(people), channels=channels)
+
+
+@pytest.fixture
+async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
+    """A worker, a gateway with a webhook that runs, and a receiver."""
+    async with (
+        receiving() as receiver,
+        open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
+        gateway_desk(client, store, f"hook-{uuid.uuid4().hex[:12]}", catalog_of_ledger=hooked) as desk,
+    ):
+        receiver.clock = lambda: datetime.now(UTC)
+        declared = [ChannelDeclared("hook", "webhook", receiver.options)]
+        opened, problems = await open_channels(
+            declared, store, public_url=BASE, clock=receiver.clock, environment=receiver.environment
+        )
+        assert problems == []
+        async with channels_running(desk.deps, opened, RULES) as intake:
+            transport = httpx.ASGITransport(app=build_app(desk.deps, intake))
+            async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+                yield Line(desk, http, receiver)
+
+
+async def test_a_signed_yes_runs_the_call_and_every_card_says_so(line: Line) -> None:
+    """Once, though it comes three times; who decided is on the other's card within two seconds of the decision."""
+    request, card = await line.asked("pay")
+    raw = line.receiver.press(card, "ana", "approved", "fine")
+    assert [await line.post(raw) for _ in range(3)] == [200, 200, 200]
+
+    def over(identity: str) -> bool:
+        return any("Ana" in words and "Webhook" in words for words in line.receiver.reads(identity))
+
+    await until(lambda: len(line.desk.ledger.rows) == 1)
+    settled = await line.desk.desk.signoff.request(request.id)
+    assert (settled.state, settled.decided_by, settled.reason) == ("approved", "ana", "fine")
+    vote = settled.votes[0]
+    assert (vote.channel, vote.assurance, bool(vote.decision.signature)) == ("webhook", "channel", True)
+    await until(lambda: any("Approved by Ana by webhook" in words for words in line.receiver.reads("approver")))
+    assert settled.decided_at is not None
+    assert (datetime.now(UTC) - settled.decided_at).total_seconds() < 2 + SLACK
+    await until(lambda: over("ana"))
+    receipts = [each for each in line.receiver.taken.values() if each["type"] == "answer.receipt"]
+    assert [each["data"]["status"] for each in receipts] == ["accepted"]
+    assert len(line.desk.ledger.rows) == 1
+
+
+async def test_what_is_forged_or_unreadable_is_told_so_without_a_word(line: Line) -> None:
+    """And decides nothing."""
+    request, card = await line.asked("pay")
+    true = line.receiver.press(card, "ana", "approved")
+    assert {await line.post(forged) for forged in line.receiver.forgeries(true)} == {401}
+    assert await line.post(line.receiver.sign(b"{")) == 400
+    assert await line.post(line.receiver.sign(b"{}" + b" " * (3 * 1024 * 1024))) == 413
+    assert (await line.http.get("/channels/hook")).status_code in (401, 405)
+    assert (await line.desk.desk.signoff.request(request.id)).state == "pending"
