@@ -225,6 +225,7 @@ async def test_who_has_no_seat_is_refused_by_name(spoken: Spoken) -> None:
     assert ("guest", reply.receipt.code, "recording") in tries
 
 
+@pytest.mark.row("N31")
 async def test_a_bare_yes_with_two_open_asks_which_and_a_code_answers(spoken: Spoken) -> None:
     """Nothing is decided meanwhile."""
     first, _ = await spoken.asked("easy")
