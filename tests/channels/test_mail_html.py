@@ -36,6 +36,7 @@ def seen(html: str) -> list[str]:
         ("Yes<a title=x", ["Yes"]),
         ("Yes</ nothing>, please</>", ["Yes, please"]),
         ("<script>if (a < b) '</p>'</script>Yes<STYLE>p</STYLE >", ["Yes"]),
+        ('<script>x<y title="</script>Yes', ["Yes"]),
         ("<head><title>No</title></head><body>Yes</body>", ["Yes"]),
         ('<span style="DISPLAY : none">No</span>Yes', ["Yes"]),
         ('<span style="mso-hide:all">No</span>Yes', ["Yes"]),

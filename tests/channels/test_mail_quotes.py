@@ -94,11 +94,12 @@ def test_signature_is_not_written_anew(signature: str) -> None:
         "Sent from the heart" + " and so on" * 20,
         "3 > 2",
         "Two rooms: 12 and 14",
+        "To: them\nDate: Friday\nSubject: as before",
     ],
 )
 def test_what_only_looks_like_a_quote_is_new(line: str) -> None:
     """A word that clients use does not hide what a person wrote."""
-    assert newly_written(["Yes", line]).comment == f"Yes\n{line}"
+    assert newly_written(["Yes", *line.split("\n")]).comment == f"Yes\n{line}"
 
 
 def test_answers_below_and_between_quotes_are_kept_as_a_comment() -> None:
