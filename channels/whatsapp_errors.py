@@ -1,0 +1,59 @@
+"""What Meta's error codes mean for a message of ours: whether trying again can help, and what somebody has to do.
+
+Codes are told apart, never titles: Meta rewords those. Its list is the Cloud API's page `Error codes`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from signoff.channels.base import NotDelivered
+
+OUTSIDE: Final = 131047
+"""They wrote last more than 24 hours ago, so that only an approved template reaches them."""
+_PAUSES: Final[Mapping[int, float]] = {4: 60.0, 80007: 60.0, 130429: 5.0, 131056: 6.0}
+"""Seconds to leave Meta alone after it said that there was too much: of the app, the account, the number, one pair."""
+_PASSING: Final = frozenset((1, 2, 131000, 131016, 131057, 133004))
+"""Faults of Meta's own, which pass."""
+_SAID: Final[Mapping[int, str]] = {
+    0: "the token is not valid; renew `token`",
+    3: "the token lacks a permission; it needs whatsapp_business_messaging",
+    10: "the token lacks a permission; it needs whatsapp_business_messaging",
+    33: "there is no such number; check `phone_number_id`",
+    100: "Meta finds the request wrong; check `phone_number_id` and `version`",
+    190: "the token has expired or is not valid; renew `token`",
+    368: "Meta has blocked the account for a breach of its policy",
+    131026: "it cannot be delivered: the person has no WhatsApp, an old one, or has not agreed to Meta's terms",
+    131030: "the person is not on the list of numbers that a test account may write to",
+    131031: "Meta has locked the account",
+    131042: "the account's payment method does not work",
+    OUTSIDE: "the person wrote last more than 24 hours ago; an approved `template` would reach them",
+    131048: "Meta stopped the number for its quality: too many people blocked it or reported it",
+    131049: "Meta keeps the message back, so that people are not sent too many",
+    132000: "the template has another number of parameters than the one that is documented",
+    132001: "there is no approved template of that name in that language; check `template` and `languages`",
+    132005: "the template is too long once it is filled in",
+    132007: "Meta refuses characters in the template's parameters",
+    132012: "the template's parameters are of another format than those that are documented",
+    132015: "Meta has paused the template for its quality",
+    132016: "Meta has disabled the template for its quality",
+}
+_PERMISSIONS: Final = range(200, 300)
+
+
+def refused(code: int | None, status: int, after: float) -> NotDelivered:
+    """What a refusal means. `status` is that of HTTP; `after` how many seconds Meta says itself, or 0."""
+    if code is None:
+        again = status >= 500 or status == 429
+        return NotDelivered(f"Meta answered {status}", code=str(status), again=again, after=after if again else 0.0)
+    pause = max(after, _PAUSES.get(code, 0.0))
+    again = code in _PAUSES or code in _PASSING or (code not in _SAID and (status >= 500 or status == 429))
+    return NotDelivered(meaning(code), code=str(code), again=again, after=pause if again else 0.0)
+
+
+def meaning(code: int) -> str:
+    """A code in words, and what to do where something can be done."""
+    if code in _PERMISSIONS:
+        code = 10
+    if code in _SAID:
+        return _SAID[code]
+    return "Meta takes no more for now" if code in _PAUSES else f"Meta refuses it with code {code}"

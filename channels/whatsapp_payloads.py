@@ -1,0 +1,164 @@
+"""What Meta brings: presses, words, and what became of our messages. Several of each may come at once.
+
+Only messages to our own number are looked at. Nothing in them is believed but what Meta itself vouches for.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from signoff.approvals.visible import one_line
+from signoff.channels.base import Malformed
+from signoff.channels.shapes import Heard, Raw, Received, Status
+from signoff.channels.whatsapp_errors import OUTSIDE, meaning
+from signoff.channels.whatsapp_messages import pressed
+from signoff.channels.whatsapp_window import Window
+from signoff.contracts.decision import Verdict
+
+_WORDLESS: Final = frozenset(("audio", "contacts", "document", "image", "location", "sticker", "video"))
+"""What people send that says nothing we could read: they are told so."""
+_STATES: Final[Mapping[str, Literal["sent", "delivered", "read", "failed"]]] = {
+    "sent": "sent",
+    "delivered": "delivered",
+    "read": "read",
+    "failed": "failed",
+}
+_CODE_CHARS: Final = 80
+_log = logging.getLogger(__name__)
+
+
+def read_payload(raw: Raw, number: str, window: Window) -> Received:
+    """What a verified message holds for the number with the id `number`; who wrote is remembered in `window`.
+
+    Raises `Malformed`; what is new to us becomes an unknown status, and no more.
+    """
+    if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Malformed("the content type is not application/json")
+    try:
+        body = json.loads(raw.body)
+    except (ValueError, RecursionError):
+        raise Malformed("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise Malformed("the body is not a JSON object")
+    heard: list[Heard] = []
+    statuses: list[Status] = []
+    for value in _values(body, number):
+        for error in _maps(value, "errors"):
+            _log.warning("WhatsApp reports an error: %s", meaning(_number(error, "code")))
+        messages, contacts = _maps(value, "messages"), _maps(value, "contacts")
+        for message in messages:
+            made = _message(message, _sender(message, contacts, alone=len(messages) == 1), window)
+            heard += [made] if isinstance(made, Heard) else []
+            statuses += [made] if isinstance(made, Status) else []
+        statuses += [status for each in _maps(value, "statuses") if (status := _status(each, window)) is not None]
+    return Received(heard=tuple(heard), statuses=tuple(statuses))
+
+
+def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]:
+    if body.get("object") != "whatsapp_business_account":
+        return
+    for entry in _maps(body, "entry"):
+        for change in _maps(entry, "changes"):
+            value = _map(change, "value")
+            if change.get("field") == "messages" and _text(_map(value, "metadata"), "phone_number_id") == number:
+                yield value
+
+
+def _message(message: Mapping[str, Any], sender: tuple[str, str], window: Window) -> Heard | Status | None:
+    """One message: something said, or something that is only written down."""
+    key, kind, (scoped, phone) = _text(message, "id"), _text(message, "type"), sender
+    identity = scoped or phone
+    if not key or not identity:
+        return None
+    for name in filter(None, sender):
+        window.heard(name, float(_number(message, "timestamp")))
+    said = None if "group_id" in message else _said(message, kind)
+    if said is None:
+        return Status(key=key, vendor_id=key, state="unknown", code=_unknown_code(message, kind))
+    verdict, token, text = said
+    context = _map(message, "context")
+    # Somebody else's words, passed on, are nobody's answer.
+    words = "" if context.get("forwarded") or context.get("frequently_forwarded") else text
+    about = _text(context, "id")
+    return Heard(
+        key=key,
+        identity=identity,
+        token=token,
+        vendor_ids=(about,) if about else (),
+        verdict=verdict,
+        text=words,
+        where={"to": phone or scoped, "message": key},
+    )
+
+
+def _said(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, str] | None:
+    """The verdict, the token and the words of a message; None for what says nothing to us."""
+    if kind == "text":
+        return None, "", _text(_map(message, "text"), "body")
+    if kind in _WORDLESS:
+        return None, "", ""
+    payload = ""
+    if kind == "interactive":
+        payload = _text(_map(_map(message, "interactive"), "button_reply"), "id")
+    elif kind == "button":
+        payload = _text(_map(message, "button"), "payload")
+    found = pressed(payload)
+    return None if found is None else (*found, "")
+
+
+def _unknown_code(message: Mapping[str, Any], kind: str) -> str:
+    """What is written down of a message that is new to us, such as `system user_id_update` or `reaction`."""
+    more = _text(_map(message, "system"), "type")
+    return one_line(f"{kind or 'message'} {more}".strip(), _CODE_CHARS).text
+
+
+def _sender(message: Mapping[str, Any], contacts: Sequence[Mapping[str, Any]], *, alone: bool) -> tuple[str, str]:
+    """The business-scoped id and the number of who sent it; either may be missing."""
+    phone = _text(message, "from")
+    same = [each for each in contacts if phone and _text(each, "wa_id") == phone]
+    contact: Mapping[str, Any] = same[0] if same else contacts[0] if alone and len(contacts) == 1 else {}
+    return _text(message, "from_user_id") or _text(contact, "user_id"), phone or _text(contact, "wa_id")
+
+
+def _status(told: Mapping[str, Any], window: Window) -> Status | None:
+    name, state = _text(told, "id"), _text(told, "status")
+    if not name:
+        return None
+    errors = [_number(each, "code") for each in _maps(told, "errors")]
+    if OUTSIDE in errors:
+        for to in ("recipient_id", "recipient_user_id"):
+            window.shut(_text(told, to))
+    known = _STATES.get(state)
+    new = one_line(state, _CODE_CHARS).text
+    return Status(
+        key=f"{name}:{new}",
+        vendor_id=name,
+        state=known or "unknown",
+        code=str(errors[0]) if errors else "" if known else new,
+        told=meaning(errors[0]) if errors else "",
+    )
+
+
+def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = of.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _maps(of: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = of.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _text(of: Mapping[str, Any], name: str) -> str:
+    """A string, in which half a character is none."""
+    found = of.get(name)
+    return found.encode("utf-8", "replace").decode() if isinstance(found, str) else ""
+
+
+def _number(of: Mapping[str, Any], name: str) -> int:
+    """A whole number, also as digits; 0 for anything else."""
+    found = of.get(name)
+    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 12:
+        return int(found)
+    return found if isinstance(found, int) and abs(found) < 10**12 else 0

@@ -1,0 +1,31 @@
+"""Who has written within 24 hours, as far as this process has heard: to them, and nobody else, anything may be sent."""
+
+from collections import OrderedDict
+from typing import Final
+
+WINDOW_SECONDS: Final = 24 * 3_600
+_MARGIN_SECONDS: Final = 120
+"""Meta's clock is not ours, and a message takes its time."""
+_KEPT: Final = 20_000
+"""So many people are remembered; of the others it is not known, as after a start."""
+
+
+class Window:
+    """When people wrote last, by each of their names. Times are seconds since 1970."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[str, float] = OrderedDict()
+
+    def heard(self, name: str, at: float) -> None:
+        """Somebody wrote; what is told again later, or out of order, opens nothing anew."""
+        self._last[name] = max(at, self._last.pop(name, 0.0))
+        while len(self._last) > _KEPT:
+            self._last.popitem(last=False)
+
+    def is_open(self, name: str, now: float) -> bool:
+        """Whether it is known that they wrote recently enough."""
+        return now - self._last.get(name, 0.0) < WINDOW_SECONDS - _MARGIN_SECONDS
+
+    def shut(self, name: str) -> None:
+        """Meta says that it is not open, whatever we thought."""
+        self._last.pop(name, None)

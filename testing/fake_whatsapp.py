@@ -1,0 +1,375 @@
+"""A WhatsApp that holds messages in memory: it checks tokens, shapes, sizes, the 24 hours and templates as Meta does.
+
+It signs what it brings as Meta does, and refuses with Meta's codes. Some people are known by their number, and some by
+a business-scoped id beside it.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final
+
+from jsonschema import Draft202012Validator
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from signoff.channels.shapes import Raw
+from signoff.contracts.decision import Verdict
+from signoff.testing.channels import Seen, Vendor
+from signoff.testing.vendor_server import served
+from signoff.testing.whatsapp_schema import MESSAGE
+
+TOKEN: Final = "EAAfake"
+APP_SECRET: Final = "9a1de0c4b2f84c7db8c3d1e0f7a65b21"
+VERIFY_TOKEN: Final = "a word of our own"
+NUMBER_ID: Final = "106540352242922"
+ACCOUNT_ID: Final = "102290129340398"
+TEMPLATE: Final = "signoff_request"
+BODY: Final = "Approval {{1}} waits for you.\n\n{{2}}\n\n{{3}}\n\nIt is also here: {{4}}\n\nAnswer with a button below."
+"""The template of docs/whatsapp.md."""
+_OURS: Final = "15550783881"
+_WINDOW: Final = timedelta(hours=24)
+_SHAPE: Final = Draft202012Validator(MESSAGE)
+_TOKEN_IN: Final = re.compile(r"/link/([a-z0-9]+)")
+_MOST: Final = 1024
+_STATUS: Final[Mapping[int, int]] = {190: 401, 10: 403, 131000: 500, 131016: 503}
+"""Of HTTP, for codes that are not told with 400."""
+
+
+@dataclass
+class Bubble:
+    """One message to somebody: what they read, and what its buttons send back, by title."""
+
+    person: str
+    name: str
+    kind: str
+    text: str
+    about: str = ""
+    buttons: Mapping[str, str] = field(default_factory=dict)
+    sent: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_card(self) -> bool:
+        """Whether it asks: it has buttons, or leads to where it is answered."""
+        return bool(self.buttons) or "signed in: http" in self.text
+
+    @property
+    def token(self) -> str:
+        """Of the delivery: its buttons carry it, and its link."""
+        found = _TOKEN_IN.search(self.text)
+        return next((each.rpartition(".")[2] for each in self.buttons.values()), found[1] if found else "")
+
+
+class FakeWhatsApp(Vendor):
+    """One number of one account. Everybody has written just before it starts, but for those in `silent`."""
+
+    kind: ClassVar[str] = "whatsapp"
+    identities: ClassVar[tuple[str, str, str, str]] = (
+        "15550000001",
+        "US.13491208655302741918",
+        "15550000003",
+        "15550000004",
+    )
+    scoped: ClassVar[Mapping[str, str]] = {"US.13491208655302741918": "15550000002"}
+    """The number behind each business-scoped id."""
+
+    def __init__(self, *, template: bool = False) -> None:
+        self.url = ""
+        self.bubbles: list[Bubble] = []
+        self.refused: list[int] = []
+        self.silent: set[str] = set()
+        self.hidden: set[str] = set()
+        """Who keeps their number from us."""
+        self.refuse_with = 0
+        """A code with which every message is refused."""
+        self.templates: dict[tuple[str, str], str] = {(TEMPLATE, "en_US"): BODY}
+        self._template = template
+        self._began: datetime | None = None
+        self._wrote: dict[str, datetime] = {}
+        self._numbers = iter(range(1, 1_000_000))
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """As a manifest has them."""
+        options = {
+            "phone_number_id": NUMBER_ID,
+            "token": "env:WHATSAPP_TOKEN",
+            "app_secret": "env:WHATSAPP_APP_SECRET",
+            "verify_token": "env:WHATSAPP_VERIFY_TOKEN",
+            "business_account_id": ACCOUNT_ID,
+            "graph_url": self.url,
+        }
+        return options | ({"template": TEMPLATE, "languages": {"en": "en_US"}} if self._template else {})
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Where the secrets are."""
+        secrets = {"TOKEN": TOKEN, "APP_SECRET": APP_SECRET, "VERIFY_TOKEN": VERIFY_TOKEN}
+        return {f"WHATSAPP_{name}": value for name, value in secrets.items()}
+
+    def app(self) -> Starlette:
+        """Its addresses."""
+        return Starlette(
+            routes=[
+                Route("/{version}/{number}/messages", self._messages, methods=["POST"]),
+                Route("/{version}/{account}/message_templates", self._listed, methods=["GET"]),
+                Route("/{version}/{number}", self._described, methods=["GET"]),
+            ]
+        )
+
+    # What people see.
+
+    def cards(self) -> Sequence[Seen]:
+        """Messages that ask, in order."""
+        return [Seen(each.person, each.token, _shown(each)) for each in self.bubbles if each.is_card]
+
+    def reads(self, identity: str) -> Sequence[str]:
+        """The whole conversation with one person."""
+        return [_shown(each) for each in self.bubbles if each.person == identity]
+
+    def bubble(self, card: Seen) -> Bubble:
+        """The message that a card is."""
+        mine = [each for each in self.bubbles if (each.person, _shown(each)) == (card.to, card.text)]
+        return next(each for each in reversed(mine) if each.token == card.token)
+
+    # What people do.
+
+    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+        """A button, where the card has any and no reason is given; else a reply in words."""
+        bubble = self.bubble(card)
+        if reason or not bubble.buttons:
+            word = "approve" if verdict == "approved" else "deny"
+            return self.reply(card, identity, f"{word}\n{reason}".strip())
+        title = "Approve" if verdict == "approved" else "Deny"
+        return self.pressed(bubble, identity, title)
+
+    def pressed(self, bubble: Bubble, identity: str, title: str, *, context: bool = True) -> Raw:
+        """A button by its title. That of a template may come without what it belongs to."""
+        about = {"context": {"from": _OURS, "id": bubble.name}} if context else {}
+        name = bubble.buttons[title]
+        if bubble.kind == "template":
+            return self.message(identity, "button", button={"payload": name, "text": title}, **about)
+        reply = {"type": "button_reply", "button_reply": {"id": name, "title": title}}
+        return self.message(identity, "interactive", interactive=reply, **about)
+
+    def write(self, identity: str, words: str) -> Raw:
+        """Words in the conversation."""
+        return self.message(identity, "text", text={"body": words})
+
+    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+        """Words, with the card swiped."""
+        return self.message(
+            identity, "text", text={"body": words}, context={"from": _OURS, "id": self.bubble(card).name}
+        )
+
+    def message(self, identity: str, kind: str, **content: Any) -> Raw:
+        """Anything that somebody sends to our number."""
+        return self.brought(self.value(identity, {"id": self.wamid(), "type": kind, **content}))
+
+    def value(self, identity: str, message: Mapping[str, Any]) -> dict[str, Any]:
+        """What Meta says of one message: who sent it, as far as they let themselves be known."""
+        self._wrote[identity] = self.clock()
+        phone = self.scoped.get(identity, identity)
+        contact: dict[str, Any] = {"profile": {"name": "Somebody"}}
+        sent = {"timestamp": str(int(self.clock().timestamp())), **message}
+        if identity not in self.hidden:
+            contact["wa_id"] = sent["from"] = phone
+        if identity in self.scoped:
+            contact["user_id"] = sent["from_user_id"] = identity
+        return {"contacts": [contact], "messages": [sent]}
+
+    def reported(self, bubble: Bubble, state: str, code: int = 0) -> dict[str, Any]:
+        """What Meta says of one of our messages."""
+        status: dict[str, Any] = {
+            "id": bubble.name,
+            "status": state,
+            "timestamp": str(int(self.clock().timestamp())),
+            "recipient_id": self.scoped.get(bubble.person, bubble.person),
+        }
+        if bubble.person in self.scoped:
+            status["recipient_user_id"] = bubble.person
+        if code:
+            status["errors"] = [{"code": code, "title": "Message failed", "error_data": {"details": "It failed."}}]
+        return {"statuses": [status]}
+
+    def brought(self, *values: Mapping[str, Any], number: str = NUMBER_ID, name: str = "messages") -> Raw:
+        """Several things at once, each in a change of its own."""
+        metadata = {"display_phone_number": _OURS, "phone_number_id": number}
+        common = {"messaging_product": "whatsapp", "metadata": metadata}
+        changes = [{"field": name, "value": {**common, **value}} for value in values]
+        entry = [{"id": ACCOUNT_ID, "changes": changes}]
+        # As Meta writes it: everything beyond ASCII is escaped.
+        return self.sign(json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode())
+
+    def sign(self, body: bytes) -> Raw:
+        """Any body."""
+        mark = hmac.new(APP_SECRET.encode(), body, hashlib.sha256).hexdigest()
+        headers = {"content-type": "application/json", "x-hub-signature-256": f"sha256={mark}"}
+        return Raw(body, headers, at=self.clock())
+
+    def unknown(self) -> Sequence[Raw]:
+        """Things that Meta also brings."""
+        bo = self.identities[1]
+        asked = [each for each in self.bubbles if each.person == bo][-1]
+        update = {"type": "user_id_update", "body": "changed", "user_id": "US.2"}
+        return [
+            self.message(bo, "reaction", reaction={"message_id": asked.name, "emoji": "👍"}),
+            self.message(bo, "system", system=update),
+            self.message(bo, "edit", edit={"original_message_id": "wamid.1", "message": {"text": {"body": "yes"}}}),
+            self.message(bo, "revoke", revoke={"original_message_id": "wamid.1"}),
+            self.message(bo, "unsupported", errors=[{"code": 131051, "title": "Unsupported"}]),
+            self.message(bo, "interactive", interactive={"type": "nfm_reply", "nfm_reply": {"name": "flow"}}),
+            self.message(bo, "button", button={"payload": "Approve", "text": "Approve"}),
+            self.brought(self.reported(asked, "warmed_up")),
+            self.brought({"statuses": [{"status": "read"}, 3]}, {"errors": [{"code": 130429}]}, {"messages": "none"}),
+            self.brought({"event": "APPROVED"}, name="message_template_status_update"),
+            self.sign(b'{"object": "page", "entry": []}'),
+        ]
+
+    def wamid(self) -> str:
+        """A new name of a message."""
+        return f"wamid.HBgLMTU1NTA3ODM4ODE{next(self._numbers):06d}"
+
+    def within(self, person: str) -> bool:
+        """Whether they have written within 24 hours."""
+        self._began = self._began or self.clock()
+        met = None if person in self.silent else self._began
+        last = self._wrote.get(person, met)
+        return last is not None and self.clock() - last < _WINDOW
+
+    # The API.
+
+    async def _messages(self, request: Request) -> Response:
+        trouble = self._trouble(request)
+        if trouble is not None:
+            return trouble
+        body = json.loads(await request.body())
+        code = self.refuse_with or self._problem(request.path_params["number"], body)
+        if code:
+            return self._no(code)
+        to = body.get("to") or body["recipient"]
+        person = next((scoped for scoped, phone in self.scoped.items() if phone == to), to)
+        bubble = self._bubble(person, body)
+        self.bubbles.append(bubble)
+        contact = {"input": to, "wa_id": self.scoped.get(person, person)}
+        told = {"messaging_product": "whatsapp", "contacts": [contact], "messages": [{"id": bubble.name}]}
+        return JSONResponse(told)
+
+    def _problem(self, number: str, body: Mapping[str, Any]) -> int:
+        """Meta's code for what is wrong; 0 for nothing."""
+        if number != NUMBER_ID:
+            return 33
+        if not _SHAPE.is_valid(body):
+            return 100
+        kind, content = body["type"], body[body["type"]]
+        to = body.get("to") or body["recipient"]
+        known = {**{each: each for each in self.identities}, **{phone: each for each, phone in self.scoped.items()}}
+        if to not in known:
+            return 131026
+        if kind == "template":
+            return self._unfit(content)
+        if kind == "interactive":
+            titles = [button["reply"]["title"] for button in content["action"]["buttons"]]
+            names = [button["reply"]["id"] for button in content["action"]["buttons"]]
+            alike = len(set(titles)) < len(titles) or len(set(names)) < len(names)
+            if alike or _units(content["body"]["text"]) > _MOST:
+                return 100
+        return 0 if self.within(known[to]) else 131047
+
+    def _unfit(self, template: Mapping[str, Any]) -> int:
+        known = self.templates.get((template["name"], template["language"]["code"]))
+        if known is None:
+            return 132001
+        bodies = [each for each in template["components"] if each["type"] == "body"]
+        buttons = [each["index"] for each in template["components"] if each["type"] == "button"]
+        if len(bodies) != 1 or len(bodies[0]["parameters"]) != len(re.findall(r"\{\{\d\}\}", known)):
+            return 132000
+        if buttons != ["0", "1"]:
+            return 132012
+        return 132005 if _units(_filled(known, bodies[0]["parameters"])) > _MOST else 0
+
+    def _bubble(self, person: str, body: Mapping[str, Any]) -> Bubble:
+        kind, content = body["type"], body[body["type"]]
+        buttons: dict[str, str] = {}
+        if kind == "template":
+            known = self.templates[content["name"], content["language"]["code"]]
+            text = _filled(known, content["components"][0]["parameters"])
+            payloads = [each["parameters"][0]["payload"] for each in content["components"][1:]]
+            buttons = dict(zip(("Approve", "Deny"), payloads, strict=True))
+        elif kind == "interactive":
+            text = content["body"]["text"]
+            buttons = {each["reply"]["title"]: each["reply"]["id"] for each in content["action"]["buttons"]}
+        else:
+            text = content["body"]
+        about = body.get("context", {}).get("message_id", "")
+        return Bubble(person, self.wamid(), kind, text, about, buttons, body)
+
+    async def _described(self, request: Request) -> Response:
+        trouble = self._trouble(request)
+        if trouble is not None:
+            return trouble
+        if request.path_params["number"] != NUMBER_ID:
+            return self._no(100)
+        return JSONResponse({"id": NUMBER_ID, "display_phone_number": "+1 555-078-3881", "verified_name": "Acme"})
+
+    async def _listed(self, request: Request) -> Response:
+        trouble = self._trouble(request)
+        if trouble is not None:
+            return trouble
+        if request.path_params["account"] != ACCOUNT_ID:
+            return self._no(100)
+        buttons = [{"type": "QUICK_REPLY", "text": title} for title in ("Approve", "Deny")]
+        listed = [
+            {
+                "name": name,
+                "language": language,
+                "status": "APPROVED",
+                "components": [{"type": "BODY", "text": body}, {"type": "BUTTONS", "buttons": buttons}],
+            }
+            for (name, language), body in self.templates.items()
+            if name == request.query_params.get("name", name)
+        ]
+        return JSONResponse({"data": listed})
+
+    def _trouble(self, request: Request) -> Response | None:
+        if self.trouble == "down":
+            return Response("no upstream", status_code=503)
+        if self.trouble == "busy":
+            return self._no(130429)
+        if request.headers.get("authorization") != f"Bearer {TOKEN}":
+            return self._no(190)
+        return None
+
+    def _no(self, code: int) -> Response:
+        self.refused.append(code)
+        error = {"message": f"(#{code}) It is refused", "type": "OAuthException", "code": code, "fbtrace_id": "A1"}
+        return JSONResponse({"error": error}, status_code=_STATUS.get(code, 400))
+
+
+@asynccontextmanager
+async def fake_whatsapp(*, template: bool = False) -> AsyncIterator[FakeWhatsApp]:
+    """A number that is there while the block runs; with `template`, its options name the approved one."""
+    whatsapp = FakeWhatsApp(template=template)
+    async with served(whatsapp.app()) as url:
+        whatsapp.url = url
+        yield whatsapp
+
+
+def _shown(bubble: Bubble) -> str:
+    return "\n".join((bubble.text, *(f"[{title}]" for title in bubble.buttons)))
+
+
+def _filled(template: str, parameters: Sequence[Mapping[str, Any]]) -> str:
+    values = {f"{{{{{number}}}}}": each["text"] for number, each in enumerate(parameters, 1)}
+    return re.sub(r"\{\{\d\}\}", lambda found: values.get(found.group(), found.group()), template)
+
+
+def _units(words: str) -> int:
+    return len(words.encode("utf-16-le")) // 2

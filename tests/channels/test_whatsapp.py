@@ -1,0 +1,470 @@
+"""WhatsApp: buttons within 24 hours and the template beyond them, and everything that Meta brings in one body."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from signoff.channels.base import Forged, Malformed, Means, NotDelivered
+from signoff.channels.shapes import Raw, Reply
+from signoff.channels.texts import TABLES, text
+from signoff.channels.whatsapp import WhatsApp
+from signoff.channels.whatsapp_errors import meaning, refused
+from signoff.channels.whatsapp_messages import TITLE_CHARS, plain, pressed, recipient, text_message, units
+from signoff.channels.whatsapp_payloads import read_payload
+from signoff.channels.whatsapp_templates import judged, template_language
+from signoff.channels.whatsapp_window import Window
+from signoff.testing.channels import ChannelSuite, Rig, Vendor, played
+from signoff.testing.fake_whatsapp import (
+    APP_SECRET,
+    BODY,
+    NUMBER_ID,
+    TEMPLATE,
+    TOKEN,
+    VERIFY_TOKEN,
+    FakeWhatsApp,
+    fake_whatsapp,
+)
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+SENT = int(NOW.timestamp())
+
+
+def whatsapp(**options: Any) -> WhatsApp:
+    """A channel by itself."""
+    given = {"phone_number_id": NUMBER_ID, "token": TOKEN, "app_secret": APP_SECRET, "verify_token": VERIFY_TOKEN}
+    return WhatsApp(Means("whatsapp", {**given, **options}, "https://signoff.example", lambda: NOW, b"own"))
+
+
+def fake(rig: Rig) -> FakeWhatsApp:
+    """The vendor as what it is."""
+    assert isinstance(rig.vendor, FakeWhatsApp)
+    return rig.vendor
+
+
+class TestWhatsApp(ChannelSuite):
+    """What every channel must do, to people who have written lately; and what only this one does."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """A number without a template."""
+        return fake_whatsapp()
+
+    @played
+    async def test_a_card_has_two_buttons_and_nothing_is_refused(self, rig: Rig) -> None:
+        """The shapes are those that Meta describes, for cards, reminders, ends and answers alike."""
+        request = await rig.ask()
+        await rig.tell("reminded", request.model_copy(update={"reminded": 1}))
+        await rig.carry()
+        await rig.decide_elsewhere(request)
+        await rig.hear(rig.vendor.write(rig.bo, "hello"))
+        assert fake(rig).refused == []
+        kinds = [bubble.kind for bubble in fake(rig).bubbles if bubble.person == rig.bo]
+        assert kinds == ["interactive", "interactive", "text", "text"]
+
+    @played
+    async def test_a_business_scoped_id_is_addressed_as_one(self, rig: Rig) -> None:
+        """Taken for a number, it would be lost without an error."""
+        await rig.ask()
+        to = {bubble.person: bubble.sent for bubble in fake(rig).bubbles}
+        assert (to[rig.bo]["recipient"], "to" in to[rig.bo]) == (rig.bo, False)
+        assert (to[rig.ana]["to"], "recipient" in to[rig.ana]) == (rig.ana, False)
+
+    @played
+    async def test_who_hides_their_number_is_known_and_answered_all_the_same(self, rig: Rig) -> None:
+        """By the business-scoped id alone."""
+        request = await rig.ask()
+        fake(rig).hidden.add(rig.bo)
+        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        assert rig.request(request.id).decided_by == "bo"
+        told = [bubble for bubble in fake(rig).bubbles if bubble.person == rig.bo][-1]
+        assert told.sent["recipient"] == rig.bo
+
+    @played
+    async def test_who_decided_here_is_told_once(self, rig: Rig) -> None:
+        """By the answer; others by a reply to their card."""
+        await rig.ask()
+        cards = {card.to: fake(rig).bubble(card).name for card in rig.vendor.cards()}
+        pressed_by_bo = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        await rig.hear(pressed_by_bo)
+        bo, ana = ([each for each in fake(rig).bubbles if each.person == who] for who in (rig.bo, rig.ana))
+        assert len(bo) == 2
+        assert bo[1].about == json.loads(pressed_by_bo.body)["entry"][0]["changes"][0]["value"]["messages"][0]["id"]
+        assert (len(ana), ana[1].about) == (2, cards[rig.ana])
+        assert "Approved by Bo by WhatsApp" in ana[1].text
+
+    @played
+    async def test_without_a_template_who_is_silent_is_not_reached(self, rig: Rig) -> None:
+        """The card fails for good, with Meta's code, so that the next channel takes over."""
+        fake(rig).silent.add(rig.bo)
+        request = await rig.ask()
+        row = await rig.delivery(request, "bo")
+        assert (row.state, row.code) == ("failed", "131047")
+        assert "template" in row.told
+        assert (await rig.delivery(request, "ana")).state == "sent"
+
+    @played
+    async def test_an_end_that_may_not_be_sent_is_left(self, rig: Rig) -> None:
+        """A day later nothing but a template may be."""
+        request = await rig.ask(timeout=200_000.0)
+        rig.time.ahead = timedelta(hours=25)
+        count = len(fake(rig).bubbles)
+        await rig.decide_elsewhere(request)
+        assert (len(fake(rig).bubbles), set(fake(rig).refused)) == (count, {131047})
+        assert (await rig.delivery(request, "bo")).state == "closed"
+
+    @played
+    async def test_states_come_in_any_order_and_never_lead_back(self, rig: Rig) -> None:
+        """Read before delivered; one that is new is written down."""
+        request = await rig.ask()
+        bubble = fake(rig).bubble(rig.card(rig.bo))
+        told = [fake(rig).reported(bubble, state) for state in ("read", "delivered", "sent", "played", "read")]
+        await rig.hear(fake(rig).brought(*told))
+        assert (await rig.delivery(request, "bo")).state == "read"
+
+    @played
+    async def test_a_failure_told_later_is_the_cards(self, rig: Rig) -> None:
+        """With Meta's code, in words."""
+        request = await rig.ask()
+        failed = fake(rig).reported(fake(rig).bubble(rig.card(rig.bo)), "failed", 131026)
+        await rig.hear(fake(rig).brought(failed))
+        row = await rig.delivery(request, "bo")
+        assert (row.state, row.code, row.told) == ("failed", "131026", meaning(131026))
+
+    @played
+    async def test_all_of_a_batch_is_heard(self, rig: Rig) -> None:
+        """Two people and a state in one body, between things that are nobody's."""
+        request = await rig.ask(quorum=2)
+        vendor, bo, ana = fake(rig), rig.card(rig.bo), rig.card(rig.ana)
+        parts: list[Mapping[str, Any]] = []
+        for card, who in ((bo, rig.bo), (ana, rig.ana)):
+            reply = {"type": "button_reply", "button_reply": {"id": f"signoff.approve.{card.token}", "title": "x"}}
+            message = {"id": vendor.wamid(), "type": "interactive", "interactive": reply}
+            parts += [vendor.value(who, message), {"messages": ["odd", {"id": 3}, {"type": "text"}]}]
+        await rig.hear(vendor.brought(*parts, vendor.reported(vendor.bubble(bo), "delivered")))
+        assert {vote.subject for vote in rig.request(request.id).votes} == {"bo", "ana"}
+
+    @played
+    async def test_what_reaches_another_number_is_not_ours(self, rig: Rig) -> None:
+        """One app may have several, and tells all of them at one address."""
+        await rig.ask()
+        said = fake(rig).value(rig.bo, {"id": "wamid.x", "type": "text", "text": {"body": "approve"}})
+        await rig.hear(fake(rig).brought(said, number="1"), fake(rig).brought(said, name="statuses"))
+        assert rig.desk.heard == []
+
+    @played
+    async def test_what_says_nothing_is_answered_and_what_is_passed_on_is_no_answer(self, rig: Rig) -> None:
+        """A picture, a voice, a word of somebody else's."""
+        await rig.ask()
+        name = fake(rig).bubble(rig.card(rig.bo)).name
+        context = {"id": name, "forwarded": True}
+        await rig.hear(
+            fake(rig).message(rig.bo, "audio", audio={"id": "1", "voice": True}),
+            fake(rig).message(rig.bo, "image", image={"caption": "approve"}, context={"id": name}),
+            fake(rig).message(rig.bo, "text", text={"body": "approve"}, context=context),
+        )
+        assert rig.desk.heard == []
+        assert rig.read_by(rig.bo).count(text("reply.not_understood", "en")) == 3
+
+    @played
+    async def test_a_yes_in_a_group_is_no_answer(self, rig: Rig) -> None:
+        """What is written there is not written to us."""
+        await rig.ask()
+        await rig.hear(fake(rig).message(rig.bo, "text", text={"body": "approve"}, group_id="g"))
+        assert rig.desk.heard == []
+
+    @played
+    async def test_the_check_names_the_number_and_the_address(self, rig: Rig) -> None:
+        """And that without a template few are reached."""
+        findings = await rig.channel.check()
+        assert all(finding.ok for finding in findings)
+        told = " ".join(finding.what for finding in findings)
+        assert all(part in told for part in ("Acme", "https://signoff.example/channels/channel", "template"))
+        fake(rig).trouble = "down"
+        assert [finding.ok for finding in await rig.channel.check()] == [False]
+
+
+class TestTemplates(ChannelSuite):
+    """The same to people of whom nothing is known: every card is the approved template."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """A number with its template."""
+        return fake_whatsapp(template=True)
+
+    @played
+    async def test_who_is_silent_is_sent_the_template_and_answers_by_it(self, rig: Rig) -> None:
+        """Its press opens the window, so that the answer can be told."""
+        fake(rig).silent.update((rig.bo, rig.ana))
+        request = await rig.ask()
+        bubble = fake(rig).bubble(rig.card(rig.bo))
+        assert bubble.kind == "template"
+        await rig.hear(fake(rig).pressed(bubble, rig.bo, "Deny", context=False))
+        assert (rig.request(request.id).state, fake(rig).refused) == ("denied", [131047])
+        assert text("receipt.accepted.denied", "en") in rig.read_by(rig.bo)
+
+    @played
+    async def test_who_has_written_is_sent_buttons(self, rig: Rig) -> None:
+        """For a day; then the template again, though nobody had to be refused."""
+        await rig.hear(rig.vendor.write(rig.bo, "hello"))
+        await rig.ask(1)
+        rig.time.ahead = timedelta(hours=25)
+        await rig.ask(2)
+        kinds = [bubble.kind for bubble in fake(rig).bubbles if bubble.person == rig.bo and bubble.is_card]
+        assert (kinds, fake(rig).refused) == (["interactive", "template"], [])
+
+    @played
+    async def test_where_the_window_is_not_open_after_all_the_template_is_sent(self, rig: Rig) -> None:
+        """Meta knows better, in its answer or later."""
+        vendor = fake(rig)
+        await rig.hear(rig.vendor.write(rig.bo, "hello"))
+        vendor.silent.add(rig.bo)
+        del vendor._wrote[rig.bo]
+        await rig.ask(1)
+        assert (vendor.bubbles[-1].kind, vendor.refused) == ("template", [131047])
+        await rig.hear(rig.vendor.write(rig.bo, "hello again"))
+        await rig.hear(vendor.brought(vendor.reported(vendor.bubble(rig.card(rig.bo)), "failed", 131047)))
+        await rig.ask(2)
+        assert vendor.refused == [131047]
+        assert vendor.bubble(rig.card(rig.bo)).kind == "template"
+
+    @played
+    async def test_a_template_that_does_not_fit_is_told_by_its_code(self, rig: Rig) -> None:
+        """Other parameters, or none of that name."""
+        fake(rig).templates = {(TEMPLATE, "en_US"): "Only {{1}} here."}
+        first = await rig.ask(1)
+        fake(rig).templates = {}
+        second = await rig.ask(2)
+        rows = [await rig.delivery(request, "bo") for request in (first, second)]
+        assert [(row.state, row.code) for row in rows] == [("failed", "132000"), ("failed", "132001")]
+        assert [finding.ok for finding in await rig.channel.check()] == [True, True, False]
+
+    @played
+    async def test_the_template_says_all_in_any_letters(self, rig: Rig) -> None:
+        """Letters that count twice, lines, tabs and runs of spaces in every value: Meta takes it."""
+        await rig.ask(args={f"n{number}": "🎉 \n\t     " * 40 for number in range(9)}, note="x")
+        assert fake(rig).refused == []
+        assert rig.vendor.cards()
+        assert all(finding.ok for finding in await rig.channel.check())
+
+
+def test_metas_address_check_is_answered_with_its_challenge_alone() -> None:
+    """As documented: 1158201444."""
+    query = {"hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444"}
+    received = whatsapp().receive(Raw(b"", query=query, method="GET"))
+    assert (received.status, received.body, received.heard) == (200, b"1158201444", ())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"hub.mode": "subscribe", "hub.challenge": "1"},
+        {"hub.mode": "subscribe", "hub.verify_token": "another word", "hub.challenge": "1"},
+        {"hub.mode": "unsubscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1"},
+        {"hub.mode": "subscribe", "hub.verify_token": "é\udcff", "hub.challenge": "1"},
+    ],
+)
+def test_anybody_elses_address_check_is_forged(query: dict[str, str]) -> None:
+    """Without our word nothing is told back."""
+    with pytest.raises(Forged):
+        whatsapp().receive(Raw(b"", query=query, method="GET"))
+
+
+def test_bytes_are_verified_as_they_came() -> None:
+    """The same JSON, written otherwise, is another body."""
+    vendor = FakeWhatsApp()
+    vendor.clock = lambda: NOW
+    raw = vendor.write(vendor.identities[0], "naïve 🎉")
+    assert b"\\u" in raw.body
+    assert whatsapp().receive(raw).heard[0].text == "naïve 🎉"
+    rewritten = json.dumps(json.loads(raw.body), ensure_ascii=False).encode()
+    with pytest.raises(Forged):
+        whatsapp().verify(dataclasses.replace(raw, body=rewritten))
+
+
+@pytest.mark.parametrize("missing", ["token", "app_secret", "verify_token", "phone_number_id"])
+def test_no_secret_may_be_empty(missing: str) -> None:
+    """Signed with nothing, anybody could sign."""
+    with pytest.raises(ValidationError, match=missing):
+        whatsapp(**{missing: ""})
+
+
+def _heard(message: Mapping[str, Any], contacts: Any = ()) -> tuple[str, str]:
+    value = {"metadata": {"phone_number_id": NUMBER_ID}, "contacts": list(contacts), "messages": [message]}
+    entry = [{"changes": [{"field": "messages", "value": value}]}]
+    body = json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode()
+    received = read_payload(Raw(body, {"content-type": "application/json; charset=utf-8"}), NUMBER_ID, Window())
+    return next(((each.identity, each.where["to"]) for each in received.heard), ("", ""))
+
+
+@pytest.mark.parametrize(
+    ("sender", "contacts", "known"),
+    [
+        ({"from": "155"}, [], ("155", "155")),
+        ({"from": "155", "from_user_id": "US.1"}, [], ("US.1", "155")),
+        ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}, {"wa_id": "155", "user_id": "US.1"}], ("US.1", "155")),
+        ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}, {"wa_id": "157"}], ("155", "155")),
+        ({}, [{"user_id": "US.1"}], ("US.1", "US.1")),
+        ({}, [{"wa_id": "155"}], ("155", "155")),
+        ({}, [{"user_id": "US.1"}, {"user_id": "US.2"}], ("", "")),
+        ({"from": 155, "from_user_id": ["US.1"]}, ["odd"], ("", "")),
+    ],
+)
+def test_who_sent_it_is_known_by_the_scoped_id_first(
+    sender: Mapping[str, Any], contacts: list[Any], known: tuple[str, str]
+) -> None:
+    """Else by the number; who cannot be told from others is nobody."""
+    message = {"id": "wamid.1", "type": "text", "text": {"body": "yes"}, **sender}
+    assert _heard(message, contacts) == known
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff", b"[" * 100_000])
+def test_what_is_no_object_is_malformed(body: bytes) -> None:
+    """And so is another content type."""
+    for kind in ("application/json", "text/plain"):
+        with pytest.raises(Malformed):
+            read_payload(Raw(body, {"content-type": kind}), NUMBER_ID, Window())
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "again", "after"),
+    [
+        (190, 401, False, 0.0),
+        (0, 401, False, 0.0),
+        (10, 403, False, 0.0),
+        (200, 403, False, 0.0),
+        (299, 403, False, 0.0),
+        (4, 400, True, 60.0),
+        (80007, 400, True, 60.0),
+        (130429, 400, True, 5.0),
+        (131056, 400, True, 6.0),
+        (131047, 400, False, 0.0),
+        (131026, 400, False, 0.0),
+        (131030, 400, False, 0.0),
+        (131048, 400, False, 0.0),
+        (131049, 400, False, 0.0),
+        (132000, 400, False, 0.0),
+        (132015, 400, False, 0.0),
+        (131000, 500, True, 0.0),
+        (131016, 503, True, 0.0),
+        (999, 400, False, 0.0),
+        (999, 500, True, 0.0),
+        (None, 503, True, 0.0),
+        (None, 404, False, 0.0),
+        (None, 429, True, 0.0),
+    ],
+)
+def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
+    """Who has to do something is told what; what passes is tried again, and a busy Meta is left alone."""
+    error = refused(code, status, 0.0)
+    assert (error.code, error.again, error.after) == (str(code or (0 if code == 0 else status)), again, after)
+    assert error.message
+    assert refused(code, status, 300.0).after == (300.0 if again else 0.0)
+
+
+async def test_each_code_of_metas_is_the_deliverys() -> None:
+    """Over HTTP, as Meta tells it."""
+    async with fake_whatsapp() as vendor:
+        vendor.clock = lambda: NOW
+        channel = whatsapp(graph_url=vendor.url)
+        for code, again in ((190, False), (130429, True), (131016, True)):
+            vendor.refuse_with = code
+            with pytest.raises(NotDelivered) as caught:
+                await channel.answer({"to": vendor.identities[0]}, Reply(text="x"))
+            assert (caught.value.code, caught.value.again) == (str(code), again)
+        vendor.refuse_with = 0
+        await channel.answer({"to": vendor.identities[0]}, Reply(text="x" * 9_000))
+        assert units(vendor.bubbles[0].text) == 4_096
+        for wrong in (whatsapp(graph_url=vendor.url, token="other"), whatsapp(graph_url="http://127.0.0.1:9")):
+            with pytest.raises(NotDelivered):
+                await wrong.answer({"to": vendor.identities[0]}, Reply(text="x"))
+            await wrong.close_down()
+        await channel.close_down()
+
+
+@pytest.mark.parametrize(
+    "address", ["+15550000001", "1555 000", "US.", "us.1", "US.1.2", "", "\u0665" * 6, "15550000001\n"]
+)
+async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
+    """The people file is to be corrected."""
+    assert recipient(address) is None
+    with pytest.raises(NotDelivered) as caught:
+        await whatsapp().answer({"to": address}, Reply(text="x"))
+    assert (caught.value.code, caught.value.again) == ("address", False)
+
+
+def test_no_mark_of_whatsapps_is_left_in_what_is_said() -> None:
+    """Nothing is struck out, bold or code; names and addresses stay as they are."""
+    told = plain("~500~ *bold* _x_ `a`b ```c``` snake_case 2*3 https://e.example/a_b_?c=*~ **")
+    assert "∼500∼ ∗bold∗ ˍxˍ ˋaˋb" in told  # noqa: RUF001
+    assert "snake_case 2*3 https://e.example/a_b_?c=*~ ∗∗" in told  # noqa: RUF001
+
+
+def test_long_words_are_cut_to_what_fits() -> None:
+    """However its letters count."""
+    for words in ("x" * 5_000, "🎉" * 5_000, "x🎉" * 5_000):
+        body = text_message(words)["text"]["body"]
+        assert 4_000 < units(body) <= 4_096
+        assert body.endswith("…")
+
+
+def test_the_titles_of_buttons_fit_in_every_language() -> None:
+    """Meta refuses longer ones, and two that are the same."""
+    for language in TABLES:
+        titles = {text(key, language) for key in ("button.approve", "button.deny")}
+        assert len(titles) == 2
+        assert all(0 < units(title) <= TITLE_CHARS for title in titles)
+
+
+@pytest.mark.parametrize("payload", ["", "signoff.approve.", "signoff.approve.UP", "approve", "signoff.open.a", "Deny"])
+def test_buttons_of_others_say_nothing(payload: str) -> None:
+    """A number may serve other programs too."""
+    assert pressed(payload) is None
+    assert pressed("signoff.deny.abc2") == ("denied", "abc2")
+
+
+def test_the_window_is_open_for_a_day_and_forgets_the_oldest() -> None:
+    """What is told late opens nothing anew."""
+    window = Window()
+    window.heard("a", SENT)
+    window.heard("a", SENT - 90_000)
+    assert window.is_open("a", SENT + 80_000)
+    assert not window.is_open("a", SENT + 86_400)
+    assert not window.is_open("b", SENT)
+    for number in range(20_000):
+        window.heard(str(number), SENT)
+    assert not window.is_open("a", SENT)
+    window.shut("7")
+    window.shut("nobody")
+    assert [window.is_open(name, SENT) for name in ("6", "7")] == [True, False]
+
+
+def test_the_template_is_in_the_persons_language_where_there_is_one() -> None:
+    """The locale, the language, the first one."""
+    languages = {"en": "en_US", "de": "de", "pt-BR": "pt_BR"}
+    told = [template_language(languages, locale) for locale in ("pt_br", "de-AT", "pt-PT", "")]
+    assert told == ["pt_BR", "de", "en_US", "en_US"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "ok"),
+    [
+        ({}, True),
+        ({"status": "PAUSED"}, False),
+        ({"language": "de"}, False),
+        ({"components": [{"type": "BODY", "text": BODY}]}, False),
+        ({"components": "odd"}, False),
+    ],
+)
+def test_a_template_is_judged_by_its_form(changes: Mapping[str, Any], ok: bool) -> None:
+    """Approved, four parameters, two quick replies."""
+    buttons = [{"type": "QUICK_REPLY"}, {"type": "QUICK_REPLY"}]
+    parts = [{"type": "BODY", "text": BODY}, {"type": "BUTTONS", "buttons": buttons}]
+    template = {"name": "t", "language": "en", "status": "APPROVED", "components": parts, **changes}
+    findings = judged("t", ["en", "en"], {"data": [template, "odd"]})
+    assert [finding.ok for finding in findings] == [ok]
+    assert judged("t", ["en"], {"data": "odd"})[0].remedy
