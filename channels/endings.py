@@ -36,7 +36,7 @@ def closing_text(closed: Closed, voice: Voice) -> str:
     if request.reason:
         first.append(text("end.reason", voice.language, reason=one_line(request.reason, REASON_CHARS).text))
     about = f"{shown_again(request.card.effect, EFFECT_CHARS)} ({show_code(request.code)})"
-    opened = [text("card.open", voice.language, link=closed.link)] if closed.link else []
+    opened = [text("reply.see", voice.language, link=closed.link)] if closed.link else []
     return "\n\n".join(("\n".join(first), about, *opened))
 
 

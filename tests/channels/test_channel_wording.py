@@ -364,8 +364,7 @@ def test_the_closing_card_says_how_it_ended_why_and_what_it_was() -> None:
     """The reason of a denial on its own line."""
     closed = Closed(request=decided("denied", reason="too dear"), person=ANA, token="t", link=LINK)
     assert closing_text(closed, ENGLISH_VOICE) == (
-        "Denied by Ana by e-mail, 14:02 UTC.\nReason: too dear\n\n"
-        f"Pay 20 EUR to Bo ({SHOWN_CODE})\n\nRead it whole: {LINK}"
+        f"Denied by Ana by e-mail, 14:02 UTC.\nReason: too dear\n\nPay 20 EUR to Bo ({SHOWN_CODE})\n\nSee {LINK}"
     )
 
 
