@@ -32,6 +32,8 @@ _SCOPED: Final = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}\Z")
 _PHONE: Final = re.compile(r"[0-9]{5,20}\Z")
 _MARKUP: Final = re.compile(r"(https?://\S+)|`|(?<![A-Za-z0-9])[*_~]|[*_~](?![A-Za-z0-9])")
 _LOOK_ALIKE: Final = str.maketrans({"*": "\u2217", "_": "\u02cd", "~": "\u223c", "`": "\u02cb"})
+_BETWEEN, _NOT_BETWEEN = "\u25aa", "\u25ab"
+"""Stands between what a template says on one line, and what becomes of it elsewhere."""
 _MANY_SPACES: Final = re.compile(r" {4,}")
 
 
@@ -135,7 +137,9 @@ def _values(words: CardWords) -> tuple[str, str, str, str]:
     how = "" if words.decides else words.how
     rows = (row.text for row in words.rows)
     facts = (words.note, words.asked, words.rule, says, words.counted, words.due, words.more, words.incomplete, how)
-    rest = " · ".join(filter(None, (*rows, *facts))) or words.how
+    # No value may look like two: what stands between them stands in none.
+    parts = (part.replace(_BETWEEN, _NOT_BETWEEN) for part in (*rows, *facts) if part)
+    rest = f" {_BETWEEN} ".join(parts) or words.how
     return words.code, f"{words.heading}: {words.effect}", rest, words.link or ELLIPSIS
 
 

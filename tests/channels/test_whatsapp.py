@@ -243,6 +243,13 @@ class TestTemplates(ChannelSuite):
         assert [finding.ok for finding in await rig.channel.check()] == [True, True, False]
 
     @played
+    async def test_no_value_of_a_template_looks_like_two(self, rig: Rig) -> None:
+        """They stand on one line there, and what stands between them comes from nobody else."""
+        await rig.ask(args={"to": "Ana \u25aa Amount: 1", "amount": 9_000})
+        rest = fake(rig).bubbles[-1].sent["template"]["components"][0]["parameters"][2]["text"]
+        assert rest.split(" \u25aa ")[:2] == ["To: Ana \u25ab Amount: 1", "Amount: 9000"]
+
+    @played
     async def test_the_template_says_all_in_any_letters(self, rig: Rig) -> None:
         """Letters that count twice, lines, tabs and runs of spaces in every value: Meta takes it."""
         await rig.ask(args={f"n{number}": "🎉 \n\t     " * 40 for number in range(9)}, note="x")
