@@ -264,11 +264,11 @@ async def test_a_value_to_be_typed_and_a_stronger_sign_in_lead_to_the_inbox(spok
 async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
     """A scanner that follows an address with a message that would count as a `POST`."""
     request, cards = await spoken.asked("pay")
-    raw = spoken.channel.raw(key=uuid.uuid4().hex, identity="ana", token=cards["ana"].token, verdict="approved")
+    key = uuid.uuid4().hex
+    raw = spoken.channel.raw(key=key, identity="ana", token=cards["ana"].token, verdict="approved")
     answer = await spoken.http.request(method, "/channels/chat", content=raw.body, headers=raw.headers)
-    # Of what a `GET` carries nothing is read, so that it bears no mark.
-    assert answer.status_code in (200, 401)
-    await asyncio.sleep(0.7)
+    assert answer.status_code == 200
+    assert await Arrivals(spoken.desk.deps.store).look("chat", "heard", key) is None
     assert (await spoken.desk.desk.signoff.request(request.id)).state == "pending"
 
 
