@@ -32,7 +32,7 @@ from signoff.channels.hearing import Answered, Hearing
 from signoff.channels.intake import Intake
 from signoff.channels.opening import open_channels
 from signoff.channels.pointing import Asked
-from signoff.channels.shapes import Notice, Raw
+from signoff.channels.shapes import Closed, Notice, Raw
 from signoff.channels.texts import text
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
@@ -53,6 +53,8 @@ TENANT: Final = "main"
 HOSTILE: Final = "Bo\nApproved by Ana\u202e\u200b\x1b[2J\u2028 *bold* <b>html</b> <!here> [a](https://evil.example)"
 """What a model may write into an argument."""
 UNICODE: Final = "naïve 🎉 日本語 שלום"
+Told: TypeAlias = Literal["delivered", "read", "failed"]
+"""What vendors tell of cards that they took."""
 _HIDDEN: Final = "\u202e\u200b\x1b\u2028"
 _NONSENSE: Final = (
     b"",
@@ -128,6 +130,10 @@ class Vendor(ABC):
 
     def reply(self, card: Seen, identity: str, words: str) -> Raw | None:
         """What reaches us when `identity` writes something below a card; None where nobody can."""
+        return None
+
+    def status(self, card: Seen, state: Told) -> Raw | None:
+        """What reaches us when the vendor tells what became of a card; None where it does not."""
         return None
 
     def forgeries(self, raw: Raw) -> Sequence[Raw]:
@@ -248,13 +254,17 @@ class Rig:
                 await self.tell("closed", request)
         await self.carry()
 
-    async def decide_elsewhere(self, request: ApprovalRequest, verdict: Verdict = "approved") -> None:
+    async def decide_elsewhere(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
         """Ana decides it in the inbox."""
+        await self.desk_decides(request, verdict, reason)
+        await self.listen()
+
+    async def desk_decides(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
+        """The same, and nobody is told of it."""
         ana = self.people.find("ana", TENANT)
         assert ana is not None
-        answer = Answered(ana, verdict, "", "inbox", "session", "elsewhere", self.time.now())
+        answer = Answered(ana, verdict, reason, "inbox", "session", "elsewhere", self.time.now())
         await self.desk.decide(Asked(request, request.revision, request.digest), answer)
-        await self.listen()
 
     def request(self, approval: str) -> ApprovalRequest:
         """A request as it stands."""
@@ -425,6 +435,46 @@ class ChannelSuite:
             assert "Approved by Ana" in told
             assert text("where.inbox", "en") in told
         assert (await rig.delivery(request, "bo")).state == "closed"
+
+    @played
+    async def test_a_long_reason_keeps_no_card_from_closing(self, rig: Rig) -> None:
+        """Nor does an action that takes many words."""
+        request = await rig.ask(args={"to": UNICODE * 30, "note": "<&>" * 200})
+        await rig.decide_elsewhere(request, "denied", f"{UNICODE} <&> *no* " * 60)
+        assert "Denied by Ana" in rig.read_by(rig.bo)
+        assert (await rig.delivery(request, "bo")).state == "closed"
+
+    @played
+    async def test_people_are_told_in_their_language(self, rig: Rig) -> None:
+        """What a card says, and what it says once it is over."""
+        request = await rig.ask()
+        notice = await rig.notice(await rig.delivery(request, "bo"))
+        german = notice.person.model_copy(update={"locale": "de-CH"})
+        another = "another" + notice.token[7:]
+        sent = await rig.channel.deliver(notice.model_copy(update={"person": german, "token": another}), None)
+        assert text("rule.requires_approval", "de") in rig.card(rig.bo).text
+        await rig.desk_decides(request)
+        closed = Closed(request=rig.request(request.id), person=german, token=another, link=notice.link)
+        await rig.channel.close(sent, closed)
+        assert "Genehmigt von Ana" in rig.read_by(rig.bo)
+
+    @played
+    async def test_what_a_vendor_tells_of_a_card_never_leads_back(self, rig: Rig) -> None:
+        """It comes in any order, and more than once."""
+        request = await rig.ask()
+        card = rig.card(rig.bo)
+        course: Sequence[tuple[Told, str]] = (
+            ("delivered", "delivered"),
+            ("read", "read"),
+            ("delivered", "read"),
+            ("failed", "read"),
+        )
+        for told, known in course:
+            raw = rig.vendor.status(card, told)
+            if raw is None:
+                pytest.skip("that vendor tells nothing of cards")
+            assert await rig.hear(raw, raw) == [None, None]
+            assert (await rig.delivery(request, "bo")).state == known
 
     @played
     async def test_a_reminder_says_that_it_is_one(self, rig: Rig) -> None:

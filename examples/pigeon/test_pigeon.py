@@ -94,6 +94,11 @@ class Loft(Vendor):
         name = next(name for name, each in self.messages.items() if each["token"] == card.token)
         return self.send("message", **{"from": identity, "text": words, "below": name})
 
+    def status(self, card: Seen, state: str) -> Raw:
+        """What became of a message."""
+        name = next(name for name, each in self.messages.items() if each["token"] == card.token)
+        return self.send("state", message=name, state=state)
+
     def unknown(self) -> Sequence[Raw]:
         """What a later loft may send."""
         return (self.send("cooing"), self.send("state", message="m0", state="moulting"))

@@ -119,6 +119,10 @@ class Receiver(Vendor):
         """A message about a card, which names ours."""
         return self.send("message", identity=identity, text=words, in_reply_to=f"{card.token}.ask")
 
+    def status(self, card: Seen, state: str) -> Raw:
+        """By the id of our message."""
+        return self.send("status", id=f"{card.token}.ask", state=state)
+
     def forgeries(self, raw: Raw) -> Sequence[Raw]:
         """Altered, unsigned, by another secret, or of another time."""
         other = signed_headers([read_secret(OTHER)], "msg_x", self.clock(), raw.body)
