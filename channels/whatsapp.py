@@ -47,7 +47,7 @@ class WhatsAppOptions(Options):
     verify_token: str = Field(
         description="Any secret of your own, env:NAME, that Meta is given with the address.", min_length=8
     )
-    template: str = Field("", description="The name of an approved template, as docs/whatsapp.md has it.")
+    template: str = Field("", description="The name of an approved template, as docs/channels.md has it.")
     languages: dict[str, str] = Field(
         default={"en": "en"},
         description="The template's languages: a person's locale, and Meta's code for it. The first is for all others.",

@@ -33,7 +33,7 @@ NUMBER_ID: Final = "106540352242922"
 ACCOUNT_ID: Final = "102290129340398"
 TEMPLATE: Final = "signoff_request"
 BODY: Final = "Approval {{1}} waits for you.\n\n{{2}}\n\n{{3}}\n\nIt is also here: {{4}}\n\nAnswer with a button below."
-"""The template of docs/whatsapp.md."""
+"""The template of docs/channels.md."""
 _OURS: Final = "15550783881"
 _WINDOW: Final = timedelta(hours=24)
 _SHAPE: Final = Draft202012Validator(MESSAGE)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from documents import page
 from pydantic import ValidationError
 
 from signoff.channels.base import Forged, Malformed, Means, NotDelivered
@@ -455,6 +456,11 @@ def test_the_template_is_in_the_persons_language_where_there_is_one() -> None:
     languages = {"en": "en_US", "de": "de", "pt-BR": "pt_BR"}
     told = [template_language(languages, locale) for locale in ("pt_br", "de-AT", "pt-PT", "")]
     assert told == ["pt_BR", "de", "en_US", "en_US"]
+
+
+def test_the_template_is_the_documented_one() -> None:
+    """What an operator is told to have approved is what the fake holds us to."""
+    assert f"```text\n{BODY}\n```" in page("docs/channels.md")
 
 
 @pytest.mark.parametrize(
