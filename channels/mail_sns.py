@@ -4,7 +4,6 @@ Any customer of Amazon can have SNS sign something, so that only our own topic c
 """
 
 import base64
-import binascii
 import json
 import logging
 import re
@@ -65,7 +64,7 @@ class SnsTopic:
             notice = _object(body)
             signed, hashed = _signed(notice)
             signature = base64.b64decode(_text(notice, "Signature"), validate=True)
-        except (Malformed, binascii.Error):
+        except (Malformed, ValueError):
             raise Forged("there is nothing that SNS could have signed") from None
         if notice.get("TopicArn") != self._arn:
             raise Forged("it is of another topic")
@@ -86,7 +85,11 @@ class SnsTopic:
         kind = _text(notice, "Type")
         if kind == "SubscriptionConfirmation":
             self._subscribe(_text(notice, "SubscribeURL"))
-        return _mail(_object(_text(notice, "Message").encode())) if kind == "Notification" else None
+        return (
+            _mail(_object(_text(notice, "Message").encode("utf-8", "surrogatepass")))
+            if kind == "Notification"
+            else None
+        )
 
     def _subscribe(self, url: str) -> None:
         if not _of_amazon(url):
@@ -124,7 +127,7 @@ def _mail(message: dict[str, Any]) -> Arrived | None:
     encoded = isinstance(action, dict) and str(action.get("encoding", "")).upper() == "BASE64"
     try:
         raw = base64.b64decode(content, validate=True) if encoded else content.encode("utf-8", "surrogatepass")
-    except binascii.Error:
+    except ValueError:
         raise Malformed("the mail in the notice is not Base64") from None
     recipients = receipt.get("recipients")
     named = tuple(each for each in recipients if isinstance(each, str)) if isinstance(recipients, list) else ()

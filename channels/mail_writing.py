@@ -127,7 +127,9 @@ class Stationery:
         back = self.replies.address(token) if token else ""
         if self.answers and back:
             mail["Reply-To"] = Address(addr_spec=back)
-        mail["Subject"] = draft.subject
+        # An encoded word that somebody wrote would be read as what it hides.
+        subject = draft.subject.replace("=?", "= ?")
+        mail["Subject"] = subject
         mail["Date"] = draft.now
         mail["Message-ID"] = draft.message_id
         if draft.thread:
@@ -140,7 +142,7 @@ class Stationery:
         bounced_to = back if self.bounces and self.answers else self.address
         # An answer comes from nobody, so that no two machines can write to each other for ever (RFC 3834).
         sender = "" if automatic == "auto-replied" else bounced_to
-        return Letter(sender, to, draft.message_id, draft.subject, mail.as_bytes())
+        return Letter(sender, to, draft.message_id, subject, mail.as_bytes())
 
     def _above(self, language: str) -> str:
         """The line that ends what is read of a reply: what stands below it is ours, however it is quoted."""

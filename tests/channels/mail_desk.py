@@ -67,9 +67,8 @@ def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: 
     args = given.pop("args", {"to": "Example GmbH", "amount": 1200, "note": "the second half"})
     says = given.pop("agent_says", "It is due today.")
     card = render_card(effect="Pay {amount} EUR to {to}", title="", tool="pay", args=args, schema={}, agent_says=says)
-    request = a_request(
-        card=card, rule="requires_approval", actor="clerk", expires_at=NOW + timedelta(hours=4), **given
-    )
+    usual = {"rule": "requires_approval", "actor": "clerk", "expires_at": NOW + timedelta(hours=4)}
+    request = a_request(card=card, **usual | given)
     person = Person(id="bo", name="Bo", locale=locale, identities={"email": (address,)})
     return Notice(token=token, kind=kind, request=request, person=person, address=address, link=LINK, more=more)
 

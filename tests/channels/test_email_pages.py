@@ -1,0 +1,40 @@
+"""Cards by mail as a browser shows them: nothing is wider than the window, and nothing is fetched."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from mail_desk import a_closing, a_notice, mail_desk
+from playwright.async_api import Request, async_playwright
+
+WIDE, PHONE = 1280, 360
+LONG = "x" * 600
+
+
+@pytest.mark.chromium
+async def test_a_card_fits_a_desk_and_a_phone(tmp_path: Path) -> None:
+    """With the longest values that there are; its buttons lead to the link alone."""
+    async with mail_desk() as desk:
+        notice = a_notice(args={"to": LONG, "amount": "1200 " * 90, "note": "<img src=//else.example/x>"})
+        sent = await desk.channel.deliver(notice, None)
+        await desk.channel.close(*a_closing(notice, sent, decided_name=LONG))
+        pages = [each.html for each in desk.server.taken]
+    asked: list[str] = []
+
+    def note(request: Request) -> None:
+        asked.append(request.url)
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for number, page in enumerate(pages):
+            file = tmp_path / f"{number}.html"
+            file.write_text(page)
+            for width in (WIDE, PHONE):
+                window = await browser.new_page(viewport={"width": width, "height": 800})
+                window.on("request", note)
+                await window.goto(file.as_uri())
+                assert await window.evaluate("document.documentElement.scrollWidth") <= width
+                assert await window.get_by_text("##- Write your answer above this line -##").is_visible()
+                await window.close()
+        await browser.close()
+    assert all(url.startswith("file:") for url in asked)

@@ -1,0 +1,335 @@
+"""Mail that is brought by HTTP, in each shape: who brings it, and that its sender proves himself all the same."""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.x509.oid import NameOID
+from mail_desk import BO, NOW, TOKEN, Desk, mail_desk
+from mail_kit import replied, signed
+
+from signoff.channels.base import Forged, Malformed
+from signoff.channels.mail_options import MailWebhookOptions
+from signoff.channels.mail_shapes import MailShape, mail_shape
+from signoff.channels.shapes import Raw, Received
+from signoff.channels.standard_webhooks import read_secret, signed_headers
+
+SECRET = "whsec_" + base64.b64encode(b"signed by our own mail server 32").decode()
+FORM = "application/x-www-form-urlencoded"
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:mail"
+CERTIFICATE = "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.pem"
+
+
+async def reply(desk: Desk, words: str = "approve") -> bytes:
+    """Bo's, signed by his domain."""
+    return signed(replied(await desk.card(), BO, words))
+
+
+def told(received: Received) -> tuple[str, str, str]:
+    """Who said what about which card."""
+    [heard] = received.heard
+    return heard.identity, heard.token, heard.text
+
+
+def raw_request(mail: bytes) -> Raw:
+    """As our own mail server brings it."""
+    headers = signed_headers([read_secret(SECRET)], "mail_1", NOW, mail)
+    return Raw(mail, headers={**headers, "content-type": "message/rfc822"}, at=NOW)
+
+
+def postmark_request(mail: bytes, password: str = "secret", **changes: Any) -> Raw:
+    """As Postmark does."""
+    body = {"OriginalRecipient": "x@inbound.example", "RawEmail": mail.decode(), "From": BO, **changes}
+    login = base64.b64encode(f"signoff:{password}".encode()).decode()
+    headers = {"authorization": f"Basic {login}", "content-type": "application/json; charset=utf-8"}
+    return Raw(json.dumps(body).encode(), headers=headers, at=NOW)
+
+
+def mailgun_fields(mail: bytes, key: str = "secret", at: int = 0) -> dict[str, bytes]:
+    """What a route of Mailgun sends."""
+    moment = str(int(NOW.timestamp()) + at).encode()
+    signature = hmac.new(key.encode(), moment + b"t" * 50, hashlib.sha256).hexdigest().encode()
+    return {
+        "recipient": b"approvals@signoff.example", "body-mime": mail, "timestamp": moment, "token": b"t" * 50,
+        "signature": signature,
+    }  # fmt: skip
+
+
+def mailgun_request(fields: dict[str, bytes]) -> Raw:
+    """As a form."""
+    body = "&".join(f"{quote(name)}={quote(value)}" for name, value in fields.items())
+    return Raw(body.encode(), headers={"content-type": FORM}, at=NOW)
+
+
+def multipart_request(fields: dict[str, bytes], file: str = "") -> Raw:
+    """As a form of several parts, of which `file` is sent as one."""
+    body = b"".join(
+        b'--xyz\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
+        % (name.encode(), b'; filename="mail"' if name == file else b"", value)
+        for name, value in fields.items()
+    )
+    return Raw(body + b"--xyz--\r\n", headers={"content-type": "multipart/form-data; boundary=xyz"}, at=NOW)
+
+
+async def test_each_shape_brings_the_bare_mail() -> None:
+    """Whose sender is then proved by his own domain."""
+    for shape, brought in (
+        ("raw", raw_request),
+        ("postmark", postmark_request),
+        ("mailgun", lambda mail: mailgun_request(mailgun_fields(mail))),
+        ("mailgun", lambda mail: multipart_request(mailgun_fields(mail))),
+        ("mailgun", lambda mail: multipart_request(mailgun_fields(mail), file="body-mime")),
+    ):
+        secret = SECRET if shape == "raw" else "secret"
+        async with mail_desk(inbound={"webhook": {"shape": shape, "secret": secret}}) as desk:
+            mail = await reply(desk)
+            bring: Callable[[bytes], Raw] = brought
+            assert told(desk.receive(bring(mail))) == (BO, TOKEN, "approve"), shape
+            altered = mail.replace(b"approve\r\n", b"APPROVE\r\n", 1)
+            assert altered != mail
+            assert told(desk.receive(bring(altered)))[0] == f"{BO} (not proved)"
+
+
+async def test_of_what_a_provider_reads_out_nothing_is_taken() -> None:
+    """Its body is not signed, whatever it says of the sender and of what he wrote."""
+    async with mail_desk(inbound={"webhook": {"shape": "mailgun", "secret": "secret"}}) as desk:
+        fields = mailgun_fields(await reply(desk, "hm")) | {
+            "stripped-text": b"approve",
+            "sender": b"ana@people.example",
+        }
+        assert told(desk.receive(mailgun_request(fields))) == (BO, TOKEN, "hm")
+
+
+def shape_of(name: str, **given: Any) -> MailShape:
+    """A shape by itself."""
+    fields = {"shape": name, "secret": SECRET if name == "raw" else "secret", **given}
+    return mail_shape(MailWebhookOptions(**fields))
+
+
+FORGED: list[tuple[str, Raw]] = [
+    ("raw", Raw(b"x", headers={"content-type": "message/rfc822"})),
+    ("raw", Raw(b"y", headers=raw_request(b"x").headers)),
+    ("postmark", postmark_request(b"x", password="guess")),
+    ("postmark", Raw(b"{}", headers={"authorization": "Basic \udcff", "content-type": "application/json"})),
+    ("postmark", Raw(b"{}", headers={"content-type": "application/json"})),
+    ("mailgun", mailgun_request(mailgun_fields(b"x", key="guess"))),
+    ("mailgun", mailgun_request(mailgun_fields(b"x", at=-13 * 3_600))),
+    ("mailgun", mailgun_request(mailgun_fields(b"x", at=13 * 3_600))),
+    ("mailgun", mailgun_request(mailgun_fields(b"x") | {"token": b""})),
+    ("mailgun", mailgun_request(mailgun_fields(b"x") | {"timestamp": b"\xd9\xa3"})),
+    ("mailgun", mailgun_request({})),
+    ("mailgun", Raw(b"{}", headers={"content-type": "application/json"})),
+    ("mailgun", Raw(b"--x", headers={"content-type": "multipart/form-data"})),
+    ("mailgun", Raw(b"nothing", headers={"content-type": "multipart/form-data; boundary=xyz"})),
+    ("mailgun", Raw(b"a=b&" * 1_000, headers={"content-type": FORM})),
+]
+
+
+@pytest.mark.parametrize(("shape", "raw"), FORGED)
+def test_what_is_not_by_the_provider_is_forged(shape: str, raw: Raw) -> None:
+    """And nothing worse."""
+    with pytest.raises(Forged):
+        shape_of(shape).verify(raw, NOW)
+
+
+@pytest.mark.parametrize(
+    ("shape", "raw"),
+    [
+        ("raw", Raw(b"x", headers={"content-type": "text/plain"})),
+        ("postmark", postmark_request(b"x", RawEmail="")),
+        ("postmark", postmark_request(b"x", RawEmail=None)),
+        ("postmark", Raw(b"[]", headers={"content-type": "application/json"})),
+        ("postmark", Raw(b"[" * 100_000, headers={"content-type": "application/json"})),
+        ("postmark", Raw(b"{}", headers={"content-type": "text/html"})),
+        ("mailgun", mailgun_request(mailgun_fields(b""))),
+    ],
+)
+def test_what_holds_no_mail_is_malformed(shape: str, raw: Raw) -> None:
+    """It says how the provider has to be set up."""
+    with pytest.raises(Malformed):
+        shape_of(shape).mail(raw)
+
+
+def test_two_secrets_stand_beside_each_other_while_one_is_replaced() -> None:
+    """Both count, and no third."""
+    shape = shape_of("postmark", previous_secret="before")
+    for password in ("secret", "before"):
+        shape.verify(postmark_request(b"x", password=password), NOW)
+    with pytest.raises(Forged):
+        shape.verify(postmark_request(b"x", password=""), NOW)
+
+
+class Amazon:
+    """SNS with a key of its own; what was fetched of it."""
+
+    def __init__(self, *, elliptic: bool = False, days: int = 1) -> None:
+        self._rsa = rsa.generate_private_key(65_537, 2_048)
+        self.key: Any = ec.generate_private_key(ec.SECP256R1()) if elliptic else self._rsa
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sns.amazonaws.com")])
+        made = x509.CertificateBuilder(name, name, self.key.public_key(), x509.random_serial_number())
+        made = made.not_valid_before(NOW - timedelta(days=2)).not_valid_after(NOW + timedelta(days=days))
+        self.certificate = made.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        self.fetched: list[str] = []
+
+    def fetch(self, url: str) -> bytes:
+        """See `Fetch`."""
+        self.fetched.append(url)
+        if url.endswith("gone.pem"):
+            raise OSError("gone")
+        return b"no certificate" if url.endswith("none.pem") else self.certificate
+
+    def notice(self, message: Any, **changes: Any) -> Raw:
+        """What SNS posts, signed after `changes`."""
+        body = {
+            "Type": "Notification", "MessageId": "1", "TopicArn": TOPIC, "Message": json.dumps(message),
+            "Timestamp": "2026-11-22T14:00:00.000Z", "SignatureVersion": "2", "SigningCertURL": CERTIFICATE, **changes,
+        }  # fmt: skip
+        subscribing = body["Type"] != "Notification"
+        names = ["Message", "MessageId", "Subject", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"]
+        unsigned = ("Subject",) if subscribing else ("SubscribeURL", "Token")
+        text = "".join(f"{name}\n{body[name]}\n" for name in names if name in body and name not in unsigned)
+        hashed: hashes.HashAlgorithm = hashes.SHA1() if body["SignatureVersion"] == "1" else hashes.SHA256()
+        signature = self._rsa.sign(text.encode(), padding.PKCS1v15(), hashed)
+        body["Signature"] = base64.b64encode(signature).decode()
+        return Raw(json.dumps(body).encode(), headers={"content-type": "text/plain; charset=UTF-8"}, at=NOW)
+
+    @property
+    def shape(self) -> MailShape:
+        """The channel's reader of it."""
+        return mail_shape(MailWebhookOptions(shape="ses", topic=TOPIC), self.fetch)
+
+
+def received(mail: bytes, *, dmarc: str = "PASS", encoding: str = "BASE64") -> dict[str, Any]:
+    """What SES says of a mail."""
+    content = base64.b64encode(mail).decode() if encoding == "BASE64" else mail.decode()
+    verdicts = {"dmarcVerdict": {"status": dmarc}, "spfVerdict": {"status": "PASS"}}
+    receipt = {**verdicts, "recipients": ["approvals@signoff.example"], "action": {"type": "SNS", "encoding": encoding}}
+    return {"notificationType": "Received", "content": content, "mail": {"source": BO}, "receipt": receipt}
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+@pytest.mark.parametrize("encoding", ["BASE64", "UTF8"])
+def test_a_notice_of_ses_carries_the_mail_and_its_verdict(version: str, encoding: str) -> None:
+    """Byte for byte; its certificate is fetched once."""
+    amazon = Amazon()
+    shape = amazon.shape
+    for subject in ({}, {"Subject": "Amazon SES Email Receipt Notification"}):
+        raw = amazon.notice(received(b"From: a\r\n\r\nhi", encoding=encoding), SignatureVersion=version, **subject)
+        shape.verify(raw, NOW)
+        arrived = shape.mail(raw)
+        assert arrived is not None
+        assert (arrived.raw, arrived.recipients) == (b"From: a\r\n\r\nhi", ("approvals@signoff.example",))
+        assert arrived.verdict is not None
+        assert vars(arrived.verdict) == {"dmarc": "PASS", "spf": "PASS", "envelope_from": BO}
+    assert amazon.fetched == [CERTIFICATE]
+
+
+async def test_the_verdict_of_ses_is_what_proves_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mail that it did not pass decides nothing, though it is signed."""
+    amazon = Amazon()
+    monkeypatch.setattr("signoff.channels.email.mail_shape", lambda options: mail_shape(options, amazon.fetch))
+    async with mail_desk(inbound={"webhook": {"shape": "ses", "topic": TOPIC}}) as desk:
+        card = await desk.card()
+        mail = replied(card, BO, "approve")
+        assert told(desk.receive(amazon.notice(received(mail.as_bytes())))) == (BO, TOKEN, "approve")
+        for verdict in ("FAIL", "GRAY", "PROCESSING_FAILED", ""):
+            heard = desk.receive(amazon.notice(received(signed(mail), dmarc=verdict)))
+            assert told(heard)[0] == f"{BO} (not proved)", verdict
+
+
+def test_a_subscription_to_our_topic_is_confirmed_at_amazon_alone() -> None:
+    """Once its signature is good."""
+    amazon = Amazon()
+    url = "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription"
+    raw = amazon.notice("", Type="SubscriptionConfirmation", SubscribeURL=url, Token="t")
+    amazon.shape.verify(raw, NOW)
+    assert amazon.shape.mail(raw) is None
+    assert url in amazon.fetched
+    away = amazon.notice("", Type="SubscriptionConfirmation", SubscribeURL="https://else.example/", Token="t")
+    amazon.shape.verify(away, NOW)
+    with pytest.raises(Malformed):
+        amazon.shape.mail(away)
+    assert "https://else.example/" not in amazon.fetched
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"TopicArn": "arn:aws:sns:eu-west-1:999999999999:mail"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com.else.example/a.pem"},
+        {"SigningCertURL": "https://else.example/a.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com@else.example/a.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com:8443/a.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com:port/a.pem"},
+        {"SigningCertURL": "https://x.s3.amazonaws.com/a.pem"},
+        {"SigningCertURL": "http://sns.eu-west-1.amazonaws.com/a.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/a.txt"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/gone.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/none.pem"},
+        {"SignatureVersion": "3"},
+        {"Type": "Something"},
+    ],
+)
+def test_what_is_not_of_our_topic_is_forged(changes: dict[str, Any]) -> None:
+    """Though anybody can have SNS sign something of their own; nothing of others is fetched."""
+    amazon = Amazon()
+    with pytest.raises(Forged):
+        amazon.shape.verify(amazon.notice(received(b"x"), **changes), NOW)
+    assert all(url.startswith("https://sns.eu-west-1.amazonaws.com/") for url in amazon.fetched)
+
+
+def test_what_sns_did_not_sign_is_forged() -> None:
+    """Altered, by another key, by a key of another kind, or by one whose time is over."""
+    amazon, other = Amazon(), Amazon()
+    raw = amazon.notice(received(b"x"))
+    body = json.loads(raw.body)
+    for changes in ({"Message": "{}"}, {"Signature": "x"}, {"Signature": 3}, {"Signature": "é"}, {"Subject": "more"}):
+        with pytest.raises(Forged):
+            amazon.shape.verify(Raw(json.dumps(body | changes).encode()), NOW)
+    for shape in (other.shape, Amazon(elliptic=True).shape):
+        with pytest.raises(Forged):
+            shape.verify(raw, NOW)
+    late = Amazon(days=-1)
+    with pytest.raises(Forged):
+        late.shape.verify(late.notice(received(b"x")), NOW)
+    for nonsense in (b"", b"[]", b"{}", b"[" * 100_000, b'{"Type": []}'):
+        with pytest.raises(Forged):
+            amazon.shape.verify(Raw(nonsense), NOW)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"notificationType": "Received"},
+        {"notificationType": "Received", "content": "x", "receipt": [], "mail": {}},
+        {"notificationType": "Received", "content": "é", "receipt": {"action": {"encoding": "BASE64"}}, "mail": {}},
+        [],
+    ],
+)
+def test_a_notice_without_its_mail_is_malformed(message: Any) -> None:
+    """It says how the rule has to be set up; events of other kinds hold nothing."""
+    amazon = Amazon()
+    with pytest.raises(Malformed):
+        amazon.shape.mail(amazon.notice(message))
+    assert amazon.shape.mail(amazon.notice({"notificationType": "Bounce"})) is None
+    assert amazon.shape.mail(amazon.notice({}, Type="UnsubscribeConfirmation")) is None
+
+
+def test_a_form_is_read_whatever_it_says() -> None:
+    """Bytes stay bytes."""
+    mail = bytes(range(256)) * 4
+    for raw in (mailgun_request(mailgun_fields(mail)), multipart_request(mailgun_fields(mail))):
+        shape = shape_of("mailgun")
+        shape.verify(raw, NOW)
+        arrived = shape.mail(raw)
+        assert arrived is not None
+        assert arrived.raw == mail

@@ -1,0 +1,239 @@
+"""Our mail: what it says in text and in HTML, how it threads, and what nobody can write into it."""
+
+import re
+from email import message_from_bytes
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mail_desk import APPROVALS, BO, LINK, NOW, TOKEN, Desk, a_closing, a_notice, mail_desk
+from mail_kit import Delivered
+
+from signoff.channels.base import NotDelivered
+from signoff.channels.mail_addresses import ReplyAddresses
+from signoff.channels.mail_quotes import MARK
+from signoff.channels.mail_reading import read_mail
+from signoff.channels.mail_writing import Stationery
+from signoff.channels.shapes import Reply, Sent
+from signoff.channels.texts import TABLES
+from signoff.channels.words import read
+
+HOSTILE = "=?utf-8?q?=E2=80=AE=0AX?= Bo\r\nBcc: eve@else.example\r\n\r\n<script>x()</script> \u202e\u200b <b>yes</b>"
+ONCE = ("From", "To", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Auto-Response-Suppress")
+
+
+class Text(HTMLParser):
+    """What is read of a page, and where its links lead."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self._said: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """See `HTMLParser`."""
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src", "action")]
+
+    def handle_data(self, data: str) -> None:
+        """See `HTMLParser`."""
+        self._said.append(data)
+
+    @property
+    def words(self) -> str:
+        """All of it, in one line."""
+        return " ".join(" ".join(self._said).split())
+
+
+@pytest.mark.parametrize("locale", sorted(TABLES))
+async def test_text_and_html_say_the_same_in_every_language(locale: str) -> None:
+    """Each line of the one stands in the other; the link shows, and is the only one."""
+    async with mail_desk() as desk:
+        card = await desk.card(locale=locale, quorum=2, revision=2)
+    page = Text(card.html)
+    for line in card.plain.split("\n"):
+        for part in re.split(r": |^- | \(|\)|[“”]", line):
+            assert part.strip() in page.words
+    assert page.links == [LINK]
+    assert not page.tags & {"script", "form", "img", "iframe", "object", "link"}
+    assert f'lang="{locale}"' in card.html
+
+
+async def test_a_card_has_the_headers_of_one_that_a_machine_sent() -> None:
+    """Each once; and none that bulk mail has."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+    assert [name for name in ONCE if len(card.mail.get_all(name, [])) != 1] == []
+    assert card.mail["Auto-Submitted"] == "auto-generated"
+    assert card.mail["X-Auto-Response-Suppress"] == "OOF, AutoReply"
+    assert str(card.mail["From"]) == "Signoff <signoff@signoff.example>"
+    assert card.mail["Date"].datetime == NOW
+    assert not {"Precedence", "List-Unsubscribe", "Bcc", "In-Reply-To"} & set(card.mail.keys())
+    assert [part.get_content_type() for part in card.mail.iter_parts()] == ["text/plain", "text/html"]
+
+
+async def test_answers_go_to_an_address_that_any_server_takes() -> None:
+    """Lower case, 64 octets before the `@`, and recognised again."""
+    replies = ReplyAddresses(f"{'a' * 14}@signoff.example", b"key")
+    address = replies.address("z" * 32)
+    assert len(address.partition("@")[0]) == 64
+    assert address == address.lower()
+    assert replies.tokens([address, address.upper(), "a@signoff.example"]) == ("z" * 32,)
+    assert replies.tokens_of_ids([replies.message_id("z" * 32), replies.message_id("z", "closed.2")]) == ("z" * 32, "z")
+
+
+async def test_a_request_is_one_thread_from_its_card_to_its_end() -> None:
+    """Reminders and the end answer the card; what is sent again is the same mail."""
+    async with mail_desk() as desk:
+        notice = a_notice()
+        sent = await desk.channel.deliver(notice, None)
+        assert await desk.channel.deliver(notice, None) == sent
+        reminder = a_notice(kind="remind", reminded=1)
+        assert await desk.channel.deliver(reminder, sent) == sent
+        await desk.channel.close(*a_closing(notice, sent, reason="it is fine"))
+        card, again, reminded, over = desk.server.taken
+    assert card.mail["Message-ID"] == again.mail["Message-ID"] == sent.vendor_id
+    for later in (reminded, over):
+        assert later.mail["In-Reply-To"] == later.mail["References"] == sent.vendor_id
+        assert later.mail["Subject"] == f"Re: {card.mail['Subject']}"
+        assert later.mail["Reply-To"] == card.mail["Reply-To"]
+    assert len({each.mail["Message-ID"] for each in desk.server.taken}) == 3
+    assert "Still waiting for your answer" in reminded.plain
+    assert "Approved by Ana in Slack, 14:00 UTC.\nReason: it is fine" in over.plain
+    assert "Approved by Ana in Slack, 14:00 UTC. Reason: it is fine" in Text(over.html).words
+
+
+async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
+    """Polite, to be answered again, and never to a machine."""
+    async with mail_desk() as desk:
+        where = {
+            "to": BO, "token": TOKEN, "subject": "Re: x", "message_id": "<2@people.example>",
+            "references": ["<1@signoff.example>"],
+        }  # fmt: skip
+        await desk.channel.answer(where, Reply(text="No decision could be read.\nTo answer, ..."))
+        [answer] = desk.server.taken
+    assert answer.sender == ""
+    assert answer.mail["Auto-Submitted"] == "auto-replied"
+    assert (answer.mail["In-Reply-To"], answer.mail["Subject"]) == ("<2@people.example>", "Re: x")
+    assert str(answer.mail["References"]).split() == ["<1@signoff.example>", "<2@people.example>"]
+    assert answer.mail["Reply-To"] == ReplyAddresses(APPROVALS, b"k" * 32).address(TOKEN)
+    assert "No decision could be read. To answer, ..." in Text(answer.html).words
+
+
+async def test_nobody_writes_into_a_header_or_a_page() -> None:
+    """Neither a model by an argument, nor a person by a name or reason, nor who writes to us by theirs."""
+    async with mail_desk() as desk:
+        notice = a_notice(args={"to": HOSTILE, "amount": HOSTILE}, agent_says=HOSTILE, actor=HOSTILE, rule=HOSTILE)
+        sent = await desk.channel.deliver(notice, None)
+        await desk.channel.close(*a_closing(notice, sent, decided_name=HOSTILE, reason=HOSTILE))
+        where = {
+            "to": BO, "token": TOKEN, "subject": HOSTILE, "message_id": "<1@x>\r\nBcc: eve@else.example",
+            "references": [HOSTILE, "<" + "x" * 900 + ">", "<é@x.example>", 3],
+        }  # fmt: skip
+        await desk.channel.answer(where, Reply(text=f"{HOSTILE}\nmore"))
+    assert len(desk.server.taken) == 3
+    for each in desk.server.taken:
+        assert each.to == (BO,)
+        assert "bcc" not in {name.lower() for name in message_from_bytes(each.content).keys()}  # noqa: SIM118
+        assert "script" not in Text(each.html).tags
+        assert "b" not in Text(each.html).tags
+    for each in desk.server.taken[:2]:
+        assert not re.search("[\u202e\u200b]", each.plain + each.html + str(each.mail["Subject"]))
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_any_text_makes_a_mail_that_is_read_again(value: str, name: str) -> None:
+    """Whatever it is, the mail has the fields that we gave it and no more, and its lines fit."""
+    paper = Stationery("a@signoff.example", "Signoff", ReplyAddresses(APPROVALS, b"k"), answers=True, bounces=True)
+    value, name = (each.encode("utf-8", "replace").decode() for each in (value, name))
+    letter = paper.card(a_notice(args={"to": value, "amount": name}, actor=name), None, NOW)
+    delivered = Delivered("", (), letter.content)
+    assert [field.lower() for field in delivered.mail.keys()] == [  # noqa: SIM118
+        "from", "to", "reply-to", "subject", "date", "message-id", "auto-submitted", "x-auto-response-suppress",
+        "mime-version", "content-type",
+    ]  # fmt: skip
+    assert str(delivered.mail["Subject"]) == letter.subject
+    assert max(map(len, letter.content.split(b"\r\n"))) < 998
+
+
+async def test_long_ids_name_what_they_named() -> None:
+    """The standard library would make encoded words of them."""
+    async with mail_desk(reply_to=f"approvals@{'long.' * 12}signoff.example") as desk:
+        notice = a_notice()
+        sent = await desk.channel.deliver(notice, None)
+        await desk.channel.close(*a_closing(notice, sent))
+        card, over = desk.server.taken
+    assert len(sent.vendor_id) > 100
+    assert f"Message-ID: {sent.vendor_id}\r\n".encode() in card.content
+    assert f"References: {sent.vendor_id}\r\n".encode() in over.content
+
+
+@pytest.mark.parametrize("locale", sorted(TABLES))
+async def test_nothing_of_ours_decides_however_it_is_quoted(locale: str) -> None:
+    """Sent back as it is, or with every line of it first in turn: no line of ours is a decision by itself."""
+    async with mail_desk() as desk:
+        notice = a_notice(locale=locale)
+        sent = await desk.channel.deliver(notice, None)
+        await desk.channel.close(*a_closing(notice, sent))
+        await desk.channel.answer({"to": BO, "token": TOKEN}, Reply(text="Write “approve”."))
+        for each in desk.server.taken:
+            assert each.plain.startswith(MARK)
+            assert read_mail(each.content).first_line == ""
+            for line in (*each.plain.split("\n"), *Text(each.html).words.split("  ")):
+                assert read(line, locale).verdict is None, line
+
+
+async def test_without_a_way_in_a_card_is_answered_from_its_link() -> None:
+    """It says so, and asks nobody to reply."""
+    async with mail_desk(inbound=None, reply_to="") as desk:
+        card = await desk.card()
+    assert card.mail["Reply-To"] is None
+    assert MARK not in card.plain + card.html
+    assert f"This is answered only where you are signed in: {LINK}" in card.plain
+
+
+async def test_a_digest_says_how_many_wait() -> None:
+    """With an id of its own."""
+    async with mail_desk() as desk:
+        sent = await desk.channel.deliver(a_notice(kind="digest", more=6), None)
+        [digest] = desk.server.taken
+    assert "7 requests wait for your answer" in digest.plain
+    assert ".digest@" in sent.vendor_id
+
+
+@pytest.mark.parametrize(
+    "address", ["", "nobody", "a@b@c.example", "a b@c.example", "a@c.example\r\nRCPT TO:<x@y.example>"]
+)
+async def test_an_address_that_is_none_is_said_at_once(address: str) -> None:
+    """The person's next channel takes over."""
+    async with mail_desk() as desk:
+        with pytest.raises(NotDelivered) as caught:
+            await desk.channel.deliver(a_notice(address=address), None)
+        with pytest.raises(NotDelivered):
+            await desk.channel.close(*a_closing(a_notice(), Sent(vendor_id="<1@x.example>", handle={"to": address})))
+        assert desk.server.taken == []
+    assert (caught.value.code, caught.value.again) == ("address", False)
+
+
+async def test_the_check_says_where_answers_are_expected() -> None:
+    """And whether our mail is taken."""
+    secret = "whsec_" + "c2lnbmVkIGJ5IG91ciBtYWlsIHNlcnZlciwgMzIgYnl0ZXM="
+    for inbound, told in (
+        (None, "mail only tells"),
+        ({"lmtp": {"port": 24}}, "answers are expected at 127.0.0.1:24 by lmtp"),
+        ({"webhook": {"secret": secret}}, "answers are expected at https://signoff.example/channels/email, as raw"),
+    ):
+        async with mail_desk(inbound=inbound) as desk:
+            assert await told_by(desk, told) == [True, True]
+            desk.server.trouble = "down"
+            assert await told_by(desk, told) == [False, True]
+
+
+async def told_by(desk: Desk, told: str) -> list[bool]:
+    """What the check finds well."""
+    findings = await desk.channel.check()
+    assert told in findings[1].what
+    return [each.ok for each in findings]
