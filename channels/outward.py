@@ -82,7 +82,7 @@ class Outward:
     async def _addresses(self, target: httpx.URL) -> list[Address]:
         """Those behind the name that may be asked. Raises `NotDelivered`."""
         try:
-            found = await self.resolve(target.host, target.port or (443 if target.scheme == "https" else 80))
+            found = await self.resolve(_name(target), target.port or (443 if target.scheme == "https" else 80))
         except OSError:
             raise NotDelivered(f"`{target.host}` has no address", code="dns", again=True) from None
         addresses = [ip_address(each.partition("%")[0]) for each in found]
@@ -117,7 +117,7 @@ class Outward:
         pinned = target.copy_with(host=str(address))
         given = {**headers, "host": target.netloc.decode("ascii")}
         # The name is what the certificate must hold, though the connection goes to the address.
-        extensions = {"sni_hostname": target.host}
+        extensions = {"sni_hostname": _name(target)}
         request = self._http().build_request("POST", pinned, content=body, headers=given, extensions=extensions)
         response = await self._http().send(request, stream=True)
         await response.aclose()
@@ -162,6 +162,11 @@ def read_date(written: str) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _name(target: httpx.URL) -> str:
+    """The host as it is asked for on the wire: names beyond ASCII in their ASCII form."""
+    return target.raw_host.decode("ascii")
 
 
 def _wrapped(address: Address) -> Address | None:

@@ -136,6 +136,21 @@ async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
     assert len(names.asked) == 1
 
 
+async def test_a_name_beyond_ascii_is_asked_for_in_its_ascii_form() -> None:
+    """By the resolver, and by the server."""
+    place, names = Place(), Names(["127.0.0.1"])
+    async with served(place.app()) as url, Outward(HOME, resolve=names) as outward:
+        await outward.post(url.replace("127.0.0.1", "bücher.example"), b"{}", {})
+    assert names.asked[0][0] == "xn--bcher-kva.example"
+    assert place.requests[0][1]["host"].startswith("xn--bcher-kva.example:")
+
+
+async def test_an_address_of_ipv6_is_asked_as_one() -> None:
+    """In brackets, where it stands in an address."""
+    error = await refused(Outward(read_networks(["::1/128"]), resolve=Names(["::1"])), f"http://{NAME}:9/hook")
+    assert (error.code, error.again) == ("connection", True)
+
+
 async def test_without_tls_only_allowed_networks_are_asked() -> None:
     """Over plain HTTP anybody on the way reads what is told."""
     error = await refused(Outward(resolve=Names(["8.8.8.8"])), f"http://{NAME}/hook")
