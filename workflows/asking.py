@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from signoff.approvals import deadlines, entries, machine
 from signoff.approvals import desk as desks
@@ -272,7 +271,7 @@ async def _identified(task: IdentifyTask) -> Authority:
         authority: Authority = await workflow.execute_local_activity(
             names.IDENTIFY, task, result_type=Authority, summary="Who answered, and may they?", **options.IDENTIFY
         )
-    except ActivityError:
+    except outcomes.LOST:
         return Authority(allowed=False, code="unavailable")
     return authority
 

@@ -3,7 +3,6 @@
 import asyncio
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from signoff.contracts import names
 from signoff.contracts.steps import GateReply, GateTask
@@ -16,7 +15,7 @@ async def judged(task: GateTask) -> GateReply:
         reply: GateReply = await workflow.execute_local_activity(
             names.GATE, task, result_type=GateReply, summary=f"Judge {len(task.calls)} call(s)", **options.GATE
         )
-    except ActivityError as error:
+    except outcomes.LOST as error:
         if outcomes.was_cancelled(error):
             raise asyncio.CancelledError from error
         raise
@@ -29,6 +28,6 @@ async def judged_soon(task: GateTask) -> GateReply | None:
         reply: GateReply = await workflow.execute_local_activity(
             names.GATE, task, result_type=GateReply, summary="Judge a call with changed arguments", **options.EDIT
         )
-    except ActivityError:
+    except outcomes.LOST:
         return None
     return reply

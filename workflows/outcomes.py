@@ -1,8 +1,10 @@
 """How each way of not running becomes a call's one result."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
+from temporalio import exceptions
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallCode, CallOutcome, DenialSource, ToolDenied
@@ -11,6 +13,8 @@ from signoff.contracts.steps import RunOptions
 from signoff.contracts.turn import Denial
 
 _SOURCES: dict[str, DenialSource] = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
+LOST: Final = (ActivityError, exceptions.TimeoutError)
+"""What a local activity raises that came to nothing: where it ran out of time, unlike any other, the bare timeout."""
 _NEVER_BEGUN = ("not_available", "input_invalid", "too_many_calls")
 _BRIEF = 300
 _REASONS = {"timed_out": "Nobody answered in time.", "cancelled": "The request was withdrawn."}
@@ -159,16 +163,16 @@ def _went(outcome: CallOutcome) -> str:
     return f"`{outcome.tool}` {what}: {text}." if 0 < len(text) <= _BRIEF else f"`{outcome.tool}` {what}."
 
 
-def error_type(error: ActivityError) -> str:
+def error_type(error: FailureError) -> str:
     """The name of our error behind an activity's failure, or "" for anything else."""
     return (error.cause.type or "") if isinstance(error.cause, ApplicationError) else ""
 
 
-def error_text(error: ActivityError) -> str:
+def error_text(error: FailureError) -> str:
     """The one sentence behind an activity's failure."""
     return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
 
 
-def was_cancelled(error: ActivityError) -> bool:
+def was_cancelled(error: FailureError) -> bool:
     """Whether an activity ended because it was cancelled."""
     return isinstance(error.cause, CancelledError)

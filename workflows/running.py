@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, FailureError
 
 from signoff.approvals.doubts import happened
 from signoff.approvals.entries import turn_stream
@@ -135,7 +135,7 @@ class Running:
         )
         try:
             reply = await (_local(call, task, ruling) if ruling.options.local else self._scheduled(call, task, ruling))
-        except ActivityError as error:
+        except outcomes.LOST as error:
             # It may not have begun at all.
             self._unwritten.give_back(task.audit)
             return self._counted(await self._after_failure(error, call, ruling, permit, ticket), ruling)
@@ -167,7 +167,7 @@ class Running:
         return reply
 
     async def _after_failure(
-        self, error: ActivityError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int
+        self, error: FailureError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int
     ) -> ToolReply:
         kind = outcomes.error_type(error)
         if outcomes.was_cancelled(error) and ruling.options.read_only:

@@ -3,11 +3,10 @@
 import asyncio
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from signoff.contracts import names
 from signoff.contracts.steps import DeliverTask
-from signoff.workflows import options
+from signoff.workflows import options, outcomes
 
 
 class Telling:
@@ -38,6 +37,6 @@ async def _deliver(notice: DeliverTask) -> None:
         await workflow.execute_local_activity(
             names.DELIVER, notice, summary=f"Tell those asked: {request.code} {notice.event}", **options.DELIVER
         )
-    except ActivityError:
+    except outcomes.LOST:
         # The request waits in the inbox all the same, and the courier looks for what was lost.
         workflow.logger.warning("nobody was told that %s is %s: the store did not answer", request.id, notice.event)
