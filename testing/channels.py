@@ -96,6 +96,8 @@ class Vendor(ABC):
     """Whether people can write what they like there, beside any card."""
     trouble: Literal["", "down", "busy"] = ""
     """`down`: it answers nothing, or that it cannot. `busy`: it takes no more for now, and says for how long."""
+    busy_seconds: ClassVar[float] = 0.0
+    """For how long it says that it is busy; 0 where it does not say."""
     clock: Callable[[], datetime]
 
     @property
@@ -521,6 +523,11 @@ class ChannelSuite:
         request = await rig.ask()
         assert (await rig.delivery(request, "bo")).state == "planned"
         rig.vendor.trouble = ""
+        if rig.vendor.busy_seconds:
+            rig.time.ahead = timedelta(seconds=rig.vendor.busy_seconds / 2)
+            await rig.hurry()
+            await rig.carry()
+            assert list(rig.vendor.cards()) == [], "it was asked before its time was over"
         rig.time.ahead = timedelta(minutes=11)
         await rig.hurry()
         await rig.carry()

@@ -28,6 +28,7 @@ class Loft(Vendor):
 
     kind = "post.pigeon"
     identities = ("@ana", "@bo", "@cy", "@nobody")
+    busy_seconds = 20.0
     url: str = ""
     messages: dict[str, dict[str, Any]] = field(default_factory=dict)
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)

@@ -36,6 +36,7 @@ class Receiver(Vendor):
 
     kind: ClassVar[str] = "webhook"
     identities: ClassVar[tuple[str, str, str, str]] = ("U-ana", "U-bo", "U-cy", "U-nobody")
+    busy_seconds: ClassVar[float] = 30.0
 
     def __init__(self) -> None:
         self.url = ""

@@ -125,6 +125,28 @@ class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
         return sent
 
 
+class Pushing(pigeon.Pigeon):  # type: ignore[misc]
+    """Does not hand on for how long the vendor is busy."""
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """Tried again as soon as may be."""
+        try:
+            sent: Sent = await super().deliver(notice, before)
+        except NotDelivered as error:
+            raise NotDelivered(error.message, code=error.code, again=error.again) from None
+        return sent
+
+
+class English(pigeon.Pigeon):  # type: ignore[misc]
+    """Speaks to everybody in one language."""
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """Whoever it is."""
+        person = notice.person.model_copy(update={"locale": "en"})
+        sent: Sent = await super().deliver(notice.model_copy(update={"person": person}), before)
+        return sent
+
+
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
@@ -145,6 +167,8 @@ class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
         (Silent, "test_who_comes_too_late_is_told_that_time_is_over"),
         (Hopeful, "test_a_vendor_that_is_down_gets_the_card_when_it_is_back"),
         (Hopeful, "test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says"),
+        (Pushing, "test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says"),
+        (English, "test_people_are_told_in_their_language"),
     ],
 )
 def test_the_suite_fails_a_channel_that_leaves_something_out(
