@@ -22,6 +22,8 @@ from signoff.contracts.errors import Unavailable
 
 LOOK_SECONDS: Final = 60
 """After so long the mailbox is looked into though nothing was said to be new."""
+DEAF_SECONDS: Final = 10
+"""And so often where the server never says so."""
 _POLL_SECONDS: Final = 1
 _END_SECONDS: Final = 5.0
 _HAND_SECONDS: Final = 60.0
@@ -108,6 +110,11 @@ def _mail(box: BaseMailBox, uid: str, room: int) -> bytes | None:
 
 def _wait(box: BaseMailBox, over: threading.Event) -> None:
     """Until something is new, it is time to look anyway, or all is over."""
+    _, told = box.client.capability()
+    if b"IDLE" not in told[-1].upper().split():
+        over.wait(DEAF_SECONDS)
+        box.client.noop()
+        return
     with box.idle as idle:
         for _ in range(LOOK_SECONDS // _POLL_SECONDS):
             if over.is_set() or any(b"EXISTS" in line for line in idle.poll(timeout=_POLL_SECONDS)):

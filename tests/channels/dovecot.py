@@ -19,6 +19,7 @@ base_dir = {folder}/run
 state_dir = {folder}/run
 log_path = {folder}/log
 protocols = imap lmtp
+imap_capability = {capability}
 listen = 127.0.0.1
 ssl = no
 disable_plaintext_auth = no
@@ -71,7 +72,7 @@ class Dovecot:
 
 
 @contextmanager
-def dovecot() -> Iterator[Dovecot]:
+def dovecot(capability: str = "+") -> Iterator[Dovecot]:
     """A server with no mail yet. As root it hands its work to `nobody`, since it refuses to keep mail of root's."""
     # Paths of its sockets are short.
     folder = Path(tempfile.mkdtemp(prefix="signoff-mail-"))
@@ -84,7 +85,15 @@ def dovecot() -> Iterator[Dovecot]:
     made = Dovecot(_free_port(), _free_port())
     config = folder / "dovecot.conf"
     config.write_text(
-        _CONFIG.format(folder=folder, user=user, group=group, password=PASSWORD, imap=made.imap, lmtp=made.lmtp)
+        _CONFIG.format(
+            folder=folder,
+            user=user,
+            group=group,
+            password=PASSWORD,
+            imap=made.imap,
+            lmtp=made.lmtp,
+            capability=capability,
+        )
     )
     server = subprocess.Popen(("/usr/sbin/dovecot", "-F", "-c", str(config)), stderr=subprocess.DEVNULL)
     try:

@@ -14,6 +14,7 @@ from dovecot import PASSWORD, Dovecot, dovecot
 from mail_kit import judged, relay
 from mail_post import Post
 
+from signoff.channels import mail_imap
 from signoff.channels.base import Channel
 from signoff.channels.mail_imap import LOOK_SECONDS
 from signoff.channels.shapes import Raw, Received
@@ -63,9 +64,8 @@ def server() -> Iterator[Dovecot]:
         yield made
 
 
-@pytest.fixture
-async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[Rig]:
-    """The channel of the suite, with an empty mailbox."""
+def suite(server: Dovecot) -> ChannelSuite:
+    """The suite whose people answer into that server's mailbox."""
 
     class Suite(ChannelSuite):
         @asynccontextmanager
@@ -73,13 +73,20 @@ async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[Rig]:
             async with relay() as smtp:
                 yield MailboxPost(smtp, server)
 
+    return Suite()
+
+
+@pytest.fixture
+async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[Rig]:
+    """The channel of the suite, with an empty mailbox."""
+
     with imaplib.IMAP4("127.0.0.1", server.imap, timeout=20) as box:
         box.login("approvals", PASSWORD)
         _, count = box.select()
         if count != [b"0"]:
             box.store("1:*", "+FLAGS", "\\Deleted")
             box.expunge()
-    async with rigged(Suite(), tmp_path) as made:
+    async with rigged(suite(server), tmp_path) as made:
         yield made
 
 
@@ -167,6 +174,25 @@ async def test_what_cannot_be_kept_stays_unread(rig: Rig) -> None:
     assert post(rig).unread() == 1
     async with listening(rig):
         await until(rig, request.id, "approved")
+
+
+async def test_a_server_that_never_says_what_is_new_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every few seconds."""
+    monkeypatch.setattr(mail_imap, "DEAF_SECONDS", 0.2)
+    with dovecot("IMAP4rev1") as deaf:
+        async with rigged(suite(deaf), tmp_path) as rig:
+            request = await rig.ask()
+            async with listening(rig):
+                await asyncio.sleep(1)
+                await asyncio.to_thread(post(rig).deliver, answer(rig, "approve"))
+                await until(rig, request.id, "approved")
+
+
+async def test_the_mailbox_is_let_go_at_once(rig: Rig) -> None:
+    """Who stops the gateway does not wait for mail."""
+    async with asyncio.timeout(LOOK_SECONDS / 4):
+        async with listening(rig):
+            await asyncio.sleep(1)
 
 
 async def test_a_mailbox_that_cannot_be_opened_says_so(rig: Rig, server: Dovecot) -> None:
