@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from signoff.channels.shapes import Raw
 from signoff.contracts.decision import Verdict
-from signoff.testing.channels import Seen, Vendor
+from signoff.testing.channels import Seen, Told, Vendor
 from signoff.testing.vendor_server import served
 from signoff.testing.whatsapp_schema import MESSAGE
 
@@ -207,6 +207,10 @@ class FakeWhatsApp(Vendor):
         entry = [{"id": ACCOUNT_ID, "changes": changes}]
         # As Meta writes it: everything beyond ASCII is escaped.
         return self.sign(json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode())
+
+    def status(self, card: Seen, state: Told) -> Raw | None:
+        """What became of a card; Meta gives a failure its code."""
+        return self.brought(self.reported(self.bubble(card), state, 131026 if state == "failed" else 0))
 
     def sign(self, body: bytes) -> Raw:
         """Any body."""
