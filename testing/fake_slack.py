@@ -60,6 +60,7 @@ class FakeSlack(Vendor):
 
     kind: ClassVar[str] = "slack"
     identities: ClassVar[tuple[str, str, str, str]] = ("T1:UANA", "T1:UBO", "T1:UCY", "T9:UNOBODY")
+    busy_seconds: ClassVar[float] = 30.0
 
     def __init__(self) -> None:
         self.url = ""
