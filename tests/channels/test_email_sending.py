@@ -2,12 +2,20 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiosmtpd.smtp import SMTP, AuthResult
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from mail_kit import Relay, relay
 
 from signoff.channels.base import NotDelivered
@@ -114,3 +122,50 @@ async def test_a_wrong_password_is_ours_to_put_right_and_is_not_told() -> None:
     assert (error.code, error.again, error.after) == ("535", True, 30)
     assert told
     assert "wrong-one" not in error.message + told
+
+
+def certified(folder: Path, host: str = "127.0.0.1") -> Path:
+    """A certificate that nobody signed but itself, and its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))]), critical=False)
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    file = folder / f"{host}.pem"
+    private = key.private_bytes(pem, form, serialization.NoEncryption())
+    file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(pem) + private)
+    return file
+
+
+@asynccontextmanager
+async def secret(kept: Relay, file: Path, *, at_once: bool) -> AsyncIterator[int]:
+    """A server with TLS: at once, or when it is asked for."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    loop = asyncio.get_running_loop()
+
+    def speak() -> asyncio.Protocol:
+        later = None if at_once else context
+        return SMTP(kept, hostname="relay", loop=loop, timeout=20, tls_context=later, require_starttls=not at_once)
+
+    async with await loop.create_server(speak, "127.0.0.1", 0, ssl=context if at_once else None) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize("way", ["tls", "starttls"])
+async def test_a_server_is_spoken_to_only_if_its_certificate_is_good(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is known and is of that host; nothing is sent to any other."""
+    kept = Relay()
+    good, other = certified(tmp_path), certified(tmp_path, "127.0.0.9")
+    async with secret(kept, good, at_once=way == "tls") as port:
+        assert (await refusal(options(port, tls=way))).again
+        monkeypatch.setenv("SSL_CERT_FILE", str(good))
+        await send(options(port, tls=way), LETTER, "signoff.example")
+    async with secret(kept, other, at_once=way == "tls") as port:
+        monkeypatch.setenv("SSL_CERT_FILE", str(other))
+        assert (await refusal(options(port, tls=way))).again
+    assert len(kept.taken) == 1
