@@ -289,7 +289,9 @@ def worlds(draw: st.DrawFn) -> tuple[Catalog, str, frozenset[str]]:
         allowed_plugins=draw(st.none() | _some_of(plugins)),
         allowed_mcp_servers=draw(st.none() | _some_of(servers)),
         allowed_mcp_tools=draw(st.none() | st.just(dict.fromkeys(servers[:1], ()))),
-        surfaces={channel: Surface(exclude=draw(some)) for channel in draw(st.sets(st.sampled_from(CHANNELS)))},
+        surfaces={
+            channel: Surface(exclude=draw(some)) for channel in draw(st.sets(st.sampled_from(CHANNELS))) if channel
+        },
     )
     rules = [
         GlobalRule(name=f"r{number}", rule=f"'{tag}' in tool.tags", effect=effect)

@@ -146,13 +146,13 @@ def test_secrets_of_a_typed_function_are_shown_nowhere() -> None:
 
 
 def test_a_shadow_masks_whole_what_holds_a_secret_beneath() -> None:
-    """The argument of the same name here may be built in another way."""
+    """The argument of the same name here may be built in another way, and a free schema may take one that it lacks."""
     far = a_tool(input_schema=of(card=of(number=SECRET), pin=SECRET))
     near = a_tool(input_schema=of(card=of(digits=PLAIN)))
     catalog = build_catalog(tools=[far], actors=[an_actor(own_tools=(near,), shadowing="allow")])
     found = catalog.tool("book_flight@desk")
     assert found is not None
-    assert found.masked_arguments == ("card",)
+    assert found.masked_arguments == ("card", "pin")
 
 
 def test_hidden_is_what_is_named_and_nothing_else() -> None:
