@@ -7,7 +7,7 @@ from typing import Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from signoff.channels.base import Options
-from signoff.channels.mail_fields import plain_address
+from signoff.channels.mail_fields import mailboxes, plain_address
 
 LOCAL_CHARS: Final = 14
 """Of a local part's 64 octets, those that a token and what proves it leave to the name of the mailbox."""
@@ -105,8 +105,8 @@ class EmailOptions(Options):
     @field_validator("sender")
     @classmethod
     def _one_sender(cls, sender: str) -> str:
-        name, address = parseaddr(sender)
-        if not plain_address(address) or not (name + address).isprintable():
+        read = mailboxes(sender)
+        if read.odd or len(read.addresses) != 1 or not sender.isprintable():
             raise ValueError("a sender looks like `Signoff <approvals@example.com>`")
         return sender
 
@@ -130,7 +130,7 @@ class EmailOptions(Options):
     @property
     def address(self) -> str:
         """The bare address of the sender, in lower case."""
-        return plain_address(parseaddr(self.sender)[1])
+        return mailboxes(self.sender).addresses[0]
 
     @property
     def sender_name(self) -> str:
