@@ -1,0 +1,81 @@
+"""What a manifest may say of mail: each mistake is named before any mail is sent."""
+
+from typing import Any
+
+import pytest
+from mail_desk import APPROVALS, NOW
+
+from signoff.channels.base import Means
+from signoff.channels.email import Email
+from signoff.channels.mail_options import EmailOptions
+from signoff.channels.opening import read_options
+from signoff.contracts.errors import ConfigError
+
+SMTP = {"host": "smtp.example.com", "user": "approvals", "password": "env:SMTP_PASSWORD"}
+IMAP = {"host": "imap.example.com", "user": "approvals", "password": "env:IMAP_PASSWORD"}
+SECRETS = {"SMTP_PASSWORD": "s-one", "IMAP_PASSWORD": "s-two", "HOOK": "s-three"}
+
+
+def opened(**changes: Any) -> EmailOptions:
+    """The options as the channel reads them, after `changes`."""
+    given = {"smtp": SMTP, "sender": "Signoff <approvals@example.com>", "inbound": {"imap": IMAP}, **changes}
+    return EmailOptions.model_validate(read_options(Email, given, SECRETS))
+
+
+def test_what_is_usual_needs_no_word() -> None:
+    """Ports and TLS are those that servers have; answers go to the sender."""
+    options = opened()
+    assert (options.smtp.port, options.smtp.tls, options.smtp.password) == (587, "starttls", "s-one")
+    assert options.inbound is not None
+    assert options.inbound.imap is not None
+    assert (options.inbound.imap.port, options.inbound.imap.tls) == (993, "tls")
+    assert (options.address, options.sender_name, options.answered_at) == (
+        "approvals@example.com",
+        "Signoff",
+        "approvals@example.com",
+    )
+    assert opened(sender="approvals@example.com").sender_name == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"smtp": None}, "`smtp`"),
+        ({"sender": "Signoff"}, "a sender looks like"),
+        ({"sender": "Signoff <a@example.com>, b@example.com"}, "a sender looks like"),
+        ({"sender": "Signoff\nBcc: x@example.com <a@example.com>"}, "a sender looks like"),
+        ({"reply_to": "Approvals <a@example.com>"}, "an address looks like"),
+        ({"reply_to": "A@example.com"}, "in lower case"),
+        ({"reply_to": f"{'a' * 15}@example.com"}, "longer than 14 letters"),
+        ({"reply_to": "a+b@example.com"}, "or has a `+`"),
+        ({"smtp": SMTP | {"tls": "none"}}, "a password is not sent without TLS"),
+        ({"inbound": {"imap": IMAP | {"tls": "none"}}}, "a password is not sent without TLS"),
+        ({"inbound": {}}, "exactly one of"),
+        ({"inbound": {"imap": IMAP, "lmtp": {"port": 24}}}, "exactly one of"),
+        ({"inbound": {"webhook": {}}}, "with shape `raw` it needs a `secret`"),
+        ({"inbound": {"webhook": {"shape": "ses"}}}, "it needs the `topic`"),
+        ({"inbound": {"webhook": {"shape": "fax", "secret": "env:HOOK"}}}, "option `inbound.webhook.shape`"),
+        ({"authserv_id": "mx", "inbound": {"webhook": {"shape": "postmark", "secret": "env:HOOK"}}}, "there is none"),
+        ({"inbound": {"imap": IMAP | {"password": "env:NOWHERE"}}}, "`NOWHERE`"),
+        ({"smpt": SMTP}, "did you mean `smtp`"),
+    ],
+)
+def test_each_mistake_is_named(changes: dict[str, Any], told: str) -> None:
+    """With what to write; and without any secret."""
+    with pytest.raises(ConfigError) as caught:
+        opened(**changes)
+    assert told in caught.value.message
+    assert not any(secret in caught.value.message for secret in SECRETS.values())
+
+
+def test_a_password_stays_on_this_machine_without_tls() -> None:
+    """Where a mail server runs beside us."""
+    for host in ("127.0.0.1", "::1", "localhost"):
+        assert opened(smtp=SMTP | {"tls": "none", "host": host}).smtp.tls == "none"
+
+
+def test_a_secret_that_signs_nothing_is_said_at_once() -> None:
+    """That of Standard Webhooks has its own form."""
+    given = {"smtp": {"host": "h"}, "sender": APPROVALS, "inbound": {"webhook": {"secret": "s-three"}}}
+    with pytest.raises(ConfigError, match="whsec_"):
+        Email(Means("email", given, "https://signoff.example", lambda: NOW, b"k"))
