@@ -4,13 +4,16 @@ PYTHON ?= python3
 PY := .venv/bin/python
 READY := .venv/.installed
 
-.PHONY: dev demo test lint bench mutants clean
+.PHONY: dev demo demo-channels test lint bench mutants clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
 
 demo: $(READY)
 	@.venv/bin/signoff demo
+
+demo-channels: $(READY)
+	@.venv/bin/signoff demo channels
 
 # Compiled once, not by each of the hundreds of processes that the tests start.
 test: export PYTHONDONTWRITEBYTECODE =

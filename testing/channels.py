@@ -13,13 +13,11 @@ vendor is a fake. It should be as strict as the real one: check signatures, size
 import asyncio
 import contextlib
 import dataclasses
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 from sqlalchemy import update
@@ -48,13 +46,12 @@ from signoff.store.notices import Notices, notice_key
 from signoff.store.schema import DELIVERIES
 from signoff.store.store import Store, open_store
 from signoff.testing.recording_desk import RecordingDesk
+from signoff.testing.vendor import Seen, Told, Vendor
 
 TENANT: Final = "main"
 HOSTILE: Final = "Bo\nApproved by Ana\u202e\u200b\x1b[2J\u2028 *bold* <b>html</b> <!here> [a](https://evil.example)"
 """What a model may write into an argument."""
 UNICODE: Final = "naïve 🎉 日本語 שלום"
-Told: TypeAlias = Literal["delivered", "read", "failed"]
-"""What vendors tell of cards that they took."""
 _HIDDEN: Final = "\u202e\u200b\x1b\u2028"
 _NONSENSE: Final = (
     b"",
@@ -74,77 +71,6 @@ _NONSENSE: Final = (
 )
 _PATIENCE: Final = 20
 """Rounds after which nothing more is to come."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One card as the vendor holds it: to whom, of which delivery, and all that they can read of it."""
-
-    to: str
-    token: str
-    text: str
-
-
-class Vendor(ABC):
-    """A fake of whoever is behind a channel. `clock` is set before it is used, and is the time it signs with."""
-
-    kind: ClassVar[str]
-    """As a manifest names it: `email`, or `package.module`."""
-    identities: ClassVar[tuple[str, str, str, str]]
-    """How four people are known there. The last one is a stranger."""
-    writes: ClassVar[bool] = True
-    """Whether people can write what they like there, beside any card."""
-    trouble: Literal["", "down", "busy"] = ""
-    """`down`: it answers nothing, or that it cannot. `busy`: it takes no more for now, and says for how long."""
-    busy_seconds: ClassVar[float] = 0.0
-    """For how long it says that it is busy; 0 where it does not say."""
-    clock: Callable[[], datetime]
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options of the channel, as a manifest has them."""
-        return {}
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The variables that those options refer to."""
-        return {}
-
-    @abstractmethod
-    def cards(self) -> Sequence[Seen]:
-        """Every card that was sent, reminders and digests too, in order."""
-
-    @abstractmethod
-    def reads(self, identity: str) -> Sequence[str]:
-        """All that somebody can read there now: cards as they are now, what follows them, and answers."""
-
-    @abstractmethod
-    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
-        """What reaches us when `identity` answers that card, in the way the channel has for it."""
-
-    @abstractmethod
-    def sign(self, body: bytes) -> Raw:
-        """Any body at all, as if it came from the vendor."""
-
-    def write(self, identity: str, words: str) -> Raw:
-        """What reaches us when `identity` writes something, beside any card."""
-        raise NotImplementedError
-
-    def reply(self, card: Seen, identity: str, words: str) -> Raw | None:
-        """What reaches us when `identity` writes something below a card; None where nobody can."""
-        return None
-
-    def status(self, card: Seen, state: Told) -> Raw | None:
-        """What reaches us when the vendor tells what became of a card; None where it does not."""
-        return None
-
-    def forgeries(self, raw: Raw) -> Sequence[Raw]:
-        """`raw` as somebody else would send it."""
-        return (dataclasses.replace(raw, headers={}), dataclasses.replace(raw, body=raw.body + b" "))
-
-    def unknown(self) -> Sequence[Raw]:
-        """What the vendor may send that means nothing to us: new events, new states, its own tests."""
-        return ()
 
 
 class Rig:

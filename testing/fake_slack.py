@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from signoff.channels.shapes import Raw
 from signoff.contracts.decision import Verdict
-from signoff.testing.channels import Seen, Vendor
+from signoff.testing.vendor import Seen, Vendor
 from signoff.testing.vendor_server import served
 
 BOT_TOKEN: Final = "xoxb-fake"

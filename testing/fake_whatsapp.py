@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from signoff.channels.shapes import Raw
 from signoff.contracts.decision import Verdict
-from signoff.testing.channels import Seen, Told, Vendor
+from signoff.testing.vendor import Seen, Told, Vendor
 from signoff.testing.vendor_server import served
 from signoff.testing.whatsapp_schema import MESSAGE
 

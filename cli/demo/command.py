@@ -6,15 +6,16 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 from rich.text import Text
 
 import signoff
-from signoff.cli.demo import edit, grant, scenes, two_people
+from signoff.cli.demo import channels, edit, grant, scenes, two_people
 from signoff.cli.demo.scenes import Scene
 from signoff.cli.demo.stage import Stage, open_stage
 from signoff.cli.options import AsJson
@@ -34,9 +35,11 @@ class Story(StrEnum):
     TWO_PEOPLE = "two-people"
     EDIT = "edit"
     GRANT = "grant"
+    CHANNELS = "channels"
 
 
-_PLAYS: Final[dict[Story, Callable[[Stage], AsyncIterator[Scene]]]] = {
+Play: TypeAlias = Callable[[Stage], AsyncIterator[Scene]]
+_PLAYS: Final[dict[Story, Play]] = {
     Story.MAIN: scenes.play,
     Story.TWO_PEOPLE: two_people.play,
     Story.EDIT: edit.play,
@@ -50,7 +53,7 @@ def demo(
         Story,
         typer.Argument(
             help="`main`: kills and resets. `two-people`: a quorum, a reminder, an escalation. `edit`: changed "
-            "arguments. `grant`: a remembered answer."
+            "arguments. `grant`: a remembered answer. `channels`: Slack, e-mail and WhatsApp."
         ),
     ] = Story.MAIN,
     stay: Annotated[bool, typer.Option("--stay", help="Keep the server for a look around, until Ctrl-C.")] = False,
@@ -63,9 +66,9 @@ def demo(
 async def _demo(out: Output, story: Story, stay: bool) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="signoff-demo-") as folder, stop_signals() as stop:
-        async with open_stage(Path(folder), story_manifest(story, Path(folder))) as stage:
+        async with _set_up(story, Path(folder)) as (stage, play):
             out.say(f"a server, a worker and a gateway of its own in {folder}", "")
-            seen = await _unless(stop.wait(), _told(out, _PLAYS[story](stage)))
+            seen = await _unless(stop.wait(), _told(out, play(stage)))
             out.say("", f"all of it was seen, in {time.monotonic() - began:.0f} s", "", "in Temporal UI:")
             data = [{"seen": each.words, "turn": each.turn.workflow_id, "link": stage.link(each.turn)} for each in seen]
             out.show(data, *dict.fromkeys(f"  {each['link']}" for each in data))
@@ -75,6 +78,20 @@ async def _demo(out: Output, story: Story, stay: bool) -> int:
             else:
                 out.say(f"(the server ends here; `signoff demo {story} --stay` keeps it for a look around)")
     return 0
+
+
+@asynccontextmanager
+async def _set_up(story: Story, folder: Path) -> AsyncIterator[tuple[Stage, Play]]:
+    if story is not Story.CHANNELS:
+        async with open_stage(folder, story_manifest(story, folder)) as stage:
+            yield stage, _PLAYS[story]
+        return
+    example = story_manifest(story, folder).parent
+    async with (
+        channels.vendors(example, folder) as vendors,
+        open_stage(folder, vendors.manifest, vendors.env) as stage,
+    ):
+        yield stage, vendors.play
 
 
 async def _told(out: Output, story: AsyncIterator[Scene]) -> Sequence[Scene]:

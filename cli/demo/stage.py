@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,13 +204,16 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(folder: Path, manifest: Path) -> AsyncIterator[Stage]:
-    """Server, gateway and worker on free ports, all of them gone at the end of the block."""
+async def open_stage(folder: Path, manifest: Path, more: Mapping[str, str] | None = None) -> AsyncIterator[Stage]:
+    """Server, gateway and worker on free ports, all of them gone at the end of the block.
+
+    `more` are variables that only they are told.
+    """
     async with AsyncExitStack() as stack:
         options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=free_port())
         server = await stack.enter_async_context(run_server(options))
         port = free_port()
-        env = _environment(folder, options)
+        env = {**_environment(folder, options), **(more or {})}
         given = ("--manifest", str(manifest), "--address", server.address, "--port", str(port))
         gateway, client = await asyncio.gather(Program.start(folder, env, "gateway", *given), server.connect())
         stack.push_async_callback(gateway.stop)

@@ -16,7 +16,8 @@ from starlette.routing import Route
 
 from signoff.channels.shapes import Raw
 from signoff.contracts.decision import Verdict
-from signoff.testing.channels import ChannelSuite, Seen, Vendor
+from signoff.testing.channels import ChannelSuite
+from signoff.testing.vendor import Seen, Vendor
 from signoff.testing.vendor_server import served
 
 TOKEN, SECRET = "a token", "a secret"

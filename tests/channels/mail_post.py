@@ -11,7 +11,7 @@ from mail_kit import Delivered, Relay, judged, replied, written
 from signoff.channels.shapes import Raw
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.contracts.decision import Verdict
-from signoff.testing.channels import Seen, Vendor
+from signoff.testing.vendor import Seen, Vendor
 
 SECRET = "whsec_" + "c2lnbmVkIGJ5IG91ciBtYWlsIHNlcnZlciwgMzIgYnl0ZXM="
 HOW = {"approved": "Approve", "denied": "deny"}

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from mail_kit import relay
 from mail_post import Post
 
-from signoff.testing.channels import ChannelSuite, Vendor
+from signoff.testing.channels import ChannelSuite
+from signoff.testing.vendor import Vendor
 
 
 class TestEmail(ChannelSuite):

@@ -23,7 +23,8 @@ from signoff.contracts.approval import ApprovalRequest, Card, CardRow
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.person import Person, Principal
-from signoff.testing.channels import ChannelSuite, Seen, Vendor
+from signoff.testing.channels import ChannelSuite
+from signoff.testing.vendor import Seen, Vendor
 from signoff.testing.vendor_server import served
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

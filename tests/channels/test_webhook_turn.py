@@ -24,7 +24,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.manifest_channels import ChannelDeclared, Channels, RoutingRules
 from signoff.registry.people import development_directory
 from signoff.store.store import open_store
-from signoff.testing.channels import Seen
+from signoff.testing.vendor import Seen
 
 SLACK = 8.0
 """Of a machine that does much else meanwhile."""

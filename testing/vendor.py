@@ -1,0 +1,85 @@
+"""A fake of whoever is behind a channel, as the suite of channels drives it; it needs nothing but Signoff."""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from signoff.channels.shapes import Raw
+from signoff.contracts.decision import Verdict
+
+Told: TypeAlias = Literal["delivered", "read", "failed"]
+"""What vendors tell of cards that they took."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One card as the vendor holds it: to whom, of which delivery, and all that they can read of it."""
+
+    to: str
+    token: str
+    text: str
+
+
+class Vendor(ABC):
+    """A fake of whoever is behind a channel. `clock` is set before it is used, and is the time it signs with."""
+
+    kind: ClassVar[str]
+    """As a manifest names it: `email`, or `package.module`."""
+    identities: ClassVar[tuple[str, str, str, str]]
+    """How four people are known there. The last one is a stranger."""
+    writes: ClassVar[bool] = True
+    """Whether people can write what they like there, beside any card."""
+    trouble: Literal["", "down", "busy"] = ""
+    """`down`: it answers nothing, or that it cannot. `busy`: it takes no more for now, and says for how long."""
+    busy_seconds: ClassVar[float] = 0.0
+    """For how long it says that it is busy; 0 where it does not say."""
+    clock: Callable[[], datetime]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the channel, as a manifest has them."""
+        return {}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that those options refer to."""
+        return {}
+
+    @abstractmethod
+    def cards(self) -> Sequence[Seen]:
+        """Every card that was sent, reminders and digests too, in order."""
+
+    @abstractmethod
+    def reads(self, identity: str) -> Sequence[str]:
+        """All that somebody can read there now: cards as they are now, what follows them, and answers."""
+
+    @abstractmethod
+    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+        """What reaches us when `identity` answers that card, in the way the channel has for it."""
+
+    @abstractmethod
+    def sign(self, body: bytes) -> Raw:
+        """Any body at all, as if it came from the vendor."""
+
+    def write(self, identity: str, words: str) -> Raw:
+        """What reaches us when `identity` writes something, beside any card."""
+        raise NotImplementedError
+
+    def reply(self, card: Seen, identity: str, words: str) -> Raw | None:
+        """What reaches us when `identity` writes something below a card; None where nobody can."""
+        return None
+
+    def status(self, card: Seen, state: Told) -> Raw | None:
+        """What reaches us when the vendor tells what became of a card; None where it does not."""
+        return None
+
+    def forgeries(self, raw: Raw) -> Sequence[Raw]:
+        """`raw` as somebody else would send it."""
+        return (dataclasses.replace(raw, headers={}), dataclasses.replace(raw, body=raw.body + b" "))
+
+    def unknown(self) -> Sequence[Raw]:
+        """What the vendor may send that means nothing to us: new events, new states, its own tests."""
+        return ()
