@@ -130,6 +130,17 @@ async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
         assert len({key, own.key, unproved.key}) == 3
 
 
+async def test_what_is_proved_and_no_more_is_not_silenced_by_a_copy() -> None:
+    """DMARC passed, and no field is sure: what somebody sends in the same words before it is another mail."""
+    async with mail_desk(authserv_id="mx.signoff.example") as desk:
+        mail = written(BO, APPROVALS, "approve K7Q-2FM").as_bytes()
+        verdict = b"Authentication-Results: mx.signoff.example; dmarc=%s header.from=people.example\r\n"
+        found, copied = (heard(desk.hear(verdict % result + mail)) for result in (b"pass", b"fail"))
+        assert (found.identity, copied.identity) == (BO, f"{BO} (not proved)")
+        assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
+        assert found.key.partition("/")[0] != copied.key
+
+
 async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> None:
     """Else we would write to whomever a stranger names."""
     async with mail_desk() as desk:
