@@ -104,9 +104,10 @@ class Carrier:
             return 0
         if again:
             await self._cards.reminded(row.token)
+            await self._told(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
         else:
             await self._cards.sent(row.token, sent.vendor_id, sent.handle)
-        await self._told(row, "reminded" if again else "sent", vendor_id=sent.vendor_id)
+            await self._told(row, "sent", vendor_id=sent.vendor_id)
         return 1
 
     async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
@@ -187,8 +188,10 @@ class Carrier:
         request = row.request
         person = self._supplies.people.find(row.person, row.tenant)
         table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
-        if seat_of(person, self._supplies.people, table, self._supplies.clock()).code:
+        seated = not seat_of(person, self._supplies.people, table, self._supplies.clock()).code
+        if not seated or any(vote.subject == row.person for vote in request.votes):
             await self._cards.drop(row.token)
+            await self._cards.reminded(row.token)
             return False
         if row.state != "planned":
             return True

@@ -89,7 +89,9 @@ class Courier:
             return
         await self._plan(request)
         if row.event == "reminded":
-            await cards.remind(request.id, request.revision)
+            await cards.remind(request)
+        elif row.event == "escalated":
+            await cards.renew(request)
         # Notices of one request may be read in any order: what is over stays so.
         over = await self._notices.look(notice_key(request, "closed"))
         if over is not None:

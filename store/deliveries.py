@@ -20,7 +20,7 @@ from signoff.store.tokens import millis
 
 KEY: Final = "deliveries"
 """The name of the store's key under which tokens are made."""
-DeliveryKind = Literal["ask", "remind", "digest"]
+DeliveryKind = Literal["ask", "digest"]
 DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "closed", "dropped"]
 """What is known of one card on its way. `dropped`: it was not needed any more before it was sent."""
 Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
@@ -53,8 +53,8 @@ class NewDelivery(Shape):
 class DeliveryRow(Shape):
     """One card. `code` and `told` are what the vendor last said of a failure; times are the store's own, in UTC.
 
-    `kind` `remind`: it is out, and due to be sent again. `ended_at` is when its request was over, whose end `request`
-    is then; `closed_at` when the card said so.
+    `remind_at`: since then it is to be reminded of, of whatever kind it is. `ended_at` is when its request was over,
+    whose end `request` is then; `closed_at` when the card said so.
     """
 
     token: str
@@ -77,6 +77,7 @@ class DeliveryRow(Shape):
     changed_at: datetime
     ended_at: datetime | None = None
     closed_at: datetime | None = None
+    remind_at: datetime | None = None
     request: ApprovalRequest
 
 
@@ -98,7 +99,7 @@ class Deliveries:
     async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
         """Claim cards to be sent on these channels, the longest due first: planned ones, and reminders of sent ones."""
         waiting = or_(
-            DELIVERIES.c.state == "planned", and_(DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.kind == "remind")
+            DELIVERIES.c.state == "planned", and_(DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.remind_at.is_not(None))
         )
         return await self._take(limit, waiting, DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.channel.in_(channels))
 
@@ -131,7 +132,7 @@ class Deliveries:
             await self._set(ours, **words, due_at=in_seconds(again_after))
             return
         await self._set(ours, DELIVERIES.c.state == "planned", **words, state="failed", attempts=0)
-        await self._set(ours, DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.kind == "remind", **words, kind="ask")
+        await self._set(ours, DELIVERIES.c.remind_at.is_not(None), **words, remind_at=None)
 
     async def state(
         self, channel: str, vendor_id: str, state: Reported, code: str = "", told: str = ""
@@ -172,13 +173,20 @@ class Deliveries:
         """The cards that the vendor names so; several where one message told of several requests."""
         return await self._find(_named(channel, vendor_ids))
 
-    async def open_for(self, channel: str, address: str) -> list[DeliveryRow]:
-        """The cards that are out at this address, and whose request is not over."""
+    async def open_for(self, channel: str, address: str, at: datetime | None = None) -> list[DeliveryRow]:
+        """The cards that are out at this address, and whose request is not over.
+
+        With `at`, a time of the store's own, those that were so then.
+        """
+        where = (DELIVERIES.c.channel == channel, DELIVERIES.c.address == address)
+        if at is None:
+            return await self._find(*where, DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.ended_at.is_(None))
+        then = millis(at)
         return await self._find(
-            DELIVERIES.c.channel == channel,
-            DELIVERIES.c.address == address,
-            DELIVERIES.c.state.in_(_OUT),
-            DELIVERIES.c.ended_at.is_(None),
+            *where,
+            DELIVERIES.c.state.in_((*_OUT, "closed")),
+            DELIVERIES.c.sent_at <= then,
+            or_(DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.ended_at > then),
         )
 
     async def unfinished(self, limit: int) -> list[DeliveryRow]:
@@ -187,18 +195,21 @@ class Deliveries:
         query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(DELIVERIES.c.created_at)
         return await self._store.run(lambda connection: _rows(connection.execute(query.limit(limit))))
 
-    async def remind(self, approval: str, revision: int) -> int:
-        """Let all cards of a request that are out be due again, as reminders; how many that are."""
-        out = (DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.ended_at.is_(None))
-        return await self._set(
-            *_of(approval, revision), *out, kind="remind", due_at=StoreClock(), claimed_until=0, attempts=0
-        )
+    async def remind(self, request: ApprovalRequest) -> int:
+        """Let all cards of `request` that are out be due again, once for each of its reminders; how many that are.
+
+        All cards learn what the request is now. Told again of the same reminder, or of an earlier one, nothing changes.
+        """
+        return await self._renew(request, reminds=True)
+
+    async def renew(self, request: ApprovalRequest) -> int:
+        """Let the cards of `request` learn of its new deadline and who is asked; how many out and planned that are."""
+        return await self._renew(request, reminds=False)
 
     async def reminded(self, token: str) -> None:
-        """The reminder is out."""
-        await self._set(
-            DELIVERIES.c.token == token, DELIVERIES.c.kind == "remind", kind="ask", claimed_until=0, attempts=0
-        )
+        """The reminder is out, or not needed any more."""
+        to_remind = (DELIVERIES.c.token == token, DELIVERIES.c.remind_at.is_not(None))
+        await self._set(*to_remind, remind_at=None, claimed_until=0, attempts=0)
 
     async def end(self, approval: str, revision: int, request: ApprovalRequest) -> int:
         """The request is over, as `request` says: what is not sent is dropped, what is out is due to be closed.
@@ -241,6 +252,27 @@ class Deliveries:
         """Do not send a card that is not sent yet."""
         await self._set(DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", state="dropped", claimed_until=0)
 
+    async def _renew(self, request: ApprovalRequest, *, reminds: bool) -> int:
+        waiting = (*_of(request.id, request.revision), DELIVERIES.c.ended_at.is_(None))
+        again = {"remind_at": StoreClock(), "due_at": StoreClock(), "claimed_until": 0, "attempts": 0}
+
+        def write(connection: Connection) -> int:
+            changed = 0
+            for row in connection.execute(select(DELIVERIES).where(*waiting)).all():
+                had = ApprovalRequest.model_validate_json(row.request)
+                now = _newer(had, request, reminds=reminds)
+                if now is had:
+                    continue
+                due = reminds and row.state in _OUT
+                # Whoever else read the same notice may have been first.
+                unchanged = (DELIVERIES.c.token == row.token, DELIVERIES.c.request == row.request, waiting[-1])
+                values = {"request": now.model_dump_json(), "changed_at": StoreClock(), **(again if due else {})}
+                found = connection.execute(update(DELIVERIES).where(*unchanged).values(values)).rowcount
+                changed += found if due or not reminds else 0
+            return changed
+
+        return await self._store.run(write)
+
     async def _take(self, limit: int, *which: ColumnElement[bool]) -> list[DeliveryRow]:
         return await self._store.run(lambda connection: _rows(take(connection, DELIVERIES, *which, limit=limit)))
 
@@ -257,6 +289,19 @@ def delivery_token(key: bytes, approval: str, revision: int, person: str, channe
     """The name of a card, the same whoever plans it, and known to nobody without the store's key."""
     told = f"{approval}|{revision}|{person}|{channel}".encode()
     return base64.b32encode(hmac.digest(key, told, "sha256")).decode().lower()[:_TOKEN_CHARS]
+
+
+def _newer(had: ApprovalRequest, told: ApprovalRequest, *, reminds: bool) -> ApprovalRequest:
+    """What a card's request is after a notice, which may be read after a later one: `had` where that tells nothing new.
+
+    Only a reminder counts as one: an escalation may be read before the reminder that was before it.
+    """
+    further = told.escalated + told.extended - had.escalated - had.extended
+    if reminds and told.reminded > had.reminded:
+        return told if further >= 0 else had.model_copy(update={"reminded": told.reminded, "votes": told.votes})
+    if not reminds and further > 0:
+        return told.model_copy(update={"reminded": had.reminded})
+    return had
 
 
 def _of(approval: str, revision: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -297,7 +342,7 @@ def _rows(rows: Iterable[Row[Any]]) -> list[DeliveryRow]:
 
 def _row(row: Row[Any]) -> DeliveryRow:
     fields = dict(row._mapping)
-    for name in ("due_at", "created_at", "sent_at", "changed_at", "ended_at", "closed_at"):
+    for name in ("due_at", "created_at", "sent_at", "changed_at", "ended_at", "closed_at", "remind_at"):
         fields[name] = None if fields[name] is None else moment(fields[name])
     fields["handle"] = json.loads(fields["handle"])
     fields["request"] = ApprovalRequest.model_validate_json(fields["request"])

@@ -206,6 +206,7 @@ DELIVERIES: Final = Table(
     Column("ended_at", BigInteger, nullable=True),
     Column("closed_at", BigInteger, nullable=True),
     Column("request", Text, nullable=False),
+    Column("remind_at", BigInteger, nullable=True),
     Index("deliveries_cards", "approval", "revision", "person", "channel", unique=True),
     Index("deliveries_by_vendor", "channel", "vendor_id"),
     Index("deliveries_by_address", "channel", "address", "state"),

@@ -14,9 +14,10 @@ from signoff.channels.base import NotDelivered
 from signoff.channels.carrying import Supplies
 from signoff.channels.courier import Courier
 from signoff.channels.shapes import Closed, Notice
-from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person, Principal
 from signoff.registry.manifest_channels import RoutingRules
@@ -289,7 +290,61 @@ async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
     assert told(rig.chat) == [("ana", "ask"), ("ana", "remind")]
     assert rig.chat.cards[1][1] is not None
     assert rig.chat.cards[1][1].vendor_id == "chat-1"
-    assert (await rig.rows(asks))[("ana", "chat")].kind == "ask"
+    assert (await rig.rows(asks))[("ana", "chat")].remind_at is None
+    await rig.tell("reminded", asks.model_copy(update={"reminded": 2}), 2)
+    await rig.settle()
+    assert [notice.request.reminded for notice, _ in rig.chat.cards] == [0, 1, 2]
+    assert [each.data["attempt"] for each in rig.seen if each.data["event"] == "reminded"][::2] == [1, 2]
+
+
+def voted(by: str) -> Vote:
+    """A vote that counted."""
+    return Vote(subject=by, verdict="approved", at=NOW, decision=Decision(approval_id="a", verdict="approved"))
+
+
+async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig) -> None:
+    """Where two have to answer, the other one is."""
+    asks = request(quorum=2)
+    await rig.tell("opened", asks)
+    await rig.settle()
+    await rig.tell("reminded", asks.model_copy(update={"reminded": 1, "votes": (voted("ana"),)}))
+    await rig.courier.read()
+    await rig.cards.hasten((await rig.rows(asks))[("ana", "mail")].token)
+    await rig.settle()
+    assert told(rig.chat) == [("ana", "ask")]
+    assert told(rig.mail) == [("bo", "ask"), ("bo", "remind")]
+    rows = await rig.rows(asks)
+    assert rows[("ana", "mail")].state == "dropped"
+    assert rows[("ana", "chat")].remind_at is None
+
+
+async def test_whoever_lost_the_seat_is_not_reminded_ever(rig: Rig) -> None:
+    """The card is not claimed anew every minute for that."""
+    asks = request(notify=("mail",))
+    await rig.tell("opened", asks)
+    await rig.settle()
+    rig.people = (ANA, BO.model_copy(update={"roles": ()}), CY)
+    rig.courier = rig.another()
+    await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
+    await rig.settle()
+    assert told(rig.mail) == [("ana", "ask"), ("bo", "ask"), ("ana", "remind")]
+    assert (await rig.rows(asks))[("bo", "mail")].remind_at is None
+
+
+async def test_a_list_that_was_reminded_of_stays_a_list(store: Store) -> None:
+    """The end of one of its requests does not edit the message about all of them."""
+    rig = Rig(store, people=(BO,), rules=RoutingRules(digest_over=1))
+    asks = [request(f"c1.{number}") for number in (1, 2)]
+    for each in asks:
+        await rig.tell("opened", each)
+    await rig.settle()
+    await rig.tell("reminded", asks[0].model_copy(update={"reminded": 1}))
+    await rig.settle()
+    assert told(rig.mail) == [("bo", "digest"), ("bo", "remind")]
+    await rig.tell("closed", asks[0].model_copy(update={"state": "approved"}))
+    await rig.settle()
+    assert rig.mail.closings == []
+    assert (await rig.rows(asks[1]))[("bo", "mail")].kind == "digest"
 
 
 async def test_those_to_whom_it_escalates_are_told_and_nobody_twice(rig: Rig) -> None:

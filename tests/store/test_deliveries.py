@@ -228,23 +228,59 @@ async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
     deliveries = Deliveries(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy", due_at=datetime.now(UTC) + timedelta(hours=1))])
-    assert await deliveries.remind("main.s.t.c1.1", 1) == 1
+    assert await deliveries.remind(a_request(reminded=1)) == 1
     (reminder,) = await deliveries.claim_due(9, ON)
-    assert (reminder.token, reminder.kind, reminder.vendor_id, reminder.state) == (row.token, "remind", "m1", "sent")
+    assert (reminder.token, reminder.vendor_id, reminder.state) == (row.token, "m1", "sent")
+    assert reminder.remind_at is not None
     await deliveries.reminded(row.token)
     assert await deliveries.claim_due(9, ON) == []
-    assert (await read(deliveries, row.token)).kind == "ask"
+    assert (await read(deliveries, row.token)).remind_at is None
+
+
+async def test_a_reminder_of_a_list_leaves_it_a_list(store: Store) -> None:
+    """What a card is and whether it is to be reminded of are two things: a list is never answered as if it were one."""
+    deliveries = Deliveries(store)
+    await deliveries.plan([a_card()])
+    (row,) = await deliveries.claim_due(9, ON)
+    await deliveries.sent(row.token, "m1", {}, kind="digest")
+    await deliveries.remind(a_request(reminded=1))
+    assert [each.kind for each in await deliveries.claim_due(9, ON)] == ["digest"]
+    await deliveries.reminded(row.token)
+    assert (await read(deliveries, row.token)).kind == "digest"
+    await deliveries.remind(a_request(reminded=2))
+    await deliveries.failed(row.token, "gone", "", again_after=None)
+    assert (await read(deliveries, row.token)).kind == "digest"
+
+
+async def test_a_reminder_counts_once_and_brings_what_the_request_is_now(store: Store) -> None:
+    """Notices are read in any order and by several at once: none leads back, and an escalation is no reminder."""
+    deliveries = Deliveries(store)
+    row = await out(deliveries)
+    extended = datetime(2030, 1, 1, tzinfo=UTC)
+    later = a_request(reminded=1, escalated=True, extended=True, expires_at=extended)
+    assert await deliveries.renew(later) == 1
+    assert await deliveries.renew(later) == 0
+    now = await read(deliveries, row.token)
+    assert (now.request.reminded, now.request.expires_at, now.remind_at) == (0, extended, None)
+    assert sorted(await asyncio.gather(*(deliveries.remind(a_request(reminded=1)) for _ in range(2)))) == [0, 1]
+    now = await read(deliveries, row.token)
+    assert (now.request.reminded, now.request.expires_at) == (1, extended)
+    await deliveries.reminded(row.token)
+    assert await deliveries.remind(later.model_copy(update={"reminded": 2})) == 1
+    assert await deliveries.remind(a_request(reminded=1)) == 0
+    assert await deliveries.renew(a_request(escalated=True)) == 0
+    assert (await read(deliveries, row.token)).request == later.model_copy(update={"reminded": 2})
 
 
 async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
     """The first card is still there."""
     deliveries = Deliveries(store)
     row = await out(deliveries)
-    await deliveries.remind("main.s.t.c1.1", 1)
+    await deliveries.remind(a_request(reminded=1))
     await deliveries.claim_due(9, ON)
     await deliveries.failed(row.token, "gone", "", again_after=None)
     now = await read(deliveries, row.token)
-    assert (now.state, now.kind, now.code) == ("sent", "ask", "gone")
+    assert (now.state, now.remind_at, now.code) == ("sent", None, "gone")
     await let_leases_end(store)
     assert await deliveries.claim_due(9, ON) == []
 
