@@ -4,7 +4,7 @@ import dataclasses
 import gc
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from temporalio.client import Client
 from temporalio.plugin import SimplePlugin
@@ -116,6 +116,14 @@ class SignoffPlugin(SimplePlugin):
         return config
 
 
+DEADLOCK_SECONDS: Final = 8
+"""After so long a workflow that does not yield is broken off; the server gives a task 10 s.
+
+The SDK, which has no option for it, takes 2 s. On a busy machine a turn waits as long for a processor alone, and breaking
+it off in the middle makes the SDK's core lose sight of the local activities that it has begun.
+"""
+
+
 class WorkerOptions(TypedDict):
     """What a worker of ours is told beside what it runs."""
 
@@ -149,7 +157,10 @@ def build_worker(
 ) -> Worker:
     """A worker for one catalog; run it with `async with` or `run()`."""
     plugins = [SignoffPlugin(room)]
-    return Worker(client, task_queue=task_queue, plugins=plugins, **worker_options(max_cached_workflows))
+    worker = Worker(client, task_queue=task_queue, plugins=plugins, **worker_options(max_cached_workflows))
+    if worker._workflow_worker is not None:
+        worker._workflow_worker._deadlock_timeout_seconds = DEADLOCK_SECONDS
+    return worker
 
 
 def _share(runner: WorkflowRunner | None) -> WorkflowRunner:

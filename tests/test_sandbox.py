@@ -1,7 +1,9 @@
 """The sandbox as a lint: workers share `workflows/` among their turns, the replay here does not."""
 
 import dataclasses
+import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
@@ -11,6 +13,7 @@ from temporalio.converter import PayloadCodec
 from temporalio.worker import Replayer, WorkerConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from signoff import runner as runners
 from signoff.converter import DATA_CONVERTER
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
@@ -63,3 +66,21 @@ async def test_only_a_codec_makes_the_worker_tell_contexts(
     assert runner.contextless is contextless
     assert type(runner.inner) is SandboxedWorkflowRunner
     assert "signoff" in runner.inner.restrictions.passthrough_modules
+
+
+async def test_a_turn_that_waits_for_a_processor_is_not_broken_off(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK breaks off what does not yield for two seconds, which a busy machine alone can take."""
+    real, slow = runners._WithoutContexts._followed, iter((True,))
+
+    def followed(self: Any, act: Any) -> Any:
+        if next(slow, False):
+            time.sleep(3)
+        return real(self, act)
+
+    monkeypatch.setattr(runners._WithoutContexts, "_followed", followed)
+    async with bench(client, store, task_queue, catalog_of([]), [respond("hello")]) as desk:
+        key = await desk.start()
+        assert (await desk.signoff.result(key)).state == "complete"
+        assert "WORKFLOW_TASK_FAILED" not in await desk.events(key)
