@@ -119,8 +119,8 @@ class SignoffPlugin(SimplePlugin):
 DEADLOCK_SECONDS: Final = 8
 """After so long a workflow that does not yield is broken off; the server gives a task 10 s.
 
-The SDK, which has no option for it, takes 2 s. On a busy machine a turn waits as long for a processor alone, and breaking
-it off in the middle makes the SDK's core lose sight of the local activities that it has begun.
+The SDK, which has no option for it, takes 2 s. On a busy machine a turn waits as long for a processor alone, and
+breaking it off in the middle makes the SDK's core lose sight of the local activities that it has begun.
 """
 
 
