@@ -23,8 +23,8 @@ from signoff.store.deliveries import Deliveries, DeliveryRow
 SEND_SECONDS: Final = 30.0
 """How long one card may take; a claim lasts twice as long."""
 LONGEST_PAUSE: Final = 600.0
-CLOSE_ATTEMPTS: Final = 8
-"""How often a card is told that its request is over; who opens it later learns it from the link."""
+CLOSE_WITHIN: Final = timedelta(hours=24)
+"""For how long it is tried to let a card say that it is over; who opens it later learns it from the link."""
 _AT_ONCE: Final = 20
 """Cards that are claimed together; more than make a digest, and few enough to be out before the claim ends."""
 _log = logging.getLogger(__name__)
@@ -64,9 +64,10 @@ class Carrier:
 
         Raises `StoreUnavailable`.
         """
-        return await self._close() + await self._send(pace)
+        return await self.close() + await self.send(pace)
 
-    async def _send(self, pace: float) -> int:
+    async def send(self, pace: float = 0.0) -> int:
+        """Send what is due, `pace` seconds apart; how many messages it was. Raises `StoreUnavailable`."""
         if self._supplies.clock() < self._not_before:
             return 0
         rows = await self._cards.claim_due(_AT_ONCE, [self.name])
@@ -123,7 +124,8 @@ class Carrier:
             await self._told(row, "sent", vendor_id=sent.vendor_id, together=len(rows))
         return 1
 
-    async def _close(self) -> int:
+    async def close(self) -> int:
+        """Let cards say that they are over; how many do now, or never will. Raises `StoreUnavailable`."""
         if self._supplies.clock() < self._not_before:
             return 0
         rows = await self._cards.to_close(_AT_ONCE, [self.name])
@@ -132,6 +134,7 @@ class Carrier:
 
     async def _over(self, row: DeliveryRow) -> int:
         person = self._supplies.people.find(row.person, row.tenant)
+        event, facts = "closed", dict[str, object]()
         # A digest is about several requests, of which the others may still wait.
         if row.kind != "digest" and person is not None:
             link = await self._supplies.links(row)
@@ -140,12 +143,13 @@ class Carrier:
             try:
                 await self._within(self._channel.close(sent, closed))
             except NotDelivered as error:
-                if error.again and row.attempts < CLOSE_ATTEMPTS:
+                since = row.ended_at or row.changed_at
+                if error.again and self._supplies.clock() < since + CLOSE_WITHIN:
                     await self._cards.failed(row.token, error.code, error.message, again_after=self._pause(row, error))
                     return 0
-                await self._told(row, "not closed", code=error.code, told=error.message)
+                event, facts = "not closed", {"code": error.code, "told": error.message}
         await self._cards.closed(row.token)
-        await self._told(row, "closed")
+        await self._told(row, event, **facts)
         return 1
 
     async def _tried(self, row: DeliveryRow, send: Callable[[], Awaitable[Sent]]) -> Sent | None:
@@ -181,7 +185,7 @@ class Carrier:
         if error.after:
             # The vendor speaks of us, not of this card.
             self._not_before = self._supplies.clock() + timedelta(seconds=min(error.after, LONGEST_PAUSE))
-        return max(error.after, min(2.0 ** min(row.attempts - 1, 10), LONGEST_PAUSE))
+        return min(max(error.after, 2.0 ** min(row.attempts - 1, 10)), LONGEST_PAUSE)
 
     async def _still_wanted(self, row: DeliveryRow) -> bool:
         """Whether the person is to be told now: they may still answer, and have not read it elsewhere."""

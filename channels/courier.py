@@ -24,6 +24,8 @@ TICK: Final = 0.5
 """Seconds between two looks at a queue that was empty."""
 _AT_ONCE: Final = 50
 _LONGEST_PAUSE: Final = 60.0
+_ASIDE: Final = 60.0
+"""Seconds until a notice is taken up again that could not be taken."""
 _log = logging.getLogger(__name__)
 
 
@@ -50,7 +52,9 @@ class Courier:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._again_and_again(self.read))
             for name, carrier in self._carriers.items():
-                group.create_task(self._again_and_again(partial(carrier.step, 1.0 / self._paces[name])))
+                group.create_task(self._again_and_again(partial(carrier.send, 1.0 / self._paces[name])))
+                # Apart: nobody should find buttons on an old card for as long as new ones take.
+                group.create_task(self._again_and_again(carrier.close))
 
     async def step(self) -> int:
         """One round of everything, for those who drive it themselves; how much there was to do.
@@ -65,7 +69,14 @@ class Courier:
         """Take in what turns have told; how many notices it was. Raises `StoreUnavailable`."""
         rows = await self._notices.claim(_AT_ONCE)
         for row in rows:
-            await self._take(row)
+            try:
+                await self._take(row)
+            except Unavailable:
+                raise
+            except Exception:
+                _log.exception("the notice %s cannot be taken now", row.key)
+                await self._notices.later(row.key, _ASIDE)
+                continue
             await self._notices.done(row.key)
         return len(rows)
 

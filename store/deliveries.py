@@ -3,7 +3,7 @@
 import base64
 import hmac
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, or_, select, 
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.base import Shape
-from signoff.store.leases import in_seconds, kept, take
+from signoff.store.leases import in_seconds, kept, readable, take_readable
 from signoff.store.schema import DELIVERIES, StoreClock
 from signoff.store.store import Store
 from signoff.store.terms import added, moment
@@ -84,7 +84,8 @@ class DeliveryRow(Shape):
 class Deliveries:
     """The cards in a store. All methods raise `StoreUnavailable` when the database fails.
 
-    What is claimed is left to its claimer for a minute, and every claim counts as an attempt.
+    What is claimed is left to its claimer for a minute, and every claim counts as an attempt. Cards that this version
+    cannot read are passed over.
     """
 
     def __init__(self, store: Store) -> None:
@@ -152,7 +153,7 @@ class Deliveries:
             moved = connection.execute(moving).rowcount
             if not moved and state == "unknown":
                 connection.execute(noting)
-            return _rows(connection.execute(select(DELIVERIES).where(named).order_by(DELIVERIES.c.token)))
+            return readable(connection.execute(select(DELIVERIES).where(named).order_by(DELIVERIES.c.token)), _row)
 
         found = await self._store.run(write)
         return found[0] if found else None
@@ -193,7 +194,7 @@ class Deliveries:
         """Cards whose request is not known to be over, the oldest first; for who looks whether it still waits."""
         waiting = DELIVERIES.c.state.in_(("planned", *_OUT))
         query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(DELIVERIES.c.created_at)
-        return await self._store.run(lambda connection: _rows(connection.execute(query.limit(limit))))
+        return await self._store.run(lambda connection: readable(connection.execute(query.limit(limit)), _row))
 
     async def remind(self, request: ApprovalRequest) -> int:
         """Let all cards of `request` that are out be due again, once for each of its reminders; how many that are.
@@ -258,8 +259,8 @@ class Deliveries:
 
         def write(connection: Connection) -> int:
             changed = 0
-            for row in connection.execute(select(DELIVERIES).where(*waiting)).all():
-                had = ApprovalRequest.model_validate_json(row.request)
+            rows = connection.execute(select(DELIVERIES).where(*waiting)).all()
+            for row, had in readable(rows, _with_request):
                 now = _newer(had, request, reminds=reminds)
                 if now is had:
                     continue
@@ -274,11 +275,13 @@ class Deliveries:
         return await self._store.run(write)
 
     async def _take(self, limit: int, *which: ColumnElement[bool]) -> list[DeliveryRow]:
-        return await self._store.run(lambda connection: _rows(take(connection, DELIVERIES, *which, limit=limit)))
+        return await self._store.run(
+            lambda connection: take_readable(connection, DELIVERIES, *which, limit=limit, read=_row)
+        )
 
     async def _find(self, *which: ColumnElement[bool]) -> list[DeliveryRow]:
         query = select(DELIVERIES).where(*which).order_by(DELIVERIES.c.created_at, DELIVERIES.c.token)
-        return await self._store.run(lambda connection: _rows(connection.execute(query)))
+        return await self._store.run(lambda connection: readable(connection.execute(query), _row))
 
     async def _set(self, *which: ColumnElement[bool], **values: Any) -> int:
         changing = update(DELIVERIES).where(*which).values(**values, changed_at=StoreClock())
@@ -336,8 +339,8 @@ def _new(key: bytes, row: NewDelivery) -> dict[str, Any]:
     }
 
 
-def _rows(rows: Iterable[Row[Any]]) -> list[DeliveryRow]:
-    return [_row(row) for row in rows]
+def _with_request(row: Row[Any]) -> tuple[Row[Any], ApprovalRequest]:
+    return row, ApprovalRequest.model_validate_json(row.request)
 
 
 def _row(row: Row[Any]) -> DeliveryRow:

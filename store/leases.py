@@ -1,7 +1,8 @@
 """Work that several processes share: a row is claimed for a while, and whoever is killed loses it by that."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, select, update
 
@@ -9,6 +10,10 @@ from signoff.store.schema import StoreClock
 
 LEASE_SECONDS: Final = 60.0
 """How long a claimed row is left to its claimer."""
+ASIDE_SECONDS: Final = 3_600.0
+"""For how long a row is set aside that this version cannot read."""
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 _SHOWN: Final = {0: "\ufffd"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
@@ -28,6 +33,37 @@ def take(connection: Connection, table: Table, *which: ColumnElement[bool], limi
         .returning(table)
     )
     return sorted(connection.execute(claiming).all(), key=lambda row: (row.due_at, row._mapping[key.name]))
+
+
+def take_readable(
+    connection: Connection, table: Table, *which: ColumnElement[bool], limit: int, read: Callable[[Row[Any]], _T]
+) -> list[_T]:
+    """As `take`, each row as `read` makes it. What it cannot read (`ValueError`) is set aside: it stops nothing."""
+    key = next(iter(table.primary_key))
+    rows = take(connection, table, *which, limit=limit)
+    found, odd = _read(rows, read)
+    if odd:
+        _log.error("%d rows of `%s` cannot be read, and are left for %g s", len(odd), table.name, ASIDE_SECONDS)
+        aside = update(table).where(key.in_([row._mapping[key.name] for row in odd]))
+        connection.execute(aside.values(due_at=in_seconds(ASIDE_SECONDS), claimed_until=0))
+    return found
+
+
+def readable(rows: Iterable[Row[Any]], read: Callable[[Row[Any]], _T]) -> list[_T]:
+    """Those of `rows` that `read` can read, as it makes them."""
+    return _read(rows, read)[0]
+
+
+def _read(rows: Iterable[Row[Any]], read: Callable[[Row[Any]], _T]) -> tuple[list[_T], list[Row[Any]]]:
+    found: list[_T] = []
+    odd: list[Row[Any]] = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except ValueError:
+            # What it holds is nobody's who reads a log.
+            odd.append(row)
+    return found, odd
 
 
 def in_seconds(seconds: float) -> ColumnElement[int]:

@@ -1,6 +1,5 @@
 """What became of requests, written by turns and read by the courier: a queue that survives both."""
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +8,7 @@ from sqlalchemy import Row, delete, select, update
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.base import Shape
 from signoff.contracts.steps import NoticeEvent
-from signoff.store.leases import in_seconds, take
+from signoff.store.leases import in_seconds, readable, take_readable
 from signoff.store.schema import NOTICES, StoreClock
 from signoff.store.store import Store
 from signoff.store.terms import added, moment
@@ -46,9 +45,13 @@ class Notices:
         return await self._store.run(lambda connection: added(connection, NOTICES, values))
 
     async def claim(self, limit: int) -> list[NoticeRow]:
-        """At most `limit` due notices, the oldest first, left to the caller for a minute."""
+        """At most `limit` due notices, the oldest first, left to the caller for a minute.
+
+        Those that this version cannot read are put off for an hour.
+        """
+        waiting = NOTICES.c.done_at.is_(None)
         return await self._store.run(
-            lambda connection: _rows(take(connection, NOTICES, NOTICES.c.done_at.is_(None), limit=limit))
+            lambda connection: take_readable(connection, NOTICES, waiting, limit=limit, read=_row)
         )
 
     async def done(self, key: str) -> None:
@@ -62,7 +65,7 @@ class Notices:
     async def look(self, key: str) -> NoticeRow | None:
         """The notice `key`, done or not, or None: so one who plans cards learns that the request was closed since."""
         query = select(NOTICES).where(NOTICES.c.key == key)
-        found = await self._store.run(lambda connection: _rows(connection.execute(query)))
+        found = await self._store.run(lambda connection: readable(connection.execute(query), _row))
         return found[0] if found else None
 
     async def sweep(self, older_than: timedelta) -> int:
@@ -80,16 +83,13 @@ def notice_key(request: ApprovalRequest, event: NoticeEvent, number: int = 1) ->
     return f"{request.id}:{request.revision}:{event}:{number}"
 
 
-def _rows(rows: Iterable[Row[Any]]) -> list[NoticeRow]:
-    return [
-        NoticeRow(
-            key=row.key,
-            tenant=row.tenant,
-            event=row.event,
-            request=ApprovalRequest.model_validate_json(row.body),
-            created_at=moment(row.created_at),
-            attempts=row.attempts,
-            done_at=None if row.done_at is None else moment(row.done_at),
-        )
-        for row in rows
-    ]
+def _row(row: Row[Any]) -> NoticeRow:
+    return NoticeRow(
+        key=row.key,
+        tenant=row.tenant,
+        event=row.event,
+        request=ApprovalRequest.model_validate_json(row.body),
+        created_at=moment(row.created_at),
+        attempts=row.attempts,
+        done_at=None if row.done_at is None else moment(row.done_at),
+    )

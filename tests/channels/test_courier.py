@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from signoff.channels.base import NotDelivered
-from signoff.channels.carrying import Supplies
+from signoff.channels.carrying import LONGEST_PAUSE, Supplies
 from signoff.channels.courier import Courier
 from signoff.channels.shapes import Closed, Notice
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
@@ -445,6 +445,86 @@ async def test_a_card_that_cannot_be_closed_is_given_up_in_the_end(rig: Rig) -> 
     await rig.settle()
     assert (await rig.rows(asks))[("ana", "chat")].state == "closed"
     assert ("not closed", "ana", "chat") in rig.events()
+    assert ("closed", "ana", "chat") not in rig.events()
+
+
+async def hurried(rig: Rig) -> None:
+    """As if all that was put off were due now."""
+    due = update(DELIVERIES).values(due_at=0, claimed_until=0)
+    await rig.store.run(lambda connection: connection.execute(due).close())
+
+
+async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
+    """However often it was tried; after a day nobody looks for buttons there any more."""
+    first, second = request("c1.1", notify=("chat",)), request("c1.2", notify=("chat",))
+    for each in (first, second):
+        await rig.tell("opened", each)
+    await rig.settle()
+    rig.chat.failing = refuses("503", again=True)
+    await rig.tell("closed", first.model_copy(update={"state": "approved"}))
+    for _ in range(20):
+        await rig.courier.step()
+        await hurried(rig)
+    rig.chat.failing = None
+    await rig.settle()
+    assert [closed.request.id for _, closed in rig.chat.closings] == [first.id]
+    rig.chat.failing = refuses("503", again=True)
+    await rig.tell("closed", second.model_copy(update={"state": "approved"}))
+    await rig.settle()
+    await hurried(rig)
+    rig.ahead = timedelta(hours=25)
+    await rig.settle()
+    assert (await rig.rows(second))[("ana", "chat")].state == "closed"
+    assert [event for event, _, channel in rig.events()][-1] == "not closed"
+
+
+async def test_a_vendor_cannot_put_a_card_off_for_ever(rig: Rig) -> None:
+    """Whatever it says, it is tried again after the longest pause."""
+    rig.chat.failing = refuses("429", again=True, after=9_999_999)
+    asks = request(expires_at=None)
+    await rig.tell("opened", asks)
+    await rig.settle()
+    due = (await rig.rows(asks))[("ana", "chat")].due_at
+    assert due < datetime.now(UTC) + timedelta(seconds=LONGEST_PAUSE + 1)
+
+
+async def test_a_closing_does_not_wait_for_cards_that_go_out_slowly(store: Store) -> None:
+    """Nobody should be able to answer an old card for as long as new ones take."""
+    crowd = tuple(Person(id=f"p{n}", roles=("crowd",), identities={"slack": (f"T1:p{n}",)}) for n in range(20))
+    rig = Rig(store, people=(ANA, *crowd))
+    rig.chat = recording_channel("chat", identity="slack", per_second=0.5)
+    rig.courier = rig.another()
+    asks = request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    await rig.tell("opened", request("c1.2", approvers=("role:crowd",)))
+    async with running(rig.courier), asyncio.timeout(30):
+        while len(rig.chat.cards) < 2:
+            await asyncio.sleep(0.02)
+        await rig.tell("closed", asks.model_copy(update={"state": "approved"}))
+        rig.courier.wake()
+        while not rig.chat.closings:
+            await asyncio.sleep(0.02)
+    assert len(rig.chat.cards) < 7
+
+
+async def test_a_notice_that_cannot_be_taken_holds_up_no_other(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken up again later."""
+    real = rig.cards.plan
+
+    async def plan(rows: Any) -> int:
+        if rows and rows[0].request.call == "c1.1":
+            raise KeyError("zone")
+        return await real(rows)
+
+    monkeypatch.setattr(rig.cards, "plan", plan)
+    for call in ("c1.1", "c1.2"):
+        await rig.tell("opened", request(call))
+    await rig.settle()
+    assert [notice.request.call for notice, _ in rig.chat.cards] == ["c1.2"]
+    row = await rig.notices.look(notice_key(request("c1.1"), "opened"))
+    assert row is not None
+    assert row.done_at is None
 
 
 async def test_what_was_never_told_is_found_by_the_sweep(rig: Rig) -> None:

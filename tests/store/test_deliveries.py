@@ -321,6 +321,23 @@ async def test_one_message_may_tell_of_several_requests(store: Store) -> None:
     assert {row.state for row in await deliveries.by_vendor("slack", ["m1"])} == {"read"}
 
 
+async def test_a_card_that_cannot_be_read_holds_up_no_other(store: Store) -> None:
+    """As of a newer version: it is set aside for a while, whatever asks for it, and is left as it is."""
+    deliveries = Deliveries(store)
+    await deliveries.plan([a_card("bo"), a_card("cy"), a_card("di")])
+    odd = update(DELIVERIES).where(DELIVERIES.c.person == "bo").values(request='{"id": "x"}', due_at=0)
+    worse = update(DELIVERIES).where(DELIVERIES.c.person == "cy").values(handle="{", due_at=1)
+    for change in (odd, worse):
+        await store.run(lambda connection, change=change: connection.execute(change).close())
+    assert [row.person for row in await deliveries.claim_due(3, ON)] == ["di"]
+    await let_leases_end(store)
+    assert [row.person for row in await deliveries.claim_due(1, ON)] == ["di"]
+    assert [row.person for row in await deliveries.of_request("main.s.t.c1.1")] == ["di"]
+    assert [row.person for row in await deliveries.unfinished(9)] == ["di"]
+    assert await deliveries.renew(a_request(escalated=True)) == 2
+    assert await deliveries.end("main.s.t.c1.1", 1, a_request(state="approved")) == 3
+
+
 async def test_cards_outlive_the_process(sqlite_url: str) -> None:
     """They are in the store, not in memory."""
     async with open_store(sqlite_url) as store:

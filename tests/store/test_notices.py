@@ -82,6 +82,23 @@ async def test_what_is_done_is_forgotten_in_time(store: Store) -> None:
     assert [row.key for row in await notices.claim(9)] == ["open"]
 
 
+async def test_a_notice_that_cannot_be_read_holds_up_no_other(store: Store) -> None:
+    """As of a newer version: it is set aside for a while, and is not lost."""
+    notices = Notices(store)
+    for key in ("odd", "right"):
+        await notices.put(key, "main", "opened", a_request())
+    odd = update(NOTICES).where(NOTICES.c.key == "odd").values(body='{"id": "x"}', due_at=0)
+    await store.run(lambda connection: connection.execute(odd).close())
+    assert [row.key for row in await notices.claim(9)] == ["right"]
+    assert await notices.look("odd") is None
+    free = update(NOTICES).values(claimed_until=0)
+    await store.run(lambda connection: connection.execute(free).close())
+    assert [row.key for row in await notices.claim(1)] == ["right"]
+    later = update(NOTICES).where(NOTICES.c.key == "odd").values(body=a_request().model_dump_json(), due_at=0)
+    await store.run(lambda connection: connection.execute(later).close())
+    assert [row.key for row in await notices.claim(9)] == ["odd"]
+
+
 async def test_who_finds_nothing_waits_for_nobody(sqlite_url: str) -> None:
     """A queue is looked at twice a second: while somebody writes it is found empty all the same."""
     async with open_store(sqlite_url) as store:
