@@ -1,0 +1,367 @@
+"""A Telegram that holds messages in memory: it checks the token, shapes and sizes as the Bot API does.
+
+What it refuses, it refuses with Telegram's own codes and sentences. Nothing that it brings is signed: it shows the
+secret that it was given with the webhook.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, TypeAlias
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from signoff.channels.shapes import Raw
+from signoff.contracts.decision import Verdict
+from signoff.testing.vendor import Seen, Vendor
+from signoff.testing.vendor_server import served
+
+TOKEN: Final = "123456789:AAfake-Token_of-a-bot"
+WEBHOOK_SECRET: Final = "a_word_of_our-own"
+BUSY_SECONDS: Final = 30
+HELD_SECONDS: Final = 0.2
+"""For how long it holds back an answer at most, so that who ends a test does not wait for it."""
+HEADER: Final = "x-telegram-bot-api-secret-token"
+_BOT: Final = {"id": 123456789, "is_bot": True, "first_name": "Signoff", "username": "signoff_bot"}
+_TEXT, _ALERT, _DATA = 4_096, 200, 64
+_TOKEN_IN: Final = re.compile(r"/link/([a-z0-9]+)")
+_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}\Z")
+_ASKS: Final = ("Answer with the buttons.", "signed in: http")
+Body: TypeAlias = Mapping[str, Any]
+
+
+class Refusal(Exception):
+    """What the Bot API does not do: its code and its words."""
+
+    def __init__(self, code: int, words: str) -> None:
+        super().__init__(words)
+        self.code = code
+        self.words = words
+
+
+@dataclass
+class Message:
+    """One message of the bot in a chat: what is read, and what its buttons send back."""
+
+    chat: int
+    number: int
+    text: str
+    buttons: Sequence[Body] = ()
+    about: int = 0
+
+    @property
+    def shown(self) -> str:
+        """All that can be read of it."""
+        return "\n".join((self.text, *(f"[{button['text']}]" for button in self.buttons)))
+
+    @property
+    def token(self) -> str:
+        """Of the delivery: its buttons carry it, and its link."""
+        found = _TOKEN_IN.search(self.text)
+        return next((str(each["callback_data"])[2:] for each in self.buttons), found[1] if found else "")
+
+
+@dataclass
+class FakeTelegram(Vendor):
+    """One bot, to whom everybody of `identities` has written before."""
+
+    kind: ClassVar[str] = "telegram"
+    identities: ClassVar[tuple[str, str, str, str]] = ("1001", "1002", "1003", "9999999999")
+
+    url: str = ""
+    polled: bool = False
+    """Whether the channel has no webhook and fetches."""
+    messages: list[Message] = field(default_factory=list)
+    alerts: list[tuple[str, str]] = field(default_factory=list)
+    """Who was shown what above the chat."""
+    calls: list[tuple[str, Body]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    blocked: set[int] = field(default_factory=set)
+    """Who takes nothing from the bot any more."""
+    queries: dict[str, str] = field(default_factory=dict)
+    """Presses that wait for an answer, and whose they are."""
+    webhook: dict[str, Any] = field(default_factory=dict)
+    clinging: bool = False
+    """Whether a webhook stays where it is."""
+    updates: list[Body] = field(default_factory=list)
+    """What waits to be fetched."""
+
+    def __post_init__(self) -> None:
+        self._numbers = iter(range(1, 1_000_000))
+        self._cards: list[Seen] = []
+        self._arrived = asyncio.Event()
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """As a manifest has them."""
+        given = {"token": "env:TELEGRAM_TOKEN", "api_url": self.url}
+        return given if self.polled else {**given, "webhook_secret": "env:TELEGRAM_WEBHOOK_SECRET"}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Where the secrets are."""
+        return {"TELEGRAM_TOKEN": TOKEN, "TELEGRAM_WEBHOOK_SECRET": WEBHOOK_SECRET}
+
+    def app(self) -> Starlette:
+        """Its addresses."""
+        return Starlette(routes=[Route("/bot{token}/{method}", self._api, methods=["POST"])])
+
+    # What people see.
+
+    def cards(self) -> Sequence[Seen]:
+        """Messages that ask, as they were sent."""
+        return list(self._cards)
+
+    def reads(self, identity: str) -> Sequence[str]:
+        """The chat with one person as it is, and what they were shown above it."""
+        mine = [each.shown for each in self.messages if str(each.chat) == identity]
+        return mine + [words for who, words in self.alerts if who == identity]
+
+    def message_of(self, card: Seen) -> Message:
+        """The message that a card is: the first that carries its token."""
+        mine = [each for each in self.messages if str(each.chat) == card.to]
+        return next(each for each in mine if each.token == card.token)
+
+    # What people do.
+
+    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+        """A button where no reason is given; else a reply in words."""
+        if reason:
+            return self.reply(card, identity, f"{'approve' if verdict == 'approved' else 'deny'}\n{reason}")
+        return self.brought(self.pressed(card, identity, "a" if verdict == "approved" else "d"))
+
+    def pressed(self, card: Seen, identity: str, does: str, **more: Any) -> dict[str, Any]:
+        """A press; the client says of which button. `more` is laid over what Telegram says of it."""
+        name = str(7_000_000_000 + next(self._numbers))
+        self.queries[name] = identity
+        message = self.message_of(card)
+        query = {
+            "id": name,
+            "from": _person(identity),
+            "message": {
+                "message_id": message.number,
+                "from": _BOT,
+                "chat": {"id": message.chat, "type": "private"},
+                "date": self._now(),
+                "text": message.text,
+            },
+            "chat_instance": "-1",
+            "data": f"{does}:{card.token}",
+        }
+        return {"callback_query": query | more}
+
+    def write(self, identity: str, words: str) -> Raw:
+        """Words to the bot."""
+        return self.brought({"message": self.said(identity, text=words)})
+
+    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+        """Words that answer a card."""
+        message = self.message_of(card)
+        about = {"message_id": message.number, "from": _BOT, "date": self._now(), "text": message.text}
+        about["chat"] = {"id": message.chat, "type": "private"}
+        return self.brought({"message": self.said(identity, text=words, reply_to_message=about)})
+
+    def said(self, identity: str, **content: Any) -> dict[str, Any]:
+        """Any message of a person, in their chat with the bot unless it says another."""
+        who = _person(identity)
+        chat = {"id": int(identity), "type": "private", "first_name": who["first_name"]}
+        return {"message_id": next(self._numbers), "from": who, "chat": chat, "date": self._now(), **content}
+
+    def brought(self, update: Body) -> Raw:
+        """An update as the webhook brings it."""
+        return self.sign(json.dumps({"update_id": next(self._numbers), **update}).encode())
+
+    def waits(self, update: Body) -> None:
+        """Let an update be fetched."""
+        self.updates.append({"update_id": next(self._numbers), **update})
+        self._arrived.set()
+
+    def sign(self, body: bytes) -> Raw:
+        """Any body: Telegram signs none, and shows the secret."""
+        return Raw(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}, at=self.clock())
+
+    def forgeries(self, raw: Raw) -> Sequence[Raw]:
+        """By who does not know the secret, or pretends to have fetched it."""
+        others = ("", WEBHOOK_SECRET[:-1], WEBHOOK_SECRET.upper(), WEBHOOK_SECRET + " ", "a_word", "é")
+        shown = [replace(raw, headers={**raw.headers, HEADER: other}) for other in others]
+        fetched = [replace(raw, headers={**raw.headers, "x-signoff-fetched": other}) for other in ("0" * 64, "é")]
+        return [replace(raw, headers={}), *shown, *fetched]
+
+    def unknown(self) -> Sequence[Raw]:
+        """Things that Telegram also brings."""
+        bo = self.identities[1]
+        card = next(each for each in reversed(self._cards) if each.to == bo)
+        group = {"id": -100, "type": "supergroup", "title": "Finance"}
+        bot = {**_person(bo), "is_bot": True}
+        updates: list[Body] = [
+            {"edited_message": self.said(bo, text="yes", edit_date=self._now())},
+            {"channel_post": self.said(bo, text="yes", chat={"id": -200, "type": "channel"})},
+            {"message": self.said(bo, text="yes", chat=group)},
+            {"message": self.said(bo, text="yes", forward_origin={"type": "user", "sender_user": _person(bo)})},
+            {"message": self.said(bo, text="yes", **{"from": bot})},
+            {"message": self.said(bo, text="/yes")},
+            {"message": self.said(bo, photo=[], caption="yes")},
+            {"message_reaction": {"user": _person(bo), "new_reaction": [{"type": "emoji", "emoji": "👍"}]}},
+            {"my_chat_member": {"from": _person(bo), "new_chat_member": {"status": "kicked"}}},
+            {"something": "new"},
+            {"callback_query": "nonsense"},
+            {"message": 3},
+            self.pressed(card, bo, "e"),
+            self.pressed(card, bo, "a", data="a:"),
+            self.pressed(card, bo, "a", data=f"a:{card.token}:more"),
+            self.pressed(card, bo, "a", data=None),
+        ]
+        return [self.brought(each) for each in updates]
+
+    # The Bot API.
+
+    async def _api(self, request: Request) -> Response:
+        if self.trouble == "down":
+            return Response("<html>Bad Gateway</html>", status_code=502, media_type="text/html")
+        try:
+            if request.path_params["token"] != TOKEN:
+                raise Refusal(401, "Unauthorized")
+            if self.trouble:
+                raise Refusal(429, f"Too Many Requests: retry after {BUSY_SECONDS}")
+            method, body = request.path_params["method"], json.loads(await request.body() or b"{}")
+            self.calls.append((method, body))
+            if method == "getUpdates":
+                result = await self._fetch(body)
+            else:
+                result = self._method(method)(body)
+        except Refusal as refusal:
+            self.refused.append(refusal.words)
+            told = {"ok": False, "error_code": refusal.code, "description": refusal.words}
+            if refusal.code == 429:
+                told["parameters"] = {"retry_after": BUSY_SECONDS}
+            return JSONResponse(told, refusal.code)
+        return JSONResponse({"ok": True, "result": result})
+
+    def _method(self, name: str) -> Callable[[Body], Any]:
+        known: dict[str, Callable[[Body], Any]] = {
+            "sendMessage": self._send,
+            "editMessageText": self._edit,
+            "answerCallbackQuery": self._answer,
+            "setWebhook": self._set_webhook,
+            "deleteWebhook": self._delete_webhook,
+            "getWebhookInfo": lambda _: {"url": "", "pending_update_count": len(self.updates)} | self.webhook,
+            "getMe": lambda _: _BOT,
+        }
+        if name not in known:
+            raise Refusal(404, "Not Found")
+        return known[name]
+
+    def _send(self, body: Body) -> Body:
+        chat = body.get("chat_id")
+        if str(chat) not in self.identities or not isinstance(chat, int):
+            raise Refusal(400, "Bad Request: chat not found")
+        if chat in self.blocked:
+            raise Refusal(403, "Forbidden: bot was blocked by the user")
+        about = body.get("reply_parameters", {})
+        replied = any((each.chat, each.number) == (chat, about.get("message_id")) for each in self.messages)
+        if about and not replied and not about.get("allow_sending_without_reply"):
+            raise Refusal(400, "Bad Request: message to be replied not found")
+        number = next(self._numbers)
+        message = Message(chat, number, _text_of(body), _buttons_of(body), about.get("message_id", 0))
+        self.messages.append(message)
+        if message.buttons or any(words in message.text for words in _ASKS):
+            self._cards.append(Seen(str(chat), message.token, message.shown))
+        return {"message_id": number, "from": _BOT, "chat": {"id": chat, "type": "private"}, "text": message.text}
+
+    def _edit(self, body: Body) -> Body:
+        where = (body.get("chat_id"), body.get("message_id"))
+        message = next((each for each in self.messages if (each.chat, each.number) == where), None)
+        if message is None:
+            raise Refusal(400, "Bad Request: message to edit not found")
+        words, buttons = _text_of(body), _buttons_of(body)
+        if (message.text, list(message.buttons)) == (words, list(buttons)):
+            raise Refusal(
+                400,
+                "Bad Request: message is not modified: specified new message content and reply markup are exactly "
+                "the same as a current content and reply markup of the message",
+            )
+        message.text, message.buttons = words, buttons
+        return {"message_id": message.number, "text": words}
+
+    def _answer(self, body: Body) -> bool:
+        words = body.get("text", "")
+        if body.get("callback_query_id") not in self.queries:
+            raise Refusal(400, "Bad Request: query is too old and response timeout expired or query ID is invalid")
+        if _units(words) > _ALERT:
+            raise Refusal(400, "Bad Request: MESSAGE_TOO_LONG")
+        who = self.queries.pop(body["callback_query_id"])
+        if body.get("show_alert") is True and words:
+            self.alerts.append((who, words))
+        return True
+
+    def _set_webhook(self, body: Body) -> bool:
+        if not str(body.get("url", "")).startswith("https://"):
+            raise Refusal(400, "Bad Request: bad webhook: An HTTPS URL must be provided for webhook")
+        if not _SECRET.match(body.get("secret_token", "_")):
+            raise Refusal(400, "Bad Request: secret token contains unallowed characters")
+        self.webhook = {"url": body["url"], "allowed_updates": body.get("allowed_updates", [])}
+        return True
+
+    def _delete_webhook(self, body: Body) -> bool:
+        if not self.clinging:
+            self.webhook = {}
+        return True
+
+    async def _fetch(self, body: Body) -> list[Body]:
+        if self.webhook:
+            raise Refusal(
+                409, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete it"
+            )
+        self.updates = [each for each in self.updates if each["update_id"] >= body.get("offset", 0)]
+        if not self.updates:
+            self._arrived.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), min(body.get("timeout", 0), HELD_SECONDS))
+        return self.updates[:100]
+
+    def _now(self) -> int:
+        return int(self.clock().timestamp())
+
+
+@asynccontextmanager
+async def fake_telegram(*, polled: bool = False) -> AsyncIterator[FakeTelegram]:
+    """A Bot API that is there while the block runs."""
+    telegram = FakeTelegram(polled=polled)
+    async with served(telegram.app()) as url:
+        telegram.url = url
+        yield telegram
+
+
+def _text_of(body: Body) -> str:
+    words = body.get("text")
+    if not isinstance(words, str) or not words.strip():
+        raise Refusal(400, "Bad Request: message text is empty")
+    if _units(words) > _TEXT:
+        raise Refusal(400, "Bad Request: message is too long")
+    return words
+
+
+def _buttons_of(body: Body) -> list[Body]:
+    rows = body.get("reply_markup", {}).get("inline_keyboard", [])
+    buttons = [button for row in rows for button in row]
+    for button in buttons:
+        data = button.get("callback_data", "")
+        if not button.get("text") or set(button) != {"text", "callback_data"}:
+            raise Refusal(400, "Bad Request: can't parse inline keyboard button")
+        if not 1 <= len(data.encode()) <= _DATA:
+            raise Refusal(400, "Bad Request: BUTTON_DATA_INVALID")
+    return buttons
+
+
+def _units(words: str) -> int:
+    return len(words.encode("utf-16-le")) // 2
+
+
+def _person(identity: str) -> dict[str, Any]:
+    return {"id": int(identity), "is_bot": False, "first_name": f"Person {identity}"}

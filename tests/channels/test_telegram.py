@@ -1,0 +1,395 @@
+"""Telegram: two buttons and words, brought or fetched, and a token that is nowhere but on the wire."""
+
+import asyncio
+import dataclasses
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from signoff.channels.base import Forged, Malformed, Means, NotDelivered, Take
+from signoff.channels.opening import read_options
+from signoff.channels.shapes import Closed, Raw, Received, Reply, Sent
+from signoff.channels.telegram import Telegram
+from signoff.channels.telegram_bot import Bot
+from signoff.channels.telegram_cards import ALERT_UNITS, TEXT_UNITS, cut, pressed
+from signoff.channels.texts import text
+from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.testing.channels import ChannelSuite, Rig, played
+from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram
+from signoff.testing.vendor import Vendor
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+def telegram(**options: Any) -> Telegram:
+    """A channel by itself."""
+    given = {"token": TOKEN, "webhook_secret": WEBHOOK_SECRET, **options}
+    return Telegram(Means("telegram", given, "https://signoff.example", lambda: NOW, b"own"))
+
+
+def fake(rig: Rig) -> FakeTelegram:
+    """The vendor as what it is."""
+    assert isinstance(rig.vendor, FakeTelegram)
+    return rig.vendor
+
+
+class TestTelegram(ChannelSuite):
+    """What every channel must do, and what only this one does."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """A bot with a webhook."""
+        return fake_telegram()
+
+    @played
+    async def test_a_card_is_plain_text_with_two_buttons_that_go_with_its_end(self, rig: Rig) -> None:
+        """Nothing is refused, nothing is read as markup, and the message stays one."""
+        vendor = fake(rig)
+        request = await rig.ask(args={"to": "<b>*Bo*</b>"})
+        mine = [each for each in vendor.messages if str(each.chat) == rig.bo]
+        token = (await rig.delivery(request, "bo")).token
+        assert [each["callback_data"] for each in mine[0].buttons] == [f"a:{token}", f"d:{token}"]
+        assert "<b>*Bo*</b>" in mine[0].text
+        await rig.decide_elsewhere(request)
+        assert len([each for each in vendor.messages if str(each.chat) == rig.bo]) == 1
+        assert mine[0].buttons == []
+        assert mine[0].text.startswith("Approved by Ana")
+        assert vendor.refused == []
+        assert not any("parse_mode" in body for _, body in vendor.calls)
+        texts = [body for method, body in vendor.calls if method != "getMe"]
+        assert all(body["link_preview_options"] == {"is_disabled": True} for body in texts)
+
+    @played
+    async def test_a_press_is_answered_above_the_chat_once(self, rig: Rig) -> None:
+        """The button spins until then."""
+        vendor = fake(rig)
+        await rig.ask(quorum=2)
+        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        assert [who for who, _ in vendor.alerts] == [rig.bo]
+        assert text("receipt.counted", "en", n=1, of=2) in vendor.alerts[0][1]
+        assert vendor.queries == {}
+        assert len(vendor.messages) == 2
+
+    @played
+    async def test_what_does_not_fit_above_the_chat_is_said_in_it_too(self, rig: Rig) -> None:
+        """Cut there, whole below."""
+        vendor = fake(rig)
+        await rig.ask()
+        update = vendor.pressed(rig.card(rig.bo), rig.bo, "a")
+        query = update["callback_query"]["id"]
+        words = "🎉" * 150 + " See https://signoff.example/x"
+        await rig.channel.answer({"query": query, "chat": int(rig.bo)}, Reply(text=words))
+        assert vendor.alerts[0][1].endswith("…")
+        assert vendor.messages[-1].text == words
+
+    @played
+    async def test_a_press_that_is_answered_too_late_is_answered_in_the_chat(self, rig: Rig) -> None:
+        """Telegram forgets a press after a while."""
+        vendor = fake(rig)
+        request = await rig.ask()
+        raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        vendor.queries.clear()
+        await rig.hear(raw)
+        assert rig.request(request.id).state == "approved"
+        assert text("receipt.accepted.approved", "en") in vendor.messages[-1].text
+        assert (vendor.alerts, vendor.messages[-1].chat) == ([], int(rig.bo))
+
+    @played
+    async def test_in_a_group_it_counts_who_pressed(self, rig: Rig) -> None:
+        """Whatever chat the message is said to stand in; and nobody else reads the answer."""
+        vendor = fake(rig)
+        request = await rig.ask()
+        card = rig.card(rig.bo)
+        chat = {"message_id": 5, "date": 0, "chat": {"id": -100, "type": "supergroup"}}
+        await rig.hear(vendor.brought(vendor.pressed(card, rig.cy, "a", message=chat)))
+        assert rig.request(request.id).votes == ()
+        assert {who for who, _ in vendor.alerts} == {rig.cy}
+        pressed_there = vendor.pressed(card, rig.bo, "a", message=chat)
+        await rig.hear(vendor.brought(pressed_there))
+        assert rig.request(request.id).decided_by == "bo"
+
+    @played
+    async def test_a_reminder_is_below_its_card_and_has_no_buttons(self, rig: Rig) -> None:
+        """Also where somebody has deleted the card."""
+        vendor = fake(rig)
+        request = await rig.ask()
+        card = vendor.message_of(rig.card(rig.bo))
+        await rig.tell("reminded", request.model_copy(update={"reminded": 1}))
+        await rig.carry()
+        mine = [each for each in vendor.messages if str(each.chat) == rig.bo]
+        assert (mine[1].about, mine[1].buttons) == (card.number, [])
+        vendor.messages.clear()
+        await rig.tell("reminded", request.model_copy(update={"reminded": 2}), 2)
+        await rig.carry()
+        assert len(vendor.messages) == 2
+
+    @played
+    async def test_an_end_that_is_told_twice_is_told(self, rig: Rig) -> None:
+        """The first time nobody heard that it was."""
+        vendor = fake(rig)
+        request = await rig.ask()
+        await rig.decide_elsewhere(request)
+        row = await rig.delivery(request, "bo")
+        message = next(each for each in vendor.messages if str(each.chat) == rig.bo)
+        notice = await rig.notice(row)
+        closed = Closed(request=row.request, person=notice.person, token=row.token, link=notice.link)
+        sent = Sent(vendor_id=row.vendor_id, handle=row.handle)
+        await rig.channel.close(sent, closed)
+        assert "not modified" in vendor.refused[-1]
+        vendor.messages.remove(message)
+        with pytest.raises(NotDelivered, match="not found") as caught:
+            await rig.channel.close(sent, closed)
+        assert not caught.value.again
+
+    @played
+    async def test_who_blocked_the_bot_is_reached_by_the_next_channel(self, rig: Rig) -> None:
+        """It is final, and so is that somebody never wrote to it, or is no number."""
+        vendor = fake(rig)
+        vendor.blocked.add(int(rig.bo))
+        request = await rig.ask()
+        row = await rig.delivery(request, "bo")
+        assert (row.state, row.code) == ("failed", "403")
+        assert "blocked by the user" in row.told
+        notice = await rig.notice(row)
+        for address, code in (("4242", "400"), ("@bo", "address"), ("-100123", "address"), ("1002 ", "address")):
+            with pytest.raises(NotDelivered) as caught:
+                await rig.channel.deliver(notice.model_copy(update={"address": address}), None)
+            assert (caught.value.code, caught.value.again) == (code, False)
+
+    @played
+    async def test_a_vendor_that_is_busy_says_for_how_long_in_what_it_answers(self, rig: Rig) -> None:
+        """Not in a header, as others do."""
+        await rig.ask()
+        rig.vendor.trouble = "busy"
+        with pytest.raises(NotDelivered) as caught:
+            await rig.channel.answer({"chat": int(rig.bo)}, Reply(text="x"))
+        assert (caught.value.after, caught.value.again) == (30.0, True)
+
+    @played
+    async def test_a_command_decides_nothing(self, rig: Rig) -> None:
+        """One that a model wrote is sent by touching it."""
+        request = await rig.ask()
+        await rig.hear(rig.vendor.write(rig.bo, "/yes"), rig.vendor.write(rig.bo, "/approve"))
+        assert rig.request(request.id).state == "pending"
+        assert text("reply.not_understood", "en") in rig.read_by(rig.bo)
+
+    @played
+    async def test_the_check_tells_where_telegram_calls(self, rig: Rig) -> None:
+        """Nobody before the start, us after it, and what went wrong there."""
+        vendor = fake(rig)
+        before = await rig.channel.check()
+        assert [finding.ok for finding in before] == [True, False]
+        await rig.channel.listen(never)
+        assert vendor.calls[-1][1]["secret_token"] == WEBHOOK_SECRET
+        assert vendor.webhook["url"] == "https://signoff.example/channels/channel"
+        assert vendor.webhook["allowed_updates"] == ["message", "callback_query"]
+        after = await rig.channel.check()
+        assert [finding.ok for finding in after] == [True, True]
+        vendor.webhook["last_error_message"] = "Wrong response from the webhook: 502 Bad Gateway"
+        assert "502" in (await rig.channel.check())[1].what
+
+    @played
+    async def test_the_token_is_nowhere_but_on_the_wire(self, rig: Rig) -> None:
+        """In no log, however much is logged, and in no error."""
+        listener, root = Listener(), logging.getLogger()
+        level, seen = root.level, listener.lines
+        root.addHandler(listener)
+        root.setLevel(logging.DEBUG)
+        try:
+            await rig.ask()
+            rig.vendor.trouble = "down"
+            for bot in (Bot(TOKEN, fake(rig).url), Bot(TOKEN, "http://127.0.0.1:9"), Bot("1:wrong", fake(rig).url)):
+                with pytest.raises(NotDelivered) as caught:
+                    await bot.call("getMe", {})
+                seen.append(f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}")
+                await bot.close()
+        finally:
+            root.removeHandler(listener)
+            root.setLevel(level)
+        assert any("HTTP Request" in each for each in seen)
+        secret = TOKEN.partition(":")[2]
+        assert not any(secret in each or "wrong" in each for each in seen)
+
+
+class TestFetching:
+    """Without a webhook updates are fetched: kept first, and only then not asked for again."""
+
+    async def test_what_was_fetched_is_kept_and_not_fetched_again(self) -> None:
+        """What nobody can read is not in the way of what follows."""
+        async with polled() as (vendor, channel):
+            vendor.webhook = {"url": "https://elsewhere.example"}
+            for update in (press("q1"), {"callback_query": {"id": "", "data": "a:t"}}, press("q2")):
+                vendor.waits(update)
+            taken: list[Raw] = []
+            heard: list[str] = []
+
+            async def take(raw: Raw) -> Received:
+                taken.append(raw)
+                received = channel.receive(raw)
+                heard.extend(each.key for each in received.heard)
+                return received
+
+            await listening(channel, take, lambda: vendor.updates == [])
+            assert heard == ["press:q1", "press:q2"]
+            assert len(taken) == 3
+            asked = [body for method, body in vendor.calls if method == "getUpdates"]
+            assert [body["offset"] for body in asked[:2]] == [0, 4]
+            assert asked[0]["allowed_updates"] == ["message", "callback_query"]
+            for forged in (dataclasses.replace(taken[0], body=taken[0].body + b" "), Raw(taken[0].body, {})):
+                with pytest.raises(Forged):
+                    channel.verify(forged)
+
+    async def test_what_could_not_be_kept_is_fetched_again(self) -> None:
+        """The store is away, and back: whoever listens begins again."""
+        async with polled() as (vendor, channel):
+            for name in ("q1", "q2"):
+                vendor.waits(press(name))
+            taken: list[str] = []
+
+            async def fail(raw: Raw) -> Received:
+                received = channel.receive(raw)
+                taken.extend(each.key for each in received.heard)
+                if len(taken) == 2:
+                    raise StoreUnavailable("gone")
+                return received
+
+            with pytest.raises(StoreUnavailable):
+                await channel.listen(fail)
+            assert len(vendor.updates) == 2
+            await listening(channel, fail, lambda: vendor.updates == [])
+            assert taken == ["press:q1", "press:q2", "press:q1", "press:q2"]
+
+    async def test_a_rival_that_fetches_too_is_told(self) -> None:
+        """It passes when the other one ends; whoever listens begins again."""
+        async with polled() as (vendor, channel):
+            vendor.clinging = True
+            vendor.webhook = {"url": "https://elsewhere.example"}
+            with pytest.raises(NotDelivered, match="Conflict") as caught:
+                await channel.listen(never)
+            assert (caught.value.code, caught.value.again) == ("409", True)
+
+    async def test_with_nobody_to_call_what_is_brought_is_forged(self) -> None:
+        """Whatever it shows."""
+        channel = telegram(webhook_secret="")
+        for secret in ("", WEBHOOK_SECRET):
+            with pytest.raises(Forged):
+                channel.verify(Raw(b"{}", {HEADER: secret}))
+
+
+@asynccontextmanager
+async def polled() -> AsyncIterator[tuple[FakeTelegram, Telegram]]:
+    """A bot without a webhook, and the channel that fetches from it."""
+    async with fake_telegram(polled=True) as vendor:
+        vendor.clock = lambda: NOW
+        channel = telegram(webhook_secret="", api_url=vendor.url)
+        yield vendor, channel
+        await channel.close_down()
+
+
+async def listening(channel: Telegram, take: Take, done: Callable[[], bool]) -> None:
+    """Listen until it is done."""
+    task = asyncio.create_task(channel.listen(take))
+    async with asyncio.timeout(30):
+        while not done():
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def never(raw: Raw) -> Received:
+    """Takes nothing."""
+    raise AssertionError("nothing was to be taken")
+
+
+def press(name: str, **more: Any) -> dict[str, Any]:
+    """A press of a button, as little of it as counts."""
+    return {"callback_query": {"id": name, "from": {"id": 1002}, "data": "a:t"} | more}
+
+
+def read(update: Any) -> Received:
+    """What an update says."""
+    body = json.dumps(update).encode()
+    return telegram().receive(Raw(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}))
+
+
+def test_a_press_is_known_by_its_name_and_a_message_by_its_number() -> None:
+    """The numbers of updates begin anew after a quiet week."""
+    message = {"message_id": 7, "from": {"id": 1002}, "chat": {"id": 1002, "type": "private"}, "text": "yes"}
+    about = {**message, "reply_to_message": {"message_id": 5}}
+    for number in (1, 900):
+        heard = [read({"update_id": number, **each}).heard[0] for each in (press("q"), {"message": message})]
+        assert [each.key for each in heard] == ["press:q", "message:1002:7"]
+        assert [each.identity for each in heard] == ["1002", "1002"]
+    assert read({"message": about}).heard[0].vendor_ids == ("1002:5",)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        press(""),
+        press("q", id=7),
+        press("q", **{"from": None}),
+        press("q", **{"from": {"id": "1002"}}),
+        press("q", **{"from": {"id": True}}),
+        {"message": {"message_id": 1, "chat": {"id": 1, "type": "private"}, "text": "yes"}},
+        {"message": {"from": {"id": 1}, "chat": {"id": 1, "type": "private"}, "text": "yes"}},
+        {"message": {"message_id": 1, "from": {"id": 1}, "chat": {"type": "private"}, "text": "yes"}},
+    ],
+)
+def test_what_somebody_did_without_saying_who_is_malformed(update: Any) -> None:
+    """Telegram always says."""
+    with pytest.raises(Malformed):
+        read(update)
+
+
+@pytest.mark.parametrize("data", ["a:", "a:T", "x:t", "a:t ", "a:t\n", "a:" + "t" * 33, "at", "", "A:t"])
+def test_other_buttons_say_nothing(data: str) -> None:
+    """Only ours do."""
+    assert pressed(data) is None
+
+
+def test_what_is_cut_fits_as_telegram_counts() -> None:
+    """In UTF-16, never within a sign."""
+    for words in ("x" * 5_000, "🎉" * 3_000, "x🎉" * 2_000):
+        for limit in (ALERT_UNITS, TEXT_UNITS):
+            shown = cut(words, limit)
+            assert limit - 4 < len(shown.encode("utf-16-le")) // 2 <= limit
+            assert words.startswith(shown[:-1])
+    assert cut("short", ALERT_UNITS) == "short"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"token": ""},
+        {"token": "123/../x"},
+        {"token": "123:abc?x"},
+        {"webhook_secret": "short"},
+        {"webhook_secret": "a secret with spaces in it"},
+        {"api_url": "ftp://x"},
+    ],
+)
+def test_options_that_cannot_be_right_are_told_without_their_value(options: dict[str, Any]) -> None:
+    """At start, by name."""
+    given = {"token": TOKEN, **options}
+    with pytest.raises(ConfigError) as caught:
+        read_options(Telegram, given, {})
+    name, value = next(iter(options.items()))
+    assert name in caught.value.message
+    assert not value or value not in caught.value.message
+
+
+class Listener(logging.Handler):
+    """Keeps every line that is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """As a log would show it."""
+        self.lines.append(f"{record.getMessage()} {record.exc_info}")
