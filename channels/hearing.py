@@ -20,7 +20,7 @@ from signoff.approvals.entries import act, fingerprint
 from signoff.channels.base import Channel, NotDelivered
 from signoff.channels.endings import not_understood, receipt_words, which_one
 from signoff.channels.intake import Record
-from signoff.channels.pointing import Asked, Codes, Pointed, pointed
+from signoff.channels.pointing import Asked, Codes, Pointed, note_of, pointed, read_note
 from signoff.channels.shapes import Heard, Reply, Status
 from signoff.channels.texts import ENGLISH, text
 from signoff.channels.voice import Voice, voice_of
@@ -254,17 +254,30 @@ class Hearing:
         if person is None:
             return await self._stranger(channel, heard)
         said = _read(heard, person)
-        about = await pointed(self._deliveries, self._desk, channel, person, heard, said.code)
         voice = voice_of(person, self._clock())
+        if row.about is not None and said.verdict is not None:
+            # It may be decided already, and what is open now is not what was open then.
+            return await self._decided(channel, heard, person, said, read_note(row.about), row)
+        about = await pointed(self._deliveries, self._desk, channel, person, heard, said.code, row.received_at)
         if said.verdict is None or not about.certain:
             reply = await self._question(channel, heard, person, said, about, voice)
             return await self._told(channel, heard, reply, what="asked", person=person.id, why=said.why)
         asked = about.asked[0]
         request = asked.request
-        link = await self._desk.link(request, person, channel.kind)
         if request.state == "pending" and (request.confirm == "type" or request.kind == "in_doubt"):
+            link = await self._desk.link(request, person, channel.kind)
             told = f"{text('reply.link_only', voice.language)} {text('reply.see', voice.language, link=link)}"
             return await self._told(channel, heard, Reply(text=told), what="link", person=person.id)
+        asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
+        return await self._decided(channel, heard, person, said, asked, row)
+
+    async def _decided(
+        self, channel: Channel, heard: Heard, person: Person, said: Said, asked: Asked, row: ArrivalRow
+    ) -> dict[str, Any] | None:
+        """What came of an answer that names one request."""
+        assert said.verdict is not None
+        voice = voice_of(person, self._clock())
+        link = await self._desk.link(asked.request, person, channel.kind)
         receipt = await self._desk.decide(asked, _answered(channel, person, said.verdict, said.comment, row))
         reply = Reply(text=receipt_words(receipt, voice, link), receipt=receipt)
         if receipt.status == "pending" or receipt.code == "unavailable":

@@ -1,8 +1,9 @@
 """Which request an answer is about: the one its card names, else the one whose code it says, else the only one."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from datetime import datetime
+from typing import Any, Final, Protocol
 
 from signoff.channels.base import Channel
 from signoff.channels.shapes import Heard
@@ -23,6 +24,16 @@ class Asked:
     digest: str
 
 
+def note_of(asked: Asked) -> dict[str, Any]:
+    """What is written down of `asked`, as JSON, before it is decided."""
+    return {"request": asked.request.model_dump(mode="json"), "revision": asked.revision, "digest": asked.digest}
+
+
+def read_note(note: Mapping[str, Any]) -> Asked:
+    """What `note_of` wrote down."""
+    return Asked(ApprovalRequest.model_validate(note["request"]), note["revision"], note["digest"])
+
+
 @dataclass(frozen=True)
 class Pointed:
     """What an answer can be about. Only where it is `certain` is that the one of `asked` that is meant."""
@@ -40,24 +51,27 @@ class Codes(Protocol):
 
 
 async def pointed(
-    deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, heard: Heard, code: str
+    deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, heard: Heard, code: str, at: datetime
 ) -> Pointed:
-    """What `heard`, said by `person` with the short code `code` or none, is about. Raises `Unavailable`."""
+    """What `heard`, said by `person` with the short code `code` or none, is about. Raises `Unavailable`.
+
+    `at` is when it came in, by the store's clock: however late it is heard, it is about what was shown by then.
+    """
     if not heard.token and not heard.vendor_ids:
-        return await (
-            _by_code(deliveries, codes, channel, person, code) if code else _open(deliveries, channel, person)
-        )
+        if code:
+            return await _by_code(deliveries, codes, channel, person, code, at)
+        return await _open(deliveries, channel, person, at)
     rows = await _named(deliveries, channel, person, heard)
     if not code and not rows:
         # A card that is gone is about nothing; another message may be about anything that waits, even where that is
         # one request alone.
-        return Pointed(() if heard.token else (await _open(deliveries, channel, person)).asked, certain=False)
+        return Pointed(() if heard.token else (await _open(deliveries, channel, person, at)).asked, certain=False)
     if not code:
         return Pointed(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest")
     agreeing = [row for row in rows if row.request.code == code]
     if agreeing:
         return _one_of(_shown(agreeing))
-    coded = await _by_code(deliveries, codes, channel, person, code)
+    coded = await _by_code(deliveries, codes, channel, person, code, at)
     of_one = bool(rows) and rows[0].kind != "digest"
     return Pointed((*_shown(rows), *coded.asked), certain=False) if of_one else coded
 
@@ -77,31 +91,35 @@ async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard
     return [each for each in here if each.person == person.id] or here
 
 
-async def _open(deliveries: Deliveries, channel: Channel, person: Person) -> Pointed:
-    """What waits for a person on this channel."""
-    return _one_of(_shown(await _out(deliveries, channel, person)))
+async def _open(deliveries: Deliveries, channel: Channel, person: Person, at: datetime) -> Pointed:
+    """What waited for a person on this channel. Who was told of it by a list alone has not read what it asks."""
+    rows = await _out(deliveries, channel, person, at)
+    return Pointed(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest")
 
 
-async def _by_code(deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, code: str) -> Pointed:
-    rows = [row for row in await _out(deliveries, channel, person) if row.request.code == code]
+async def _by_code(
+    deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, code: str, at: datetime
+) -> Pointed:
+    rows = [row for row in await _out(deliveries, channel, person, at) if row.request.code == code]
     if not rows:
-        return _one_of([await _as_told(deliveries, person, each) for each in await codes.with_code(person, code)])
+        return _one_of([await _as_told(deliveries, person, each, at) for each in await codes.with_code(person, code)])
     # Of a request that was asked again, whoever writes its code means it as it is now.
     return _one_of(_shown({row.approval: row for row in sorted(rows, key=lambda row: row.revision)}.values()))
 
 
-async def _out(deliveries: Deliveries, channel: Channel, person: Person) -> list[DeliveryRow]:
+async def _out(deliveries: Deliveries, channel: Channel, person: Person, at: datetime) -> list[DeliveryRow]:
     found: dict[str, DeliveryRow] = {}
     for address in person.identities.get(channel.identity, ()):
-        for row in await deliveries.open_for(channel.name, address):
+        for row in await deliveries.open_for(channel.name, address, at):
             if (row.tenant, row.person) == (person.tenant, person.id):
                 found[row.token] = row
     return list(found.values())
 
 
-async def _as_told(deliveries: Deliveries, person: Person, request: ApprovalRequest) -> Asked:
+async def _as_told(deliveries: Deliveries, person: Person, request: ApprovalRequest, at: datetime) -> Asked:
     """A request as its newest card told this person of it; without any card, what names no revision means the first."""
     rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
+    rows = [row for row in rows if row.sent_at is not None and row.sent_at <= at]
     if rows:
         return _as_shown(max(rows, key=lambda row: row.revision))
     return Asked(request, 1, request.digest if request.revision == 1 else UNKNOWN)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol
 
@@ -34,9 +34,10 @@ class Arriving(Protocol):
 
 
 class ArrivalRow(Shape):
-    """One thing that came in. `body` is JSON of what the channel received; `attempts` counts the claims.
+    """One thing that came in. `body` is JSON of what the channel received, until it is settled; `attempts` counts the
+    claims.
 
-    `result` says what was made of it.
+    `about` is what was noted of it while it is not settled, `result` what was made of it.
     """
 
     key: str
@@ -46,6 +47,7 @@ class ArrivalRow(Shape):
     received_at: datetime
     attempts: int
     state: ArrivalState = "new"
+    about: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
 
 
@@ -62,15 +64,32 @@ class Arrivals:
         rows.sort(key=lambda row: str(row["key"]))
         return await self._store.run(lambda connection: sum(added(connection, ARRIVALS, row) for row in rows))
 
-    async def claim(self, limit: int) -> list[ArrivalRow]:
-        """At most `limit` arrivals that are due, the longest due first, left to the caller for a minute."""
-        return await self._store.run(
-            lambda connection: _rows(take(connection, ARRIVALS, ARRIVALS.c.state == "new", limit=limit))
-        )
+    async def claim(self, limit: int, without: Collection[str] = ()) -> list[ArrivalRow]:
+        """At most `limit` arrivals that are due, the longest due first, left to the caller for a minute.
+
+        None of the channels `without`.
+        """
+        which = (ARRIVALS.c.state == "new", ARRIVALS.c.channel.not_in(without))
+        return await self._store.run(lambda connection: _rows(take(connection, ARRIVALS, *which, limit=limit)))
+
+    async def note(self, key: str, about: Mapping[str, Any]) -> dict[str, Any]:
+        """Note what an arrival is about, once: what is noted already stands. What is noted now."""
+        noting = update(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new", ARRIVALS.c.result.is_(None))
+        query = select(ARRIVALS).where(ARRIVALS.c.key == key)
+
+        def write(connection: Connection) -> list[ArrivalRow]:
+            connection.execute(noting.values(result=json.dumps(about)))
+            return _rows(connection.execute(query))
+
+        found = await self._store.run(write)
+        return dict(about) if not found or found[0].about is None else found[0].about
 
     async def done(self, key: str, result: Mapping[str, Any], *, state: Literal["done", "dropped"] = "done") -> None:
-        """Write down what was made of an arrival; `dropped` where nothing can be made of it any more."""
-        await self._set(key, state=state, result=json.dumps(result))
+        """Write down what was made of an arrival, and forget what it said.
+
+        `dropped` where nothing can be made of it any more.
+        """
+        await self._set(key, state=state, body="", result=json.dumps(result))
 
     async def later(self, key: str, seconds: float) -> None:
         """Give a claimed arrival back, due in so many seconds."""
@@ -118,16 +137,19 @@ def _key(channel: str, kind: ArrivalKind, key: str) -> str:
 
 
 def _rows(rows: Iterable[Row[Any]]) -> list[ArrivalRow]:
-    return [
-        ArrivalRow(
-            key=row.key,
-            channel=row.channel,
-            kind=row.kind,
-            body=row.body,
-            received_at=moment(row.received_at),
-            attempts=row.attempts,
-            state=row.state,
-            result=None if row.result is None else json.loads(row.result),
-        )
-        for row in rows
-    ]
+    return [_row(row) for row in rows]
+
+
+def _row(row: Row[Any]) -> ArrivalRow:
+    known = None if row.result is None else json.loads(row.result)
+    return ArrivalRow(
+        key=row.key,
+        channel=row.channel,
+        kind=row.kind,
+        body=row.body,
+        received_at=moment(row.received_at),
+        attempts=row.attempts,
+        state=row.state,
+        about=known if row.state == "new" else None,
+        result=None if row.state == "new" else known,
+    )

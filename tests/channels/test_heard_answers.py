@@ -23,6 +23,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, StoreUnavailable
 from signoff.contracts.ids import short_code, show_code
 from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
 from signoff.registry.people import FixedDirectory
 from signoff.store.arrivals import Arrivals
 from signoff.store.deliveries import Deliveries, DeliveryKind, NewDelivery
@@ -622,3 +623,66 @@ async def test_a_message_whose_words_no_store_takes_is_refused(room: Room) -> No
     raw = room.channel.raw(key="k", identity="bo-1", text="yes", where={"half": "\ud800"})
     with pytest.raises(Malformed):
         await room.intake.take("chat", Raw(raw.body, headers=raw.headers))
+
+
+async def test_an_answer_stays_with_the_request_that_it_was_about(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was decided, and nobody could say so yet: what is shown since is none of its business."""
+    first = await room.ask(1)
+    real = room.desk.decide
+
+    async def slow(*args: Any) -> Receipt:
+        await real(*args)
+        return Receipt(status="pending", approval_id=first.id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room.desk, "decide", slow)
+        await room.hear(text="yes")
+    await room.cards.end(first.id, 1, room.desk.request(first.id))
+    second = await room.ask(2)
+    await (await room.hurried()).hearing.step()
+    assert [room.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
+    assert [(asked.request.id, asked.revision, asked.digest) for asked, _ in room.desk.heard] == [
+        (first.id, 1, "d1")
+    ] * 2
+    assert (await room.result())["approval"] == first.id
+
+
+@pytest.mark.parametrize("words", ["yes", "approve {code}"])
+async def test_an_answer_is_about_what_was_shown_when_it_came(room: Room, words: str) -> None:
+    """However late it is heard: neither another request nor a newer revision is decided by it."""
+    request = await room.ask()
+    text = words.format(code=show_code(request.code))
+    await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text=text))
+    await asyncio.sleep(0.01)
+    await room.cards.end(request.id, 1, request)
+    again = room.desk.open(request.model_copy(update={"revision": 2, "digest": "changed"}))
+    await room.tell(again, BO)
+    await room.hearing.step()
+    assert [(asked.revision, asked.digest) for asked, _ in room.desk.heard] == [(1, "d1")]
+    assert room.channel.replies[-1][1].receipt is not None
+    assert room.channel.replies[-1][1].receipt.code == "stale"
+    assert room.desk.request(request.id).state == "pending"
+
+
+async def test_what_was_shown_since_is_not_decided_by_an_older_word(room: Room) -> None:
+    """The word came when nothing was shown; whoever is asked next has not answered yet."""
+    await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
+    await asyncio.sleep(0.01)
+    request = await room.ask()
+    await room.hearing.step()
+    assert room.desk.request(request.id).state == "pending"
+    assert await room.result() == {"state": "done", "what": "asked", "person": "bo", "answered": True}
+
+
+async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(room: Room) -> None:
+    """Though it is the last of them that waits: it was only counted there."""
+    first, last = room.opened(1), room.opened(2)
+    for each in (first, last):
+        await room.tell(each, BO, vendor="list", kind="digest")
+    await room.cards.end(first.id, 1, first)
+    reply = await room.hear(text="yes")
+    assert reply is not None
+    assert reply.choices == (show_code(last.code),)
+    assert room.desk.heard == []
+    await room.hear(text=f"yes {show_code(last.code)}")
+    assert room.desk.request(last.id).state == "approved"
