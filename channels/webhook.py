@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from signoff.channels.base import Channel, Malformed, Means, NotDelivered, Options
 from signoff.channels.endings import closing_words
@@ -59,7 +59,12 @@ class WebhookOptions(Options):
 
 
 class _Decision(Shape):
-    """`data` of a `decision`. Without `token`, `in_reply_to` (the id of our message) or a `code` says which."""
+    """`data` of a `decision`. `token`, or `in_reply_to` (the id of our message), says which.
+
+    Whatever else could say so is refused: read over, a decision that names one request would be about another.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     identity: str = Field(min_length=1, max_length=320)
     verdict: Literal["approved", "denied"]
@@ -70,6 +75,8 @@ class _Decision(Shape):
 
 class _Message(Shape):
     """`data` of a `message`: what somebody wrote."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     identity: str = Field(min_length=1, max_length=320)
     text: str
@@ -248,13 +255,15 @@ def _received(key: str, kind: Any, data: Any) -> Received:
     """What a message holds; one of a type that is new to us holds nothing."""
     if kind == "decision":
         decision = _Decision.model_validate(data)
+        if not decision.token and not decision.in_reply_to:
+            raise Malformed("`data` names no request: it needs `token` or `in_reply_to`")
         return Received(heard=(_heard(key, decision, verdict=decision.verdict, reason=decision.reason),))
     if kind == "message":
         message = _Message.model_validate(data)
         return Received(heard=(_heard(key, message, text=message.text),))
     if kind == "status":
         told = _Told.model_validate(data)
-        known: dict[str, Literal["delivered", "read", "failed"]] = {
+        known: dict[str, Literal["delivered", "read", "failed", "unknown"]] = {
             "delivered": "delivered",
             "read": "read",
             "failed": "failed",
@@ -262,6 +271,9 @@ def _received(key: str, kind: Any, data: Any) -> Received:
         state = known.get(told.state, "unknown")
         token = _token(told.id)
         card = f"{token}.ask" if token else told.id
+        if state == "failed" and token and told.id != card:
+            # What failed told of the card again, or of its end: the card itself is out.
+            state = "unknown"
         return Received(statuses=(Status(key=key, vendor_id=card, state=state, code=told.code, told=told.told),))
     return Received()
 

@@ -308,11 +308,14 @@ async def test_what_we_sent_is_no_answer() -> None:
 )
 def test_a_status_is_about_the_card(told: str, known: str) -> None:
     """Of a reminder as well; what a receiver makes up is kept as unknown."""
-    data = {"id": f"{'t' * 26}.remind.1", "state": told, "code": "E1", "told": "why"}
-    body = json.dumps({"type": "status", "data": data}).encode()
-    received = webhook(Line()).parse(Raw(body, {"webhook-id": "m1", "content-type": "application/json"}))
-    status = received.statuses[0]
-    assert (status.vendor_id, status.state, status.code, status.told) == (f"{'t' * 26}.ask", known, "E1", "why")
+    for message in ("ask", "remind.1", "closed"):
+        data = {"id": f"{'t' * 26}.{message}", "state": told, "code": "E1", "told": "why"}
+        body = json.dumps({"type": "status", "data": data}).encode()
+        received = webhook(Line()).parse(Raw(body, {"webhook-id": "m1", "content-type": "application/json"}))
+        status = received.statuses[0]
+        # The card is out, though what told of it again is not.
+        state = "unknown" if known == "failed" and message != "ask" else known
+        assert (status.vendor_id, status.state, status.code, status.told) == (f"{'t' * 26}.ask", state, "E1", "why")
 
 
 @pytest.mark.parametrize(
@@ -323,6 +326,10 @@ def test_a_status_is_about_the_card(told: str, known: str) -> None:
         ({"verdict": "approved"}, "identity"),
         ({"identity": "", "verdict": "approved"}, "identity"),
         ({"identity": 3, "verdict": "approved"}, "identity"),
+        ({"identity": "U-bo", "verdict": "approved"}, "names no request"),
+        ({"identity": "U-bo", "verdict": "approved", "token": "", "in_reply_to": ""}, "names no request"),
+        ({"identity": "U-bo", "verdict": "approved", "token": "a", "code": "K7Q2FM"}, "code"),
+        ({"identity": "U-bo", "verdict": "approved", "token": "a", "revision": 3}, "revision"),
         ([], "no object"),
         (None, "no object"),
     ],
