@@ -70,19 +70,30 @@ class Email(Channel):
         await self._send(self._paper.closing(sent, closed, str(sent.handle.get("to", "")), self.means.clock()))
 
     async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
-        """See `Channel`. Nobody is told the same of one card twice, so that no two machines write for ever."""
+        """See `Channel`. Nobody is told of one card twice that nothing was decided: no two machines write for ever."""
         if where.get("unproved"):
             link = self.means.public_url
             reply = Reply(text=text("mail.unproved", ENGLISH, link=link))
-        receipt = reply.receipt
-        told = (receipt.status, receipt.code, receipt.verdict) if receipt is not None else ("asked",)
-        once = (str(where.get("to", "")), str(where.get("token", "")), *told)
+        once = self._about(where, reply)
         if not where.get("to") or once in self._answered:
             return
         await self._send(self._paper.answer(where, reply, self.means.clock()))
-        self._answered[once] = None
+        if once:
+            self._answered[once] = None
         if len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)
+
+    def _about(self, where: Mapping[str, Any], reply: Reply) -> tuple[str, ...]:
+        """What an answer is, among those that nobody is given twice; nothing for what decided something.
+
+        Of what is about no card, one a day.
+        """
+        receipt = reply.receipt
+        if receipt is not None and receipt.status in ("accepted", "counted"):
+            return ()
+        told = ("asked",) if receipt is None else (receipt.approval_id, receipt.status, receipt.code)
+        about = str(where.get("token", "")) or f"{self.means.clock():%Y-%m-%d}"
+        return (str(where.get("to", "")), about, *told)
 
     def verify(self, raw: Raw) -> None:
         """See `Channel`."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from email.header import Header
 from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
 from email.message import EmailMessage
 from email.policy import SMTP, Policy
@@ -40,8 +41,18 @@ class _Ids(UnstructuredHeader, BaseHeader):
         return f"{self.name}: {f'{policy.linesep} '.join(str(self).split())}{policy.linesep}"
 
 
+class _Line(UnstructuredHeader, BaseHeader):
+    """A line of text: the standard library's newer writer loses blanks between words that are not ASCII."""
+
+    def fold(self, *, policy: Policy) -> str:
+        charset = "us-ascii" if self.isascii() else "utf-8"
+        written = Header(str(self), charset, maxlinelen=76, header_name=self.name)
+        return f"{self.name}: {written.encode(linesep=policy.linesep)}{policy.linesep}"
+
+
 def _registry() -> HeaderRegistry:
     registry = HeaderRegistry()
+    registry.map_to_type("subject", _Line)
     for name in ("message-id", "in-reply-to", "references"):
         registry.map_to_type(name, _Ids)
     return registry

@@ -10,6 +10,7 @@ from signoff.channels.base import Forged
 from signoff.channels.mail_addresses import ReplyAddresses
 from signoff.channels.mail_hearing import UNNAMED
 from signoff.channels.shapes import Heard, Raw, Received, Reply
+from signoff.contracts.receipt import Receipt
 
 
 def heard(received: Received) -> Heard:
@@ -260,3 +261,15 @@ async def test_nobody_is_asked_twice_about_one_card(answers: int) -> None:
         other = heard(desk.hear(signed(replied(await desk.card(OTHER), BO, "hm")))).where
         await desk.channel.answer(other, Reply(text="Which one do you mean?"))
         assert len([each for each in desk.server.taken if each.mail["Auto-Submitted"] == "auto-replied"]) == 2
+
+
+async def test_what_is_decided_is_always_told() -> None:
+    """Two requests by their codes in one day, and one of them again after it was changed; refusals once each."""
+    async with mail_desk() as desk:
+        where = {"to": BO, "token": "", "subject": "Approvals"}
+        accepted = Receipt(status="accepted", verdict="approved", approval_id="a")
+        refused = Receipt(status="refused", code="stale", approval_id="a")
+        other = refused.model_copy(update={"approval_id": "b"})
+        for receipt in (accepted, accepted, refused, refused, other):
+            await desk.channel.answer(where, Reply(text="Told.", receipt=receipt))
+        assert len(desk.server.taken) == 4

@@ -5,7 +5,7 @@ from email import message_from_bytes
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mail_desk import APPROVALS, BO, LINK, NOW, TOKEN, Desk, a_closing, a_notice, mail_desk
 from mail_kit import Delivered
@@ -145,6 +145,8 @@ async def test_nobody_writes_into_a_header_or_a_page() -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
+@example("größere Übungen für überall", "日本 語 שלום עולם")
+@example("", "\x1f\U0002ebe1 \x1f")
 def test_any_text_makes_a_mail_that_is_read_again(value: str, name: str) -> None:
     """Whatever it is, the mail has the fields that we gave it and no more, and its lines fit."""
     paper = Stationery("a@signoff.example", "Signoff", ReplyAddresses(APPROVALS, b"k"), answers=True, bounces=True)
