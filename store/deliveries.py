@@ -4,11 +4,11 @@ import base64
 import hmac
 import json
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, or_, select, tuple_, update
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.base import Shape
@@ -190,10 +190,16 @@ class Deliveries:
             or_(DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.ended_at > then),
         )
 
-    async def unfinished(self, limit: int) -> list[DeliveryRow]:
-        """Cards whose request is not known to be over, the oldest first; for who looks whether it still waits."""
+    async def unfinished(self, limit: int, after: DeliveryRow | None = None) -> list[DeliveryRow]:
+        """Cards whose request is not known to be over, the oldest first; for who looks whether it still waits.
+
+        With `after`, those that come after that one.
+        """
+        order = (DELIVERIES.c.created_at, DELIVERIES.c.token)
         waiting = DELIVERIES.c.state.in_(("planned", *_OUT))
-        query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(DELIVERIES.c.created_at)
+        query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(*order)
+        if after is not None:
+            query = query.where(tuple_(*order) > tuple_(millis(after.created_at), after.token))
         return await self._store.run(lambda connection: readable(connection.execute(query.limit(limit)), _row))
 
     async def remind(self, request: ApprovalRequest) -> int:
@@ -252,6 +258,12 @@ class Deliveries:
     async def drop(self, token: str) -> None:
         """Do not send a card that is not sent yet."""
         await self._set(DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", state="dropped", claimed_until=0)
+
+    async def sweep(self, older_than: timedelta) -> int:
+        """Forget the cards that nothing happens to any more since so long ago; how many that were."""
+        over = DELIVERIES.c.state.in_(("closed", "dropped", "failed"))
+        old = delete(DELIVERIES).where(over, DELIVERIES.c.changed_at < in_seconds(-older_than.total_seconds()))
+        return await self._store.run(lambda connection: connection.execute(old).rowcount)
 
     async def _renew(self, request: ApprovalRequest, *, reminds: bool) -> int:
         waiting = (*_of(request.id, request.revision), DELIVERIES.c.ended_at.is_(None))

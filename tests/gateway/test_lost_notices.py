@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from gateway_desk import GatewayDesk, gateway_desk
-from sqlalchemy import delete
+from sqlalchemy import delete, func, select
 from temporalio.client import Client
 from test_channel_doors import channel_catalog
 
@@ -17,9 +17,11 @@ from signoff.channels.courier import Courier
 from signoff.client import Signoff
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.ids import parse_approval_id
+from signoff.gateway import lost_notices
 from signoff.gateway.lost_notices import LOOKED_BACK, LostNotices
 from signoff.registry.manifest_channels import RoutingRules
-from signoff.store.deliveries import Deliveries, DeliveryRow
+from signoff.store.deliveries import Deliveries, DeliveryRow, NewDelivery
 from signoff.store.notices import Notices
 from signoff.store.schema import NOTICES
 from signoff.store.store import Store
@@ -121,6 +123,71 @@ async def test_the_cards_of_a_request_that_is_over_are_closed(looking: Looking) 
     closed = {(each.request.id, each.request.state, each.request.decided_by) for _, each in looking.channel.closings}
     assert closed == {(approval, "denied", "approver")}
     assert all(row.ended_at is None for row in await looking.cards.of_request(other))
+
+
+async def told(looking: Looking) -> tuple[str, str]:
+    """Two requests whose cards are out, the first the older one."""
+    asked: list[str] = []
+    for _ in range(2):
+        asked.append(await looking.desk.asked("pay"))
+        async with asyncio.timeout(30):
+            while not await looking.cards.of_request(asked[-1]):
+                await looking.courier.step()
+                await asyncio.sleep(0.05)
+        await looking.carry()
+    return asked[0], asked[1]
+
+
+@pytest.mark.usefixtures("nothing_waits")
+async def test_the_cards_of_a_turn_that_was_terminated_are_closed(
+    looking: Looking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing decides it any more, though its history still says that it waits; what waits hides it from nobody."""
+    monkeypatch.setattr(lost_notices, "PAGE", 1)
+    waits, approval = await told(looking)
+    key = parse_approval_id(approval)
+    assert key is not None
+    await looking.found(amiss=False)
+    await looking.desk.deps.desk.temporal.get_workflow_handle(key.turn.workflow_id).terminate("ended by operations")
+    await looking.found(amiss=True)
+    await looking.carry()
+    assert {(each.request.id, each.request.state) for _, each in looking.channel.closings} == {(approval, "cancelled")}
+    assert all(row.ended_at is None for row in await looking.cards.of_request(waits))
+
+
+@pytest.mark.usefixtures("nothing_waits")
+async def test_the_cards_of_a_turn_that_is_gone_are_closed_once_its_time_is_over(looking: Looking) -> None:
+    """Before that nobody knows: the server may be another one."""
+    approval, _ = await told(looking)
+    request = await looking.desk.deps.desk.request(approval)
+    gone = request.model_copy(update={"id": approval.replace(request.turn, "gone"), "turn": "gone"})
+    await looking.cards.plan([NewDelivery(request=gone, person="approver", channel="chat", address="a")])
+    await looking.carry()
+    assert await looking.lost.step() == 0
+    looking.ahead = timedelta(seconds=request.timeout) + timedelta(days=1)
+    assert await looking.lost.step() > 0
+    await looking.carry()
+    assert [each.request.state for _, each in looking.channel.closings] == ["cancelled"]
+
+
+@pytest.mark.usefixtures("nothing_waits")
+async def test_what_is_long_over_is_forgotten(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notices that were read, and cards that say that they are over."""
+    approval, _ = await told(looking)
+    request = await looking.desk.deps.desk.request(approval)
+    await looking.cards.end(approval, 1, request.model_copy(update={"state": "cancelled"}))
+    await looking.carry()
+    await looking.lost.step()
+    assert await looking.cards.of_request(approval)
+    monkeypatch.setattr(lost_notices, "NOTICES_KEPT", timedelta(seconds=-1))
+    monkeypatch.setattr(lost_notices, "CARDS_KEPT", timedelta(seconds=-1))
+    await looking.lost.step()
+    assert await looking.cards.of_request(approval)
+    looking.ahead += timedelta(hours=1)
+    await looking.lost.step()
+    assert await looking.cards.of_request(approval) == []
+    notices = select(func.count()).select_from(NOTICES).where(NOTICES.c.done_at.is_not(None))
+    assert await looking.desk.deps.store.run(lambda connection: connection.scalar(notices)) == 0
 
 
 class Counting(Signoff):

@@ -223,6 +223,32 @@ async def test_the_end_of_one_revision_leaves_the_next(store: Store) -> None:
     assert [row.revision for row in await deliveries.unfinished(9)] == [2]
 
 
+async def test_unfinished_cards_are_read_page_by_page(store: Store) -> None:
+    """Each page goes on after the last card of the one before, also where several are of one moment."""
+    deliveries = Deliveries(store)
+    await deliveries.plan([a_card(f"p{number}") for number in range(5)])
+    found: list[DeliveryRow] = []
+    while page := await deliveries.unfinished(2, found[-1] if found else None):
+        found += page
+    assert sorted(row.person for row in found) == [f"p{number}" for number in range(5)]
+
+
+async def test_what_is_over_is_forgotten_in_time(store: Store) -> None:
+    """A card that is out, or that waits, never is."""
+    deliveries = Deliveries(store)
+    row = await out(deliveries)
+    await deliveries.plan([a_card(request=a_request(revision=2)), a_card("cy", request=a_request(revision=2))])
+    (first, _) = await deliveries.of_request("main.s.t.c1.1", 2)
+    await deliveries.drop(first.token)
+    assert await deliveries.sweep(timedelta(days=400)) == 0
+    assert await deliveries.sweep(timedelta(seconds=-1)) == 1
+    assert await deliveries.by_token(first.token) is None
+    await deliveries.end("main.s.t.c1.1", 1, a_request(state="denied"))
+    assert await deliveries.sweep(timedelta(seconds=-1)) == 0
+    await deliveries.closed(row.token)
+    assert await deliveries.sweep(timedelta(seconds=-1)) == 1
+
+
 async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
     """Due at once for every card that is out, and no more once it went."""
     deliveries = Deliveries(store)
