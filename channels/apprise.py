@@ -1,0 +1,131 @@
+"""Apprise: tells people by whichever of its services a place is configured at. Nobody answers by it.
+
+It sends text and learns only whether that was taken: nothing can be edited, so how a request ended is told anew.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+from urllib.parse import quote
+
+from pydantic import Field
+
+from signoff.channels.base import Channel, Forged, Malformed, Means, NotDelivered, Options
+from signoff.channels.endings import closing_text
+from signoff.channels.shapes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.voice import voice_of
+from signoff.channels.wording import LEAST_CHARS, Limits, card_words
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import show_code
+from signoff.registry.nearest import did_you_mean, shown
+
+IDENTITY: Final = "{identity}"
+"""Stands in the address for the person's."""
+SECONDS: Final = 20.0
+"""For how long a service is waited for."""
+_MOST_CHARS: Final = 20_000
+_BETWEEN: Final = 2
+"""Characters between a title and what follows, where a service knows no titles."""
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+
+
+class AppriseOptions(Options):
+    """One service of apprise's. Each person is told at an address of their own."""
+
+    url_secret: str = Field(
+        description="The service's address as apprise writes it, env:NAME; `{identity}` in it stands for the person's."
+    )
+
+
+class Apprise(Channel):
+    """See the module."""
+
+    kind: ClassVar[str] = "apprise"
+    identity: ClassVar[str] = "apprise"
+    options: ClassVar[type[Options]] = AppriseOptions
+    answers: ClassVar[bool] = False
+    per_second: ClassVar[float] = 5.0
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self._url = AppriseOptions.model_validate(means.options).url_secret
+        self._library = _installed()
+        scheme = _SCHEME.match(self._url)
+        if scheme is None:
+            raise ConfigError("`url_secret` is no address such as `ntfys://ntfy.sh/{identity}`", field="url_secret")
+        if IDENTITY not in self._url:
+            # Whoever reads a card may answer from its link, in the name of whom it was sent to.
+            why = "its cards would all go to one place, and each is for one person: put `{identity}` into `url_secret`"
+            raise ConfigError(why, field="url_secret")
+        services = self._library.NotificationManager()
+        self._service = scheme[1].lower()
+        if self._service not in services:
+            near = did_you_mean(self._service, services.schemas())
+            raise ConfigError(f"apprise has no service {shown(self._service)}{near}", field="url_secret")
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """See `Channel`."""
+        voice = voice_of(notice.person, self.means.clock())
+        place = self._place(notice.address)
+        room = max(min(place.body_maxlen - _BETWEEN, _MOST_CHARS), LEAST_CHARS)
+        words = card_words(notice, voice, how="link", limits=Limits(whole=room))
+        # The first paragraph is the title, as it stands.
+        title, _, body = words.text.partition("\n\n")
+        await self._send(place, title, body)
+        return before or Sent(handle={"address": notice.address})
+
+    async def close(self, sent: Sent, closed: Closed) -> None:
+        """See `Channel`. What was sent stays as it is."""
+        words = closing_text(closed, voice_of(closed.person, self.means.clock()))
+        await self._send(self._place(str(sent.handle["address"])), show_code(closed.request.code), words)
+
+    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+        """See `Channel`."""
+        raise NotDelivered("nobody answers by apprise", code="no_answers", again=False)
+
+    def verify(self, raw: Raw) -> None:
+        """See `Channel`."""
+        raise Forged("nobody answers by apprise")
+
+    def parse(self, raw: Raw) -> Received:
+        """See `Channel`."""
+        raise Malformed("nobody answers by apprise")
+
+    async def check(self) -> list[Finding]:
+        """See `Channel`. Apprise can only send."""
+        return [Finding(True, f"apprise has `{self._service}`; whether it takes a card, `channels test` shows")]
+
+    def _place(self, address: str) -> Any:
+        """The service, for one person. Raises `NotDelivered`."""
+        library = self._library
+        # What is sent is a model's: nothing in it is put in place, and nothing is kept on disk.
+        asset = library.AppriseAsset(
+            allow_templates=False, interpret_escapes=False, storage_mode="memory", service_timeout=SECONDS
+        )
+        url = self._url.replace(IDENTITY, quote(address, safe=""))
+        place = library.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
+        if place is None:
+            why = f"apprise cannot send by `{self._service}` to this person; see its log, `url_secret` and the identity"
+            raise NotDelivered(why, code="address", again=False)
+        # A service with less room than a card needs gets it in parts.
+        place.overflow_mode = library.OverflowMode.SPLIT
+        return place
+
+    async def _send(self, place: Any, title: str, body: str) -> None:
+        sender = self._library.Apprise()
+        sender.add(place)
+        if not await sender.async_notify(body=body, title=title, body_format=self._library.NotifyFormat.TEXT):
+            why = f"`{self._service}` did not take it; the log of apprise says why"
+            raise NotDelivered(why, code="refused", again=True)
+
+
+def _installed() -> Any:
+    """The library. Raises `ConfigError`."""
+    try:
+        import apprise  # noqa: PLC0415
+    except ImportError:
+        raise ConfigError("apprise is not installed: run `pip install 'signoff[apprise]'`", field="kind") from None
+    return apprise
+
+
+CHANNEL = Apprise

@@ -1,0 +1,107 @@
+"""Apprise: everybody at an address of their own, told and never heard, by a service that is registered with it."""
+
+import sys
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+
+import pytest
+
+from signoff.channels.apprise import Apprise
+from signoff.channels.base import Forged, Malformed, Means, NotDelivered
+from signoff.channels.shapes import Raw, Reply
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import show_code
+from signoff.testing.channels import ChannelSuite, Rig, played
+from signoff.testing.fake_apprise import KEY, SCHEME, FakeApprise, fake_apprise
+from signoff.testing.vendor import Vendor
+
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+
+
+def apprise(url: str) -> Apprise:
+    """A channel by itself."""
+    means = Means("pager", {"url_secret": url}, "https://signoff.example", lambda: datetime.now(UTC), b"own")
+    return Apprise(means)
+
+
+def fake(rig: Rig) -> FakeApprise:
+    """The vendor as what it is."""
+    assert isinstance(rig.vendor, FakeApprise)
+    return rig.vendor
+
+
+class TestApprise(ChannelSuite):
+    """What every channel must do that only tells."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """One host of pagers."""
+        return fake_apprise()
+
+    @played
+    async def test_a_card_is_a_title_and_text_and_its_end_a_page_of_its_own(self, rig: Rig) -> None:
+        """Named by the request's code; the service is told that it is plain text."""
+        vendor = fake(rig)
+        request = await rig.ask(args={"to": "**Bo** <b> {{ env }} \\n"})
+        await rig.decide_elsewhere(request)
+        card, end = (page for page in vendor.pages if page.to == rig.bo)
+        assert card.title == f"Approval needed ({show_code(request.code)})"
+        assert "**Bo** <b> {{ env }} \\n" in card.body
+        assert (card.format, end.format) == ("text", "text")
+        assert end.title == show_code(request.code)
+        assert end.body.startswith("Approved by Ana")
+
+    @played
+    async def test_what_comes_in_is_forged_whatever_it_is(self, rig: Rig) -> None:
+        """Nobody answers by it."""
+        await rig.ask()
+        raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
+        assert await rig.hear(raw, Raw(b"{}")) == [Forged, Forged]
+        assert rig.desk.heard == []
+        with pytest.raises(Malformed):
+            rig.channel.parse(raw)
+        with pytest.raises(NotDelivered) as caught:
+            await rig.channel.answer({}, Reply(text="x"))
+        assert not caught.value.again
+
+    @played
+    async def test_where_a_service_takes_nothing_it_is_tried_again(self, rig: Rig) -> None:
+        """Apprise does not tell why."""
+        request = await rig.ask()
+        row = await rig.delivery(request, "bo")
+        notice = await rig.notice(row)
+        with pytest.raises(NotDelivered) as caught:
+            await rig.channel.deliver(notice.model_copy(update={"address": "not there"}), None)
+        assert (caught.value.code, caught.value.again) == ("refused", True)
+
+    @played
+    async def test_an_address_that_the_service_cannot_have_is_left(self, rig: Rig) -> None:
+        """And the next channel takes over; the secret is in no error."""
+        request = await rig.ask()
+        notice = await rig.notice(await rig.delivery(request, "bo"))
+        channel = apprise("tgram://no-hush-token/{identity}")
+        with pytest.raises(NotDelivered) as caught:
+            await channel.deliver(notice.model_copy(update={"address": "1002"}), None)
+        assert (caught.value.code, caught.value.again) == ("address", False)
+        assert "hush" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("pager", "no address"),
+        (f"{SCHEME}://{KEY}@host/all", "one place"),
+        ("ntfz://{identity}", "no service `ntfz`"),
+    ],
+)
+def test_an_address_that_cannot_be_right_is_told_without_it(url: str, why: str) -> None:
+    """At start."""
+    with pytest.raises(ConfigError, match=why) as caught:
+        apprise(url)
+    assert KEY not in caught.value.message
+
+
+def test_where_apprise_is_not_installed_it_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an extra of the package."""
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    with pytest.raises(ConfigError, match=r"pip install 'signoff\[apprise\]'"):
+        apprise("ntfys://{identity}")
