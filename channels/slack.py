@@ -86,11 +86,10 @@ class Slack(Channel):
         """See `Channel`. Whoever pressed Deny is asked for the reason, in a window that Slack opens for 3 seconds."""
         if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where):
             return
-        told = {"text": escaped(reply.text), "response_type": "ephemeral", "replace_original": False}
-        if self._is_slacks(str(where.get("response_url", ""))):
-            await self._sent(str(where["response_url"]), told, {})
+        told = {"text": escaped(reply.text), "mrkdwn": False}
+        if await self._responded(str(where.get("response_url", "")), told):
             return
-        message = {"channel": where["channel"], "text": escaped(reply.text)}
+        message = {"channel": where["channel"], **told}
         if where.get("thread"):
             await self._call("chat.postMessage", {**message, "thread_ts": where["thread"]})
         else:
@@ -174,6 +173,18 @@ class Slack(Channel):
             except (Forged, Malformed) as error:
                 _log.warning("a message on the socket of `%s` cannot be read: %s", self.name, error.message)
             await socket.send(json.dumps({"envelope_id": name}))
+
+    async def _responded(self, url: str, told: Mapping[str, Any]) -> bool:
+        """Whether it was said at the address that a press brought, which serves a few times and not for long."""
+        if not self._is_slacks(url):
+            return False
+        try:
+            await self._sent(url, {**told, "response_type": "ephemeral", "replace_original": False}, {})
+        except NotDelivered as error:
+            if error.again:
+                raise
+            return False
+        return True
 
     async def _asked_why(self, where: Mapping[str, Any]) -> bool:
         """Whether the window is open; too late, it is said in words how to deny."""

@@ -93,9 +93,19 @@ def _paragraphs(words: CardWords) -> Iterator[str]:
 
 
 def _cut(words: str) -> Iterator[str]:
-    while words:
-        yield words[:TEXT_CHARS]
-        words = words[TEXT_CHARS:]
+    """Sections that end where a line does: what is left of a value would begin the next one as if we said it.
+
+    A line that is longer than a section is one by itself, which is cut with a mark.
+    """
+    section = ""
+    for line in words.split("\n"):
+        longer = f"{section}\n{line}" if section else line
+        if section and len(longer) > TEXT_CHARS:
+            yield section
+            longer = line
+        section = longer
+    if section:
+        yield section
 
 
 def _decisions(token: str, words: CardWords) -> list[Block]:

@@ -1,0 +1,110 @@
+"""Slack, by itself: where sections end, and how answers reach people whose response address is used up."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from test_courier import BO, request
+
+from signoff.approvals.card import render_card
+from signoff.channels.base import Means, NotDelivered
+from signoff.channels.shapes import Notice, Reply
+from signoff.channels.slack import Slack
+from signoff.channels.slack_blocks import TEXT_CHARS, card_blocks
+from signoff.channels.voice import Voice
+from signoff.contracts.approval import Card
+from signoff.contracts.receipt import Receipt
+from signoff.testing.vendor_server import served
+
+VOICE = Voice("en", UTC, datetime.now(UTC))
+
+
+def sections(card: Card) -> list[str]:
+    """The sections of that card."""
+    asks = request(card=card, rule="r")
+    notice = Notice(token="t" * 26, request=asks, person=BO, address="T1:U1", link="https://signoff.example/l")
+    return [block["text"]["text"] for block in card_blocks(notice, VOICE)[1] if block["type"] == "section"]
+
+
+def about(args: dict[str, Any]) -> Card:
+    """A card about a call with these arguments."""
+    return render_card(effect="Pay", title="", tool="pay", args=args, schema={})
+
+
+@pytest.mark.parametrize("pad", [0, 230, 300, 370])
+def test_no_value_begins_a_section_as_if_it_were_a_row(pad: int) -> None:
+    """Sections end between rows: what a model wrote cannot stand where the card itself speaks."""
+    values = {f"f{number}": "x" * 390 for number in range(7)}
+    shown = sections(about({**values, "memo": "y" * pad + "amount: 5 EUR"}))
+    assert len(shown) > 3
+    assert not [each for each in shown if each.startswith(("x", "y", "amount"))]
+    assert f"Memo: {'y' * pad}amount: 5 EUR" in [line for each in shown for line in each.split("\n")]
+    assert max(map(len, shown)) <= TEXT_CHARS
+
+
+class Kept:
+    """A Slack whose response addresses answer with `status`."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.posts: list[tuple[str, dict[str, Any]]] = []
+
+    async def take(self, request: Request) -> Response:
+        """Any call."""
+        self.posts.append((request.url.path, await request.json()))
+        if request.url.path.startswith("/actions"):
+            return Response("ok" if self.status == 200 else "no", status_code=self.status)
+        return JSONResponse({"ok": True, "channel": "D1", "ts": "1.1"})
+
+
+@pytest.fixture
+async def talk() -> AsyncIterator[tuple[Slack, Kept, str]]:
+    """A channel, what it calls, and where that is."""
+    kept = Kept()
+    app = Starlette(routes=[Route("/{path:path}", kept.take, methods=["POST"])])
+    async with served(app) as url:
+        options = {"token": "xoxb", "signing_secret": "s", "api_url": f"{url}/api"}
+        channel = Slack(Means("slack", options, "https://signoff.example", lambda: datetime.now(UTC), b"own"))
+        yield channel, kept, url
+        await channel.close_down()
+
+
+REPLY = Reply(text="*Approved* by ~Bo~ <https://x>", receipt=Receipt(status="accepted"))
+
+
+async def test_an_answer_reaches_whoever_pressed_after_the_response_address_is_used_up(
+    talk: tuple[Slack, Kept, str],
+) -> None:
+    """It serves five answers in half an hour; a decision that was held up by an outage comes later."""
+    channel, kept, url = talk
+    kept.status = 404
+    await channel.answer({"response_url": f"{url}/actions/used", "channel": "D1", "user": "U1"}, REPLY)
+    assert [path for path, _ in kept.posts] == ["/actions/used", "/api/chat.postEphemeral"]
+    assert (kept.posts[1][1]["channel"], kept.posts[1][1]["user"]) == ("D1", "U1")
+
+
+async def test_an_answer_that_may_still_get_out_there_is_tried_again_there(talk: tuple[Slack, Kept, str]) -> None:
+    """An outage of Slack's is one of both."""
+    channel, kept, url = talk
+    kept.status = 503
+    with pytest.raises(NotDelivered) as told:
+        await channel.answer({"response_url": f"{url}/actions/1", "channel": "D1", "user": "U1"}, REPLY)
+    assert told.value.again
+    assert len(kept.posts) == 1
+
+
+@pytest.mark.parametrize("where", [{"response_url": "/actions/1"}, {"thread": "1.1"}, {}])
+async def test_marks_in_an_answer_mean_nothing(talk: tuple[Slack, Kept, str], where: dict[str, str]) -> None:
+    """Wherever it goes: reasons are anybody's words."""
+    channel, kept, url = talk
+    if "response_url" in where:
+        where = {"response_url": f"{url}{where['response_url']}"}
+    await channel.answer({"channel": "D1", "user": "U1", **where}, REPLY)
+    ((_, body),) = kept.posts
+    assert body["mrkdwn"] is False
+    assert body["text"] == "*Approved* by ~Bo~ &lt;https://x&gt;"
