@@ -18,6 +18,13 @@ ENGLISH: Final[Mapping[str, str]] = {
     # Others.
     "card.votes_doubt": "{n} of {of} say that it may run again",
     "card.nobody_yet": "Nobody has answered yet.",
+    "card.told": "Told beside the inbox: {n}",
+    "told.planned": "not sent yet",
+    "told.sent": "sent",
+    "told.delivered": "delivered",
+    "told.read": "read",
+    "told.failed": "not delivered",
+    "told.closed": "closed",
     "card.may_else": "May still answer:",
     "card.for_whom": "{who} for {whom}",
     "card.you_for": "You answer for {who}.",

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from signoff.approvals.arguments import find
 from signoff.approvals.visible import scalar_line
+from signoff.channels.voice import where_words
 from signoff.contracts.approval import ApprovalRequest, CardRow, Vote
 from signoff.contracts.decision import at_least
 from signoff.contracts.limits import ARGUMENTS_BYTES
@@ -15,6 +16,7 @@ from signoff.gateway.deciding import seat_at
 from signoff.gateway.identity import display_name
 from signoff.gateway.masking import masked_args
 from signoff.gateway.texts import has_text, text
+from signoff.gateway.told_view import ToldLine
 from signoff.gateway.visitor import Visitor
 from signoff.gateway.words import Moment, is_money
 from signoff.killswitch import OPERATOR
@@ -94,10 +96,21 @@ class CardPage:
     raw: str
     ending: Ending | None
     withdraws: bool
+    told: tuple[ToldLine, ...]
 
 
-def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visitor, people: Directory) -> CardPage:
-    """The page of a request. `args` are its loaded arguments, or None when they cannot be had."""
+def card_page(
+    request: ApprovalRequest,
+    args: Any,
+    line: CallLine,
+    visitor: Visitor,
+    people: Directory,
+    told: tuple[ToldLine, ...] = (),
+) -> CardPage:
+    """The page of a request. `args` are its loaded arguments, or None when they cannot be had.
+
+    `told` are the cards by which channels told of it.
+    """
     reader = visitor.reader
     language = reader.language
     seat = seat_at(request, visitor.person, people, reader.now)
@@ -133,6 +146,7 @@ def card_page(request: ApprovalRequest, args: Any, line: CallLine, visitor: Visi
         raw=_raw(request, args),
         ending=None if pending else _ending(request, line, visitor, people),
         withdraws=pending and (visitor.person.id == request.requester.user or OPERATOR in visitor.person.roles),
+        told=told,
     )
 
 
@@ -247,7 +261,7 @@ def _ending(request: ApprovalRequest, line: CallLine, visitor: Visitor, people: 
 def channel_words(channel: str, language: str) -> str:
     """Where an answer came from."""
     key = f"channel.{channel}"
-    return text(key, language) if has_text(key) else text("channel.other", language, channel=channel)
+    return text(key, language) if has_text(key) else where_words(channel, language)
 
 
 def _named(name: str, subject: str, visitor: Visitor) -> str:

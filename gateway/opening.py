@@ -12,8 +12,10 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.talk_view import call_lines, request_in
 from signoff.gateway.texts import text
+from signoff.gateway.told_view import told_lines
 from signoff.gateway.visitor import Visitor
 from signoff.store.content import load
+from signoff.store.deliveries import Deliveries
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,11 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
         raise NotFound(f"there is no request `{approval}`")
     request, call = found
     args = await load(deps.store, request.args)
-    line = call_lines(deps, view, visitor.reader.language)[call.call]
-    return Opened(request, args, card_page(request, args, line, visitor, deps.people))
+    language = visitor.reader.language
+    line = call_lines(deps, view, language)[call.call]
+    rows = await Deliveries(deps.store).of_request(request.id, request.revision) if request.notify else []
+    told = told_lines(rows, deps.catalog.channels.declared, deps.people, language)
+    return Opened(request, args, card_page(request, args, line, visitor, deps.people, told))
 
 
 async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardPage:

@@ -152,7 +152,6 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "channel.api": "over the API",
     "channel.cli": "in a terminal",
     "channel.": "in Temporal",
-    "channel.other": "by {channel}",
     # What became of a call.
     "call.proposed": "Being judged",
     "call.running": "Running",

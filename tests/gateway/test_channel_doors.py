@@ -148,6 +148,15 @@ async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spok
     await until_runs(spoken, request)
 
 
+async def test_the_page_of_a_request_says_who_was_told_of_it(spoken: Spoken) -> None:
+    """Each card with its channel and its state; not where a link alone leads."""
+    request, cards = await spoken.asked("pay")
+    page = await spoken.http.get(f"/approvals/{request.id}")
+    assert page.status_code == 200
+    assert f"Told beside the inbox: {len(cards)}" in page.text
+    assert "chat (signoff.testing.recording_channel): sent" in page.text
+
+
 async def until_runs(spoken: Spoken, request: ApprovalRequest) -> None:
     """The tool behind an approved request has run, once."""
     async with asyncio.timeout(30):

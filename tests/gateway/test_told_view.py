@@ -1,0 +1,56 @@
+"""What a card says of who was told of it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from channel_kit import a_request
+
+from signoff.contracts.person import Person
+from signoff.gateway.told_view import told_lines
+from signoff.registry.manifest_channels import ChannelDeclared
+from signoff.registry.people import FixedDirectory
+from signoff.store.deliveries import DeliveryRow
+
+NOW = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
+PEOPLE = FixedDirectory([Person(id="ana", name="Ana Sousa")])
+DECLARED = {"chat": ChannelDeclared("chat", "slack"), "email": ChannelDeclared("email", "email")}
+
+
+def row(**given: Any) -> DeliveryRow:
+    """A card for Ana in the chat."""
+    usual = {"person": "ana", "channel": "chat", "state": "sent", "kind": "ask", "code": "", "told": ""}
+    request = a_request()
+    about = {"tenant": request.tenant, "approval": request.id, "revision": 1, "request": request}
+    times = {"due_at": NOW, "created_at": NOW, "changed_at": NOW}
+    return DeliveryRow(token="t", address="T1:ana", **about, **times, **usual | given)
+
+
+def told(*rows: DeliveryRow) -> list[tuple[str, str, str, str]]:
+    """The lines, each as it is read."""
+    return [(each.who, each.channel, each.told, each.why) for each in told_lines(rows, DECLARED, PEOPLE, "en")]
+
+
+def test_each_card_is_a_line_of_who_where_and_what_became_of_it() -> None:
+    """By the name of the manifest, and the kind where that is another; a channel that is gone by its name alone."""
+    assert told(row(state="read"), row(channel="email"), row(channel="old", state="closed")) == [
+        ("Ana Sousa", "chat (slack)", "read", ""),
+        ("Ana Sousa", "email", "sent", ""),
+        ("Ana Sousa", "old", "closed", ""),
+    ]
+
+
+def test_why_a_card_did_not_get_out_is_told_in_the_vendors_words() -> None:
+    """Or by its code; what is tried again says so too."""
+    failed = row(state="failed", code="550", told="no such mailbox")
+    again = row(state="planned", code="ratelimited")
+    fine = row(state="sent", code="old trouble")
+    assert [each[2:] for each in told(failed, again, fine)] == [
+        ("not delivered", "no such mailbox"),
+        ("not sent yet", "ratelimited"),
+        ("sent", ""),
+    ]
+
+
+def test_what_nobody_needed_any_more_is_left_out() -> None:
+    """It was never sent."""
+    assert told(row(state="dropped")) == []
