@@ -132,7 +132,10 @@ class Telegram(Channel):
         name, url, failed = _told(bot, "username"), _told(standing, "url"), _told(standing, "last_error_message")
         findings = [Finding(True, f"the bot is @{name}; who is to be reached writes to it first")]
         wanted = self._webhook()["url"] if self._options.webhook_secret else ""
-        if url != wanted:
+        if wanted and not wanted.startswith("https://"):
+            what = f"Telegram calls no address without TLS, such as {wanted}"
+            findings.append(Finding(False, what, "give the gateway an https address, or leave out `webhook_secret`"))
+        elif url != wanted:
             what = f"Telegram calls {url or 'nobody'}, and is to call {wanted or 'nobody'}"
             findings.append(Finding(False, what, "start the gateway, which tells it"))
         elif failed:

@@ -272,6 +272,20 @@ class TestFetching:
                 await channel.listen(never)
             assert (caught.value.code, caught.value.again) == ("409", True)
 
+    async def test_the_check_tells_what_stands_in_the_way(self) -> None:
+        """Of fetching, a webhook; of a webhook, an address without TLS."""
+        async with polled() as (vendor, channel):
+            assert [finding.ok for finding in await channel.check()] == [True, True]
+            vendor.webhook = {"url": "https://elsewhere.example"}
+            found = await channel.check()
+            assert (found[1].ok, "elsewhere" in found[1].what) == (False, True)
+            given = {"token": TOKEN, "webhook_secret": WEBHOOK_SECRET, "api_url": vendor.url}
+            plain = Telegram(Means("telegram", given, "http://localhost:8300", lambda: NOW, b"own"))
+            assert "TLS" in (await plain.check())[1].what
+            with pytest.raises(NotDelivered, match="HTTPS"):
+                await plain.listen(never)
+            await plain.close_down()
+
     async def test_with_nobody_to_call_what_is_brought_is_forged(self) -> None:
         """Whatever it shows."""
         channel = telegram(webhook_secret="")
