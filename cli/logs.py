@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 LOG_NAME: Final = "signoff.log"
+_TELL_ADDRESSES: Final = ("httpx", "httpcore")
+"""Loggers that tell of each call, with the whole address; those of some vendors hold a token."""
 
 
 class _OneLine(logging.Formatter):
@@ -32,8 +34,11 @@ def logged_to(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
     terminal.setLevel(logging.WARNING)
     terminal.setFormatter(_OneLine())
     root, ours = logging.getLogger(), logging.getLogger("signoff")
-    levels = root.level, ours.level
+    quiet = [logging.getLogger(each) for each in _TELL_ADDRESSES]
+    levels = [(log, log.level) for log in (root, ours, *quiet)]
     root.setLevel(logging.INFO)
+    for log in quiet:
+        log.setLevel(logging.WARNING)
     # Tracebacks of unexpected errors: in the file, which is its owner's alone, and nowhere else.
     ours.setLevel(logging.DEBUG)
     root.addHandler(file)
@@ -43,6 +48,6 @@ def logged_to(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
     finally:
         root.removeHandler(terminal)
         root.removeHandler(file)
-        root.setLevel(levels[0])
-        ours.setLevel(levels[1])
+        for log, level in levels:
+            log.setLevel(level)
         file.close()

@@ -65,6 +65,19 @@ def test_the_program_ends_with_the_exit_code_of_its_command(tmp_path: Path) -> N
     assert codes == [0, 1, 2]
 
 
+def test_addresses_that_are_called_are_not_written_down(tmp_path: Path) -> None:
+    """A bot's token, or the right to answer for a while, stands in the address; what goes wrong is still told."""
+    http = [logging.getLogger(name) for name in ("httpx", "httpcore", "httpcore.http11")]
+    with logged_to(tmp_path, "gateway.log") as path:
+        for log in http:
+            log.info("HTTP Request: POST https://vendor.example/bot123:SECRET/send")
+            log.warning("a connection broke")
+    written = path.read_text(encoding="utf-8")
+    assert "SECRET" not in written
+    assert written.count("a connection broke") == 3
+    assert logging.getLogger("httpx").level == logging.NOTSET
+
+
 def test_a_traceback_reaches_the_file_and_not_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a process that serves did not expect: one line for people, all of it in a file that is its owner's alone."""
     log = logging.getLogger("signoff.gateway.failing")
