@@ -57,6 +57,7 @@ async def test_the_quick_scenes_play(tmp_path: Path) -> None:
             await scenes.by_itself(stage)
 
 
+@pytest.mark.row("V10")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("story", "told"),
