@@ -95,17 +95,27 @@ class Arrivals:
         """Give a claimed arrival back, due in so many seconds."""
         await self._set(key, due_at=in_seconds(seconds), claimed_until=0)
 
+    async def forget(self, key: str) -> None:
+        """Know nothing of an arrival that is not settled; a replay of it is new again."""
+        gone = delete(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new")
+        await self._store.run(lambda connection: connection.execute(gone).close())
+
     async def look(self, channel: str, kind: ArrivalKind, key: str) -> ArrivalRow | None:
         """What is known of the arrival that `channel` names by `key`, or None."""
         query = select(ARRIVALS).where(ARRIVALS.c.key == _key(channel, kind, key))
         found = await self._store.run(lambda connection: _rows(connection.execute(query)))
         return found[0] if found else None
 
-    async def sweep(self, older_than: timedelta) -> int:
-        """Forget what came in so long ago and is done; how much that was. Replays of it are new again."""
+    async def sweep(self, older_than: timedelta, *, what: str = "") -> int:
+        """Forget what came in so long ago and is done; how much that was. Replays of it are new again.
+
+        With `what`, only that of which a `result` says so first.
+        """
         old = delete(ARRIVALS).where(
             ARRIVALS.c.received_at < in_seconds(-older_than.total_seconds()), ARRIVALS.c.state != "new"
         )
+        if what:
+            old = old.where(ARRIVALS.c.result.startswith(json.dumps({"what": what})[:-1], autoescape=True))
         return await self._store.run(lambda connection: connection.execute(old).rowcount)
 
     async def _set(self, key: str, **values: Any) -> None:

@@ -103,3 +103,59 @@ async def test_only_what_is_done_is_forgotten_in_time(store: Store) -> None:
     assert await arrivals.sweep(DAYS) == 0
     assert await arrivals.sweep(timedelta(seconds=-1)) == 1
     assert await arrivals.look("slack", "heard", "2") is not None
+
+
+async def test_what_is_settled_holds_no_words(store: Store) -> None:
+    """It is known that it came, and what was made of it; what it said is forgotten at once."""
+    arrivals = Arrivals(store)
+    await arrivals.put("slack", [Something(key="1", text="a secret")], [])
+    (row,) = await arrivals.claim(9)
+    assert "a secret" in row.body
+    await arrivals.done(row.key, {"what": "decided"})
+    known = await arrivals.look("slack", "heard", "1")
+    assert known is not None
+    assert (known.body, known.result) == ("", {"what": "decided"})
+    assert await arrivals.put("slack", [Something(key="1", text="a secret")], []) == 0
+
+
+async def test_what_is_noted_first_stands(store: Store) -> None:
+    """Until it is settled, whoever notes something else."""
+    arrivals = Arrivals(store)
+    await arrivals.put("slack", [Something(key="1")], [])
+    (row,) = await arrivals.claim(9)
+    assert (row.about, row.result) == (None, None)
+    assert await arrivals.note(row.key, {"revision": 1}) == {"revision": 1}
+    assert await arrivals.note(row.key, {"revision": 2}) == {"revision": 1}
+    await arrivals.later(row.key, 0)
+    (again,) = await arrivals.claim(9)
+    assert (again.about, again.result) == ({"revision": 1}, None)
+    await arrivals.done(row.key, {"code": "decided"})
+    await arrivals.note(row.key, {"revision": 3})
+    settled = await arrivals.look("slack", "heard", "1")
+    assert settled is not None
+    assert (settled.about, settled.result) == (None, {"code": "decided"})
+
+
+async def test_a_channel_can_be_left_out(store: Store) -> None:
+    """One that has more than enough to do leaves its rows to others."""
+    arrivals = Arrivals(store)
+    for channel in ("slack", "mail"):
+        await arrivals.put(channel, [Something(key="1"), Something(key="2")], [])
+    assert {row.channel for row in await arrivals.claim(9, ["slack"])} == {"mail"}
+    assert {row.channel for row in await arrivals.claim(9)} == {"slack"}
+
+
+async def test_what_is_of_no_use_is_forgotten_sooner(store: Store) -> None:
+    """By what was made of it; or at once, unless it is settled."""
+    arrivals = Arrivals(store)
+    await arrivals.put("slack", [Something(key=str(number)) for number in range(4)], [])
+    first, second, third, fourth = await arrivals.claim(9)
+    await arrivals.done(first.key, {"what": "stranger", "answered": True})
+    await arrivals.done(second.key, {"what": "decided", "why": '"what": "stranger"'})
+    await arrivals.done(third.key, {"what": "stranger"})
+    assert await arrivals.sweep(DAYS, what="stranger") == 0
+    assert await arrivals.sweep(timedelta(seconds=-1), what="stranger") == 2
+    await arrivals.forget(second.key)
+    await arrivals.forget(fourth.key)
+    known = [await arrivals.look("slack", "heard", str(number)) for number in range(4)]
+    assert [row is not None for row in known] == [False, True, False, False]
