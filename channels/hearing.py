@@ -8,22 +8,25 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, Protocol
 
 from pydantic import ValidationError
 
-from signoff.approvals.entries import act, fingerprint
-from signoff.channels.base import Channel, NotDelivered
+from signoff.approvals.entries import carried
+from signoff.channels.base import Channel
+from signoff.channels.carrying import next_channel
 from signoff.channels.endings import not_understood, receipt_words, which_one
 from signoff.channels.intake import Record
 from signoff.channels.pointing import Asked, Codes, Pointed, note_of, pointed, read_note
+from signoff.channels.replying import replied
 from signoff.channels.shapes import Heard, Reply, Status
+from signoff.channels.strangers import Strangers
 from signoff.channels.texts import ENGLISH, text
-from signoff.channels.voice import Voice, voice_of
+from signoff.channels.voice import voice_of
 from signoff.channels.wording import How
 from signoff.channels.words import Said, read
 from signoff.contracts.approval import ApprovalRequest
@@ -31,10 +34,10 @@ from signoff.contracts.decision import Assurance, Verdict
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import REASON_CHARS
-from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.registry.people import Directory
+from signoff.registry.seats import Table, seat_of
 from signoff.store.arrivals import ArrivalRow, Arrivals
 from signoff.store.deliveries import Deliveries
 from signoff.store.leases import LEASE_SECONDS
@@ -42,21 +45,25 @@ from signoff.store.store import Store
 
 TICK_SECONDS: Final = 0.5
 AT_ONCE: Final = 16
-"""Answers of so many people are heard at the same time; those of one person one after the other, as they came."""
+"""On one channel, answers of so many people are decided at the same time; those of one person one after the other."""
 CLAIMED: Final = 4 * AT_ONCE
-"""So much is claimed at once at most."""
-REPLY_SECONDS: Final = 20.0
+"""So much of a channel is claimed before anything of it is done; no channel waits for what another one has claimed."""
 LONGEST_WAIT: Final = 300.0
 CHOICES: Final = 10
 """Requests that are listed when it is asked which one was meant."""
 KEPT: Final = timedelta(days=400)
 """For how long it is known what came in: longer than any request is open, and than any vendor repeats itself."""
+STRANGERS_KEPT: Final = timedelta(days=30)
+LATE: Final = timedelta(days=1)
+"""So long after a request's last deadline, what could not be decided is given up."""
 MISREADINGS: Final = 10
 """How often something is tried that fails for no reason of the world's, before it is left."""
 _SWEEP_EVERY: Final = timedelta(hours=1)
 _UNKNOWN_CARD_TRIES: Final = 5
-_REPLY_PAUSES: Final = (0.5, 2.0)
-"""Between the three times that it is tried to answer somebody; what they decided stands anyway."""
+_BEFORE_THE_END: Final = 5.0
+"""Seconds of a claim in which what came of an answer is written down, and nobody is told anything any more."""
+_WINDOW: Final = "trigger_id"
+"""What in `Heard.where` lets a channel open a window instead of answering in words."""
 _log = logging.getLogger(__name__)
 
 
@@ -73,6 +80,17 @@ class Answered:
     delivery: str
     received_at: datetime
     again: bool = False
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What was made of an arrival: `result` is None where that is to be seen later. `reply` is told `where`."""
+
+    result: dict[str, Any] | None = None
+    reply: Reply | None = None
+    where: Mapping[str, Any] = field(default_factory=dict)
+    state: Literal["done", "dropped"] = "done"
+    forgotten: bool = False
 
 
 class Desk(Codes, Protocol):
@@ -111,7 +129,8 @@ class Hearing:
         self._clock = clock
         self._woken = asyncio.Event()
         self._swept: datetime | None = None
-        self._seats = asyncio.Semaphore(AT_ONCE)
+        self._seats: dict[str, asyncio.Semaphore] = {}
+        self._strangers = {name: Strangers(name, record, clock) for name in channels}
         self._queues: dict[str, deque[tuple[ArrivalRow, float]]] = {}
         self._speakers: dict[str, asyncio.Task[None]] = {}
 
@@ -148,12 +167,13 @@ class Hearing:
 
     async def _claim(self) -> int:
         """Begin to hear what is due, as much as there is room for; how much that was."""
-        room = CLAIMED - sum(len(queue) for queue in self._queues.values())
-        rows = await self._arrivals.claim(room) if room > 0 else []
-        late = asyncio.get_running_loop().time() + LEASE_SECONDS / 2
+        queued = Counter(row.channel for queue in self._queues.values() for row, _ in queue)
+        full = [name for name, rows in queued.items() if rows >= CLAIMED]
+        claimed = asyncio.get_running_loop().time()
+        rows = await self._arrivals.claim(CLAIMED, full)
         for row in rows:
             speaker = _speaker(row)
-            self._queues.setdefault(speaker, deque()).append((row, late))
+            self._queues.setdefault(speaker, deque()).append((row, claimed))
             if speaker not in self._speakers:
                 self._speakers[speaker] = asyncio.create_task(self._hear_all(speaker))
         return len(rows)
@@ -162,15 +182,9 @@ class Hearing:
         """Hear what one person says, in their order; nobody waits for anybody else."""
         queue = self._queues[speaker]
         try:
-            async with self._seats:
-                while queue:
-                    row, late = queue[0]
-                    if asyncio.get_running_loop().time() < late:
-                        await self._hear(row)
-                    else:
-                        # Before somebody else may take it: heard twice at once, it would be answered twice.
-                        await self._given_back(row)
-                    queue.popleft()
+            while queue:
+                await self._hear(*queue[0])
+                queue.popleft()
             del self._queues[speaker]
         finally:
             del self._speakers[speaker]
@@ -202,17 +216,31 @@ class Hearing:
         if self._swept is None or now - self._swept >= _SWEEP_EVERY:
             self._swept = now
             await self._arrivals.sweep(KEPT)
+            await self._arrivals.sweep(STRANGERS_KEPT, what="stranger")
 
-    async def _hear(self, row: ArrivalRow) -> None:
+    async def _hear(self, row: ArrivalRow, claimed: float) -> None:
         """Hear one arrival, and write down what came of it or when it is heard again. Never raises but to be ended."""
         try:
-            result = await self._made_of(row)
-            if result is None and self._clock() - row.received_at < KEPT:
+            async with self._seats.setdefault(row.channel, asyncio.Semaphore(AT_ONCE)):
+                if asyncio.get_running_loop().time() >= claimed + LEASE_SECONDS / 2:
+                    # Before somebody else may take it: heard twice at once, it would be answered twice.
+                    await self._given_back(row)
+                    return
+                made = await self._made_of(row)
+            result = made.result
+            if made.reply is not None:
+                # Whoever is told something slowly takes nobody's seat.
+                until = claimed + LEASE_SECONDS - _BEFORE_THE_END
+                answered = await replied(self._channels[row.channel], made.where, made.reply, until)
+                result = None if result is None else {**result, "answered": answered}
+            if made.forgotten:
+                await self._arrivals.forget(row.key)
+            elif result is not None:
+                await self._arrivals.done(row.key, result, state=made.state)
+            elif self._clock() - row.received_at < KEPT:
                 await self._arrivals.later(row.key, backoff(row.attempts))
-            elif result is None:
-                await self._arrivals.done(row.key, {"what": "given up"}, state="dropped")
             else:
-                await self._arrivals.done(row.key, result)
+                await self._arrivals.done(row.key, {"what": "given up"}, state="dropped")
         except Unavailable as error:
             _log.info("`%s` is heard later: %s", row.key, error.message)
             await self._again(row)
@@ -230,62 +258,75 @@ class Hearing:
             # It is claimed for a minute, and then anybody's again.
             _log.warning("the store does not take what is to become of `%s`", row.key)
 
-    async def _made_of(self, row: ArrivalRow) -> dict[str, Any] | None:
-        """What came of an arrival; None where that is to be seen later."""
+    async def _made_of(self, row: ArrivalRow) -> _Made:
+        """What came of an arrival, whoever is still to be told of it."""
         channel = self._channels.get(row.channel)
         if channel is None:
-            return None
+            return _Made()
         try:
             if row.kind == "status":
-                return await self._reported(channel, Status.model_validate_json(row.body), row.attempts)
+                return _Made(await self._reported(channel, Status.model_validate_json(row.body), row.attempts))
             heard = Heard.model_validate_json(row.body)
         except ValidationError:
-            return {"what": "unreadable"}
+            return _Made({"what": "unreadable"})
         return await self._said(channel, heard, row)
 
     async def _reported(self, channel: Channel, status: Status, attempts: int) -> dict[str, Any] | None:
         card = await self._deliveries.state(channel.name, status.vendor_id, status.state, status.code, status.told)
-        if card is not None:
-            return {"what": status.state, "token": card.token, "state": card.state}
-        return None if attempts < _UNKNOWN_CARD_TRIES else {"what": status.state, "token": ""}
+        if card is None:
+            return None if attempts < _UNKNOWN_CARD_TRIES else {"what": status.state, "token": ""}
+        if status.state == "failed":
+            await self._failed(channel, status)
+        return {"what": status.state, "token": card.token, "state": card.state}
 
-    async def _said(self, channel: Channel, heard: Heard, row: ArrivalRow) -> dict[str, Any] | None:
+    async def _failed(self, channel: Channel, status: Status) -> None:
+        """What the vendor took and could not deliver: the person's next channel takes over, and the record says so."""
+        for card in await self._deliveries.by_vendor(channel.name, [status.vendor_id]):
+            if card.state == "failed" and card.ended_at is None:
+                await next_channel(self._deliveries, card)
+                facts = {"person": card.person, "channel": card.channel, "code": card.code, "told": card.told}
+                await self._record([carried(card.request, "failed", card.token, self._clock(), facts)])
+
+    async def _said(self, channel: Channel, heard: Heard, row: ArrivalRow) -> _Made:
         person = await self._who(channel, heard)
         if person is None:
             return await self._stranger(channel, heard)
         said = _read(heard, person)
-        voice = voice_of(person, self._clock())
         if row.about is not None and said.verdict is not None:
             # It may be decided already, and what is open now is not what was open then.
             return await self._decided(channel, heard, person, said, read_note(row.about), row)
         about = await pointed(self._deliveries, self._desk, channel, person, heard, said.code, row.received_at)
         if said.verdict is None or not about.certain:
-            reply = await self._question(channel, heard, person, said, about, voice)
-            return await self._told(channel, heard, reply, what="asked", person=person.id, why=said.why)
+            return await self._question(channel, heard, person, said, about)
         asked = about.asked[0]
         request = asked.request
-        if request.state == "pending" and (request.confirm == "type" or request.kind == "in_doubt"):
+        typed = request.confirm == "type" or request.kind == "in_doubt"
+        if request.state == "pending" and typed and self._seated(person, request):
+            language = voice_of(person, self._clock()).language
             link = await self._desk.link(request, person, channel.kind)
-            told = f"{text('reply.link_only', voice.language)} {text('reply.see', voice.language, link=link)}"
-            return await self._told(channel, heard, Reply(text=told), what="link", person=person.id)
+            told = Reply(text=f"{text('reply.link_only', language)} {text('reply.see', language, link=link)}")
+            return _Made({"what": "link", "person": person.id}, told, heard.where)
         asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
         return await self._decided(channel, heard, person, said, asked, row)
 
     async def _decided(
         self, channel: Channel, heard: Heard, person: Person, said: Said, asked: Asked, row: ArrivalRow
-    ) -> dict[str, Any] | None:
+    ) -> _Made:
         """What came of an answer that names one request."""
         assert said.verdict is not None
-        voice = voice_of(person, self._clock())
         link = await self._desk.link(asked.request, person, channel.kind)
         receipt = await self._desk.decide(asked, _answered(channel, person, said.verdict, said.comment, row))
-        reply = Reply(text=receipt_words(receipt, voice, link), receipt=receipt)
+        reply = Reply(text=receipt_words(receipt, voice_of(person, self._clock()), link), receipt=receipt)
+        facts = {"person": person.id, "approval": receipt.approval_id}
+        if receipt.code == "unavailable" and self._clock() >= _over(asked.request, row) + LATE:
+            return _Made({"what": "given up", **facts, "code": receipt.code}, reply, heard.where, state="dropped")
         if receipt.status == "pending" or receipt.code == "unavailable":
-            if receipt.status == "pending" and row.attempts == 1:
-                await self._reply(channel, heard, reply)
-            return None
-        facts = {"approval": receipt.approval_id, "status": receipt.status, "code": receipt.code}
-        return await self._told(channel, heard, reply, what="decided", person=person.id, **facts)
+            # It is kept and tried again, of which somebody is told once.
+            kept = Receipt(status="pending", approval_id=asked.request.id, verdict=said.verdict)
+            words = receipt_words(kept, voice_of(person, self._clock()))
+            return _Made(None, Reply(text=words, receipt=kept) if row.about is None else None, heard.where)
+        made = {"what": "decided", **facts, "status": receipt.status, "code": receipt.code}
+        return _Made(_given(made), reply, heard.where)
 
     async def _who(self, channel: Channel, heard: Heard) -> Person | None:
         """The one active person who is that identity: in the tenant of the card, else in whichever tenant it is."""
@@ -296,59 +337,32 @@ class Hearing:
         people = [person for person in found if person is not None and person.active]
         return people[0] if len(people) == 1 else None
 
-    async def _stranger(self, channel: Channel, heard: Heard) -> dict[str, Any]:
+    async def _stranger(self, channel: Channel, heard: Heard) -> _Made:
         """Nobody we know: told so once a day, and nothing of what there is."""
-        now = self._clock()
-        who = fingerprint(heard.identity)[:16]
-        seen = act(
-            DEFAULT_TENANT,
-            "stranger",
-            "",
-            now,
-            kind="attempt",
-            key=f"stranger/{channel.name}/{who}/{now.astimezone(UTC):%Y-%m-%d}",
-            channel=channel.name,
-            identity=heard.identity[:200],
-        )
-        if not await self._record([seen]):
-            return {"what": "stranger"}
-        return await self._told(channel, heard, Reply(text=text("reply.stranger", ENGLISH)), what="stranger")
+        met = await self._strangers[channel.name].met(heard.identity)
+        reply = Reply(text=text("reply.stranger", ENGLISH)) if met == "new" else None
+        return _Made({"what": "stranger"}, reply, _in_words(heard.where), forgotten=met == "many")
 
-    async def _question(
-        self, channel: Channel, heard: Heard, person: Person, said: Said, about: Pointed, voice: Voice
-    ) -> Reply:
-        """What somebody is asked whose answer decides nothing."""
-        requests = list({asked.request.id: asked.request for asked in about.asked}.values())[:CHOICES]
+    async def _question(self, channel: Channel, heard: Heard, person: Person, said: Said, about: Pointed) -> _Made:
+        """What somebody is asked whose answer decides nothing; only of requests that they may decide."""
+        voice = voice_of(person, self._clock())
+        found = {asked.request.id: asked.request for asked in about.asked if self._seated(person, asked.request)}
+        requests = list(found.values())[:CHOICES]
+        where = heard.where if requests and about.certain else _in_words(heard.where)
         if not requests:
-            return Reply(text=text("receipt.unknown" if said.code or heard.token else "reply.none", voice.language))
-        if about.certain or (said.verdict is None and len(requests) == 1):
+            told = "receipt.unknown" if said.code or heard.token else "reply.none"
+            reply = Reply(text=text(told, voice.language))
+        elif about.certain or (said.verdict is None and len(requests) == 1):
             link = await self._desk.link(requests[0], person, channel.kind)
             how: How = "reply" if heard.token or heard.vendor_ids else "text"
-            return Reply(text=not_understood(requests[0], voice, link, how=how))
-        return Reply(text=which_one(requests, voice), choices=tuple(show_code(each.code) for each in requests))
+            reply = Reply(text=not_understood(requests[0], voice, link, how=how))
+        else:
+            reply = Reply(text=which_one(requests, voice), choices=tuple(show_code(each.code) for each in requests))
+        return _Made(_given({"what": "asked", "person": person.id, "why": said.why}), reply, where)
 
-    async def _told(self, channel: Channel, heard: Heard, reply: Reply, **result: Any) -> dict[str, Any]:
-        """`result`, once whoever said something is answered, or cannot be."""
-        facts = {name: value for name, value in result.items() if value}
-        return {**facts, "answered": await self._reply(channel, heard, reply)}
-
-    async def _reply(self, channel: Channel, heard: Heard, reply: Reply) -> bool:
-        for pause in (*_REPLY_PAUSES, None):
-            try:
-                async with asyncio.timeout(REPLY_SECONDS):
-                    await channel.answer(heard.where, reply)
-            except NotDelivered as error:
-                _log.warning("an answer on `%s` did not get out: %s", channel.name, error.message)
-                if not error.again or pause is None:
-                    return False
-                await asyncio.sleep(min(max(pause, error.after), REPLY_SECONDS))
-            except Exception as error:
-                # Adapters are anybody's code, and what was decided stands.
-                _log.warning("an answer on `%s` did not get out: %s", channel.name, type(error).__name__)
-                return False
-            else:
-                return True
-        return False
+    def _seated(self, person: Person, request: ApprovalRequest) -> bool:
+        table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
+        return not seat_of(person, self._directory, table, self._clock()).code
 
 
 def backoff(attempts: int) -> float:
@@ -384,3 +398,19 @@ def _answered(channel: Channel, person: Person, verdict: Verdict, reason: str, r
         received_at=row.received_at,
         again=row.attempts > 1,
     )
+
+
+def _over(request: ApprovalRequest, row: ArrivalRow) -> datetime:
+    """When the time of a request is over at the latest: its deadline may be put off once."""
+    once = timedelta(seconds=request.timeout)
+    return (request.expires_at or row.received_at + once) + once
+
+
+def _in_words(where: Mapping[str, Any]) -> dict[str, Any]:
+    """Where somebody is answered in words: no window is opened for who has nothing to say in it."""
+    return {name: value for name, value in where.items() if name != _WINDOW}
+
+
+def _given(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Those facts that say something."""
+    return {name: value for name, value in facts.items() if value}

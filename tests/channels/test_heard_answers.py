@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
+from signoff.approvals.entries import carried
 from signoff.audit.log import AuditLog
 from signoff.audit.sparing import KEPT_A_MINUTE
 from signoff.channels.base import Forged, Malformed, NotDelivered
-from signoff.channels.hearing import Hearing, backoff
+from signoff.channels.hearing import AT_ONCE, Hearing, backoff
 from signoff.channels.intake import Intake
 from signoff.channels.shapes import Raw, Reply
 from signoff.channels.words import read
@@ -450,7 +451,7 @@ async def test_a_reply_that_does_not_get_out_undoes_nothing(room: Room, monkeypa
         tries += 1
         raise NotDelivered("away", code="503", again=True)
 
-    monkeypatch.setattr("signoff.channels.hearing._REPLY_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("signoff.channels.replying._PAUSES", (0.0, 0.0))
     monkeypatch.setattr(room.channel, "answer", away)
     await room.hear(text="yes")
     assert tries == 3
@@ -686,3 +687,128 @@ async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(room: R
     assert room.desk.heard == []
     await room.hear(text=f"yes {show_code(last.code)}")
     assert room.desk.request(last.id).state == "approved"
+
+
+async def test_a_slow_reply_keeps_nobody_else_from_being_heard(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More people than are heard at once, on the one channel whose replies do not get out."""
+    people = [
+        Person(id=f"p{n}", roles=("approvers",), identities={"recording": (f"p{n}",)}) for n in range(AT_ONCE + 1)
+    ]
+    crowd = Room(room.store, *people)
+    request = await crowd.ask(1, people[-1], approvers=("user:p16",))
+
+    async def hangs(where: Any, reply: Reply) -> None:
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(crowd.channel, "answer", hangs)
+    for person in people:
+        await crowd.intake.take("chat", crowd.channel.raw(key=person.id, identity=person.id, text="yes"))
+        await asyncio.sleep(0.002)
+    running = asyncio.create_task(crowd.hearing.run())
+    async with asyncio.timeout(8):
+        while crowd.desk.request(request.id).state == "pending":
+            await asyncio.sleep(0.02)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_cannot_be_decided_is_told_once_and_given_up(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept while the request may be open, a day longer, and then with a last word."""
+    request = await room.ask(timeout=3600.0, expires_at=room.now() + timedelta(hours=1))
+
+    async def unavailable(*args: Any) -> Receipt:
+        return Receipt(status="refused", code="unavailable", approval_id=request.id)
+
+    monkeypatch.setattr(room.desk, "decide", unavailable)
+    told = await room.hear(text="yes")
+    assert told is not None
+    assert told.receipt is not None
+    assert told.receipt.status == "pending"
+    for ahead in (timedelta(), timedelta(hours=1), timedelta(hours=25)):
+        room.ahead = ahead
+        await (await room.hurried()).hearing.step()
+        assert await room.result() == {}
+    assert len(room.channel.replies) == 1
+    room.ahead = timedelta(hours=27)
+    await (await room.hurried()).hearing.step()
+    assert [reply.receipt.code for _, reply in room.channel.replies if reply.receipt] == ["", "unavailable"]
+    given_up = {"what": "given up", "person": "bo", "approval": request.id, "code": "unavailable", "answered": True}
+    assert await room.result() == {"state": "dropped", **given_up}
+
+
+async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel(room: Room) -> None:
+    """And the record says so; a failure of what is over changes nothing more."""
+    request, over = await room.ask(1), await room.ask(2)
+    later = room.now() + timedelta(hours=1)
+    for each in (request, over):
+        waits = NewDelivery(request=each, person="bo", channel="mail", address="bo@example.com", due_at=later)
+        await room.cards.plan([waits])
+    tokens = [
+        next(row.token for row in await room.cards.of_request(each.id) if row.channel == "chat")
+        for each in (request, over)
+    ]
+    await room.cards.end(over.id, 1, over)
+    told = [
+        {"key": token, "vendor_id": f"v-{token}", "state": "failed", "code": "131026", "told": "nobody"}
+        for token in tokens
+    ]
+    await room.intake.take("chat", room.channel.raw(statuses=told))
+    await room.hearing.step()
+    mail = next(row for row in await room.cards.of_request(request.id) if row.channel == "mail")
+    assert mail.due_at < room.now() + timedelta(minutes=1)
+    lines = [
+        line.facts
+        for line in await AuditLog(room.store).stream(carried(request, "", "", later, {}).stream)
+        if line.facts.get("event")
+    ]
+    assert [(each["event"], each["person"], each["channel"], each["code"]) for each in lines] == [
+        ("failed", "bo", "chat", "131026")
+    ]
+
+
+@pytest.mark.parametrize("fields", [{}, {"confirm": "type"}])
+async def test_who_may_not_decide_learns_nothing_by_naming_a_card(room: Room, fields: dict[str, Any]) -> None:
+    """Neither what is asked, nor by which code, nor where to read it."""
+    no = Person(id="no", identities={"recording": ("no-1",)})
+    place = Room(room.store, BO, no)
+    request = await place.ask(1, BO, **fields)
+    other = await place.ask(2, BO)
+    tokens = {row.approval: row.token for each in (request, other) for row in await place.cards.of_request(each.id)}
+    secret = (show_code(request.code), show_code(other.code), request.card.effect, "http")
+    for about in ({"token": tokens[request.id]}, {"vendor_ids": [f"v-{token}" for token in tokens.values()]}):
+        reply = await place.hear("no-1", text="hm", where={"to": "no", "trigger_id": "1.2"}, **about)
+        assert reply is not None
+        assert not [part for part in secret if part in reply.text]
+        assert reply.choices == ()
+        assert place.channel.replies[-1][0] == {"to": "no"}
+    refused = await place.hear("no-1", token=tokens[request.id], verdict="approved")
+    assert refused is not None
+    assert refused.receipt is not None
+    assert refused.receipt.code == "not_allowed"
+    assert "http" not in refused.text
+    asked = await place.hear(token=tokens[request.id], where={"trigger_id": "1.2"})
+    assert asked is not None
+    assert place.channel.replies[-1][0] == {"trigger_id": "1.2"}
+
+
+async def test_no_window_is_opened_for_a_stranger(room: Room) -> None:
+    """They are told in words that they are not known."""
+    request = await room.ask()
+    token = (await room.cards.of_request(request.id))[0].token
+    await room.hear("nobody", token=token, where={"to": "nobody", "trigger_id": "1.2"})
+    assert room.channel.replies[-1][0] == {"to": "nobody"}
+
+
+async def test_strangers_fill_no_store(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many of an hour are kept, the rest is counted; those kept are forgotten after a month."""
+    monkeypatch.setattr("signoff.channels.strangers.AN_HOUR", 2)
+    replies = [await room.hear(f"nobody-{number}", text="yes") for number in range(5)]
+    assert [reply is not None for reply in replies] == [True, True, False, False, False]
+    kept = [await room.arrivals.look("chat", "heard", f"k{number}") for number in range(1, 6)]
+    assert [row is not None for row in kept] == [True, True, False, False, False]
+    room.ahead = timedelta(hours=1)
+    assert await room.hear("nobody-5", text="yes") is not None
+    recorded = await room.recorded("stranger")
+    assert [(each["identity"], each.get("more_before")) for each in recorded] == [
+        ("nobody-0", None), ("nobody-1", None), ("nobody-5", 3)
+    ]  # fmt: skip

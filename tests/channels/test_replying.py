@@ -1,0 +1,85 @@
+"""Replies on channels are tried in bounded time, and no channel waits for another's."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from signoff.channels import replying
+from signoff.channels.base import NotDelivered
+from signoff.channels.hearing import CLAIMED, Hearing
+from signoff.channels.intake import Intake
+from signoff.channels.replying import replied
+from signoff.channels.shapes import Reply
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.person import Person
+from signoff.registry.people import FixedDirectory
+from signoff.store.store import Store
+from signoff.testing.recording_channel import RecordingChannel, recording_channel
+from signoff.testing.recording_desk import RecordingDesk
+
+SAID = Reply(text="no")
+
+
+def soon(seconds: float = 60.0) -> float:
+    """A time of the loop's clock."""
+    return asyncio.get_running_loop().time() + seconds
+
+
+async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their own time, and by what is left of the claim; a vendor that is busy for longer is not waited for."""
+    channel: RecordingChannel = recording_channel("chat")
+    tries = 0
+
+    async def slow(where: Any, reply: Reply) -> None:
+        nonlocal tries
+        tries += 1
+        await asyncio.sleep(0.2)
+        raise NotDelivered("busy", code="429", again=True, after=after)
+
+    monkeypatch.setattr(channel, "answer", slow)
+    monkeypatch.setattr(replying, "_PAUSES", (0.0, 0.0))
+    after = 0.0
+    async with asyncio.timeout(20):
+        assert not await replied(channel, {}, SAID, soon(0.3))
+        assert tries == 2
+        assert not await replied(channel, {}, SAID, soon(-1.0))
+        monkeypatch.setattr(replying, "TOTAL_SECONDS", 0.3)
+        before = tries
+        assert not await replied(channel, {}, SAID, soon())
+        assert tries == before + 2
+        monkeypatch.setattr(replying, "TOTAL_SECONDS", 25.0)
+        before, after = tries, 30.0
+        assert not await replied(channel, {}, SAID, soon())
+        assert tries == before + 1
+
+
+async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much was said on it; and what is said on it is decided though nobody there can be told."""
+    people = [Person(id=f"p{n}", identities={"recording": (f"p{n}",)}) for n in range(CLAIMED + 10)]
+    healthy, hanging = recording_channel("healthy"), recording_channel("hanging")
+
+    async def hangs(where: Any, reply: Reply) -> None:
+        await asyncio.sleep(3600)
+
+    async def record(entries: Sequence[AuditEntry]) -> int:
+        return len(entries)
+
+    monkeypatch.setattr(hanging, "answer", hangs)
+    directory = FixedDirectory(people)
+    desk = RecordingDesk(directory, healthy.means.clock)
+    channels = {"healthy": healthy, "hanging": hanging}
+    hearing = Hearing(store, channels, directory, desk, record, healthy.means.clock)
+    intake = Intake(store, channels, record, healthy.means.clock)
+    for person in people:
+        await intake.take("hanging", hanging.raw(key=person.id, identity=person.id, text="hm"))
+    running = asyncio.create_task(hearing.run())
+    await asyncio.sleep(0.2)
+    await intake.take("healthy", healthy.raw(key="k", identity="p0", text="hm"))
+    async with asyncio.timeout(8):
+        while not healthy.replies:
+            await asyncio.sleep(0.02)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    intake.close()
