@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -60,7 +61,9 @@ class LostNotices:
         amiss = await self._courier.sweep([each for card in cards for each in await self._untold(card)])
         waits = {(card.id, card.revision) for card in cards}
         old = self._deps.clock() - SETTLED
-        for row in await self._page():
+        page = await self._page()
+        await self._spare([row for row in page if (row.approval, row.revision) in waits])
+        for row in page:
             if (row.approval, row.revision) not in waits and row.created_at < old:
                 amiss += await self._ended(row)
                 # Its other cards ended with it, or it waits for all of them.
@@ -76,6 +79,16 @@ class LostNotices:
             rows = await self._cards.unfinished(PAGE)
         self._seen = rows[-1] if rows else None
         return rows
+
+    async def _spare(self, rows: Sequence[DeliveryRow]) -> None:
+        """Drop what is planned for people who have voted: a turn tells nobody of votes that decide nothing."""
+        planned = [row for row in rows if row.state == "planned" and row.request.quorum > 1]
+        for approval in {row.approval for row in planned}:
+            request = await self._request(approval)
+            voters = {vote.subject for vote in request.votes} if request is not None else set()
+            for row in planned:
+                if row.approval == approval and row.person in voters:
+                    await self._cards.drop(row.token)
 
     async def _sweep(self) -> None:
         now = self._deps.clock()

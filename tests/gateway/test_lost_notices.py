@@ -15,8 +15,9 @@ from test_channel_doors import channel_catalog
 from signoff.channels.carrying import Supplies
 from signoff.channels.courier import Courier
 from signoff.client import Signoff
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.decision import Decision
 from signoff.contracts.ids import parse_approval_id
 from signoff.gateway import lost_notices
 from signoff.gateway.lost_notices import LOOKED_BACK, LostNotices
@@ -188,6 +189,38 @@ async def test_what_is_long_over_is_forgotten(looking: Looking, monkeypatch: pyt
     assert await looking.cards.of_request(approval) == []
     notices = select(func.count()).select_from(NOTICES).where(NOTICES.c.done_at.is_not(None))
     assert await looking.desk.deps.store.run(lambda connection: connection.scalar(notices)) == 0
+
+
+class Voted(Signoff):
+    """A turn in which one of two has answered."""
+
+    async def request(self, approval_id: str) -> ApprovalRequest:
+        """See `Signoff`."""
+        request = await super().request(approval_id)
+        decision = Decision(approval_id=approval_id, verdict="approved")
+        vote = Vote(subject="approver", verdict="approved", at=datetime.now(UTC), decision=decision)
+        return request.model_copy(update={"quorum": 2, "votes": (vote,)})
+
+
+@pytest.mark.usefixtures("nothing_waits")
+async def test_whoever_has_voted_is_not_told_on_the_next_channel(looking: Looking) -> None:
+    """No turn writes a vote down that does not decide; those who have not voted are told there."""
+    approval, _ = await told(looking)
+    deps = dataclasses.replace(
+        looking.desk.deps, clock=looking.now, desk=Voted(looking.desk.deps.desk.temporal, task_queue="any")
+    )
+    request = (await looking.desk.deps.desk.request(approval)).model_copy(update={"quorum": 2})
+    later = datetime.now(UTC) + timedelta(minutes=15)
+    people = ("approver", "other")
+    cards = [NewDelivery(request=request, person=each, channel="mail", address="a", due_at=later) for each in people]
+    await looking.cards.plan(cards)
+    lost, rows = LostNotices(deps, looking.courier), dict[tuple[str, str], str]()
+    async with asyncio.timeout(30):
+        while rows.get(("approver", "mail")) != "dropped":
+            await lost.step()
+            rows = {(row.person, row.channel): row.state for row in await looking.cards.of_request(approval)}
+    assert rows["other", "mail"] == "planned"
+    assert rows["approver", "chat"] == "sent"
 
 
 class Counting(Signoff):

@@ -83,6 +83,24 @@ async def test_a_store_without_a_step_is_adopted_with_its_rows(store_url: str) -
         await again.check()
 
 
+async def test_cards_that_were_to_be_reminded_of_still_are(store_url: str) -> None:
+    """That was a kind of card once."""
+
+    def second_last(connection: Connection) -> None:
+        migrate(connection, VERSION_TABLE, "r0007")
+        names = ["token", "tenant", "approval", "person", "channel", "address", "state", "vendor_id", "code", "told"]
+        numbers = ["revision", "attempts", "claimed_until", "created_at", "changed_at"]
+        values = dict.fromkeys(names, "'x'") | dict.fromkeys(numbers, "1")
+        values |= {"kind": "'remind'", "handle": "'{}'", "request": "'{}'", "due_at": "7"}
+        told = f"INSERT INTO deliveries ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+        connection.execute(text(told))
+
+    await on(store_url, second_last)
+    async with open_store(store_url) as store:
+        found = await store.run(lambda c: c.execute(text("SELECT kind, remind_at FROM deliveries")).all())
+        assert [tuple(row) for row in found] == [("ask", 7)]
+
+
 async def test_openers_at_the_same_time_migrate_once(store_url: str) -> None:
     """Twelve openers of an old database all get a working store."""
     await on(store_url, first_version)
