@@ -1,0 +1,69 @@
+"""What Twilio's error codes mean for a message of ours: whether trying again can help, and what somebody has to do.
+
+They come in the answer to a message, or later in what Twilio tells of it. Twilio lists them under `Error and warning
+dictionary`; codes are told apart, never messages.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from signoff.channels.base import NotDelivered
+
+OUTSIDE: Final = 63016
+"""On WhatsApp: they wrote last more than 24 hours ago, so that only an approved template reaches them."""
+_PAUSES: Final[Mapping[int, float]] = {14107: 5.0, 20429: 5.0, 30001: 30.0, 63018: 5.0, 63038: 600.0}
+"""Seconds to leave Twilio alone after it said that there was too much: of the account, a number, a day."""
+_PASSING: Final = frozenset((20500, 20503, 30008, 63017))
+"""Faults on Twilio's side, which pass."""
+_SAID: Final[Mapping[int, str]] = {
+    20003: "the credentials are not valid; check `account_sid` and `auth_token`, and that the account is active",
+    20404: "there is no such account; check `account_sid`",
+    21211: "it is no number that can be written to",
+    21408: "the account may not write to that country; allow it in Twilio's geographic permissions",
+    21606: "the sender is no number of the account that can send this; check `sender` and `via`",
+    21608: "a trial account writes only to numbers that were verified",
+    21609: "Twilio cannot call the gateway's public address",
+    21610: "the person has written STOP to this number, and is sent nothing until they write START",
+    21612: "this sender cannot reach that person; check `sender` and `via`",
+    21614: "it is no mobile number",
+    21617: "the message is too long",
+    21655: "there is no template of that SID; check `content_sids`",
+    21656: "the template's variables are not those that are documented",
+    21658: "the message is too long",
+    21659: "the sender is no number of the account; check `sender`",
+    30003: "the phone is switched off or cannot be reached",
+    30004: "the person or their network blocks the message",
+    30005: "there is no such phone any more",
+    30006: "it is a landline, or its network takes no messages",
+    30007: "a network took the message for spam",
+    30034: "the number is not registered for messages to the United States (A2P 10DLC)",
+    63003: "the person has no WhatsApp",
+    63007: "the sender is no WhatsApp number of the account; check `sender` and `via`",
+    63013: "WhatsApp refuses the message for a breach of its policy",
+    63015: "the sandbox writes only to who has joined it",
+    OUTSIDE: "the person wrote last more than 24 hours ago; an approved template in `content_sids` would reach them",
+    63024: "the person has no WhatsApp, or an old one",
+    63027: "the template does not exist in its language, or is not approved",
+    63028: "the template has another number of variables than the one that is documented",
+    63032: "WhatsApp keeps the message back from this person",
+    63041: "WhatsApp has paused the template for its quality",
+    63042: "WhatsApp has disabled the template for its quality",
+    63049: "WhatsApp keeps the message back, so that people are not sent too many",
+}
+
+
+def refused(code: int | None, status: int, after: float) -> NotDelivered:
+    """What a refusal means. `status` is that of HTTP; `after` how many seconds Twilio says itself, or 0."""
+    passing = status >= 500 or status == 429
+    if code is None:
+        return NotDelivered(f"Twilio answered {status}", code=str(status), again=passing, after=after if passing else 0)
+    again = code in _PAUSES or code in _PASSING or (code not in _SAID and passing)
+    pause = max(after, _PAUSES.get(code, 0.0))
+    return NotDelivered(meaning(code), code=str(code), again=again, after=pause if again else 0.0)
+
+
+def meaning(code: int) -> str:
+    """A code in words, and what to do where something can be done."""
+    if code in _SAID:
+        return _SAID[code]
+    return "Twilio takes no more for now" if code in _PAUSES else f"Twilio refuses it with code {code}"

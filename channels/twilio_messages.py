@@ -1,0 +1,63 @@
+"""What is sent through Twilio: cards and answers as text, and cards as a template with two buttons.
+
+Twilio cuts a text off at 1,600 characters. How it counts them it does not say: what fits here fits as UTF-16 too.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+from signoff.approvals.visible import ELLIPSIS
+from signoff.channels.endings import closing_text
+from signoff.channels.shapes import Closed, Notice
+from signoff.channels.voice import Voice
+from signoff.channels.whatsapp_messages import plain, template_message, units
+from signoff.channels.wording import Limits, card_words
+from signoff.contracts.decision import Assurance
+
+Via: TypeAlias = Literal["whatsapp", "sms"]
+Fields: TypeAlias = dict[str, str]
+
+BODY_UNITS: Final = 1_600
+PREFIX: Final[Mapping[Via, str]] = {"whatsapp": "whatsapp:", "sms": ""}
+"""What stands before an address on the wire, and so in the directory."""
+_NUMBER: Final = re.compile(r"\+[1-9][0-9]{4,17}\Z")
+_WHATSAPP: Final = re.compile(r"whatsapp:(?:\+[1-9][0-9]{4,17}|[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128})\Z")
+
+
+def is_address(address: str, via: Via) -> bool:
+    """Whether it is how somebody is reached and known there: `+351...`, `whatsapp:+351...`, `whatsapp:PT.1349...`."""
+    return bool((_WHATSAPP if via == "whatsapp" else _NUMBER).match(address))
+
+
+def card_fields(notice: Notice, voice: Voice, assurance: Assurance, via: Via) -> Fields:
+    """A card as text, which says how to answer with its code."""
+    for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
+        limits = Limits(whole=whole, value=300, says=300, rows=40)
+        words = card_words(notice, voice, how="text", assurance=assurance, limits=limits).text
+        if units(words) <= BODY_UNITS:
+            break
+    return text_fields(words, via)
+
+
+def template_fields(notice: Notice, voice: Voice, assurance: Assurance, content: str) -> Fields:
+    """The card as a template: four variables as in the one for Meta itself, and the token, which its buttons send."""
+    message = template_message(notice, voice, assurance, "", "")
+    values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
+    variables = {str(number): value for number, value in enumerate((*values, notice.token), 1)}
+    return {"ContentSid": content, "ContentVariables": json.dumps(variables)}
+
+
+def closed_fields(closed: Closed, voice: Voice, via: Via) -> Fields:
+    """That a card is over, as a text of its own."""
+    return text_fields(closing_text(closed, voice), via)
+
+
+def text_fields(words: str, via: Via) -> Fields:
+    """Words, cut where they are longer than a message may be."""
+    shown = plain(words) if via == "whatsapp" else words
+    while units(shown) > BODY_UNITS:
+        over = units(shown) - BODY_UNITS
+        shown = shown[: -max(over // 2, 1) - 1] + ELLIPSIS
+    return {"Body": shown}

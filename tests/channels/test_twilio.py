@@ -1,0 +1,502 @@
+"""Twilio: SMS answered with codes, WhatsApp in words and by a template's buttons, and forms signed as Twilio says."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from documents import page
+from pydantic import ValidationError
+
+from signoff.channels.base import Forged, Malformed, Means, NotDelivered
+from signoff.channels.shapes import Raw, Reply
+from signoff.channels.texts import text
+from signoff.channels.twilio import Twilio
+from signoff.channels.twilio_errors import meaning, refused
+from signoff.channels.twilio_forms import read_form, signature, spelled
+from signoff.channels.twilio_messages import is_address, text_fields
+from signoff.channels.twilio_templates import judged
+from signoff.channels.whatsapp_messages import units
+from signoff.contracts.ids import show_code
+from signoff.testing.channels import ChannelSuite, Rig, played
+from signoff.testing.fake_twilio import (
+    ACCOUNT,
+    ACTIONS,
+    AUTH_TOKEN,
+    BODY,
+    CALLED,
+    CONTENT,
+    OURS,
+    FakeSms,
+    FakeTwilio,
+    fake_twilio,
+)
+from signoff.testing.vendor import Vendor
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+EXAMPLE = "https://mycompany.com/myapp.php?foo=1&bar=2"
+PUBLISHED = [
+    # The security page of Twilio's documentation, and the tests of its libraries.
+    ("+14158675310", "GvWf1cFY/Q7PnoempGyD5oXAezc="),
+    ("+14158675309", "RSOYDt4T1cUTdK1PDd93/VVr8B8="),
+]
+
+
+def twilio(public_url: str = "https://signoff.example", **options: Any) -> Twilio:
+    """A channel by itself."""
+    given = {"via": "whatsapp", "account_sid": ACCOUNT, "auth_token": AUTH_TOKEN, "sender": OURS, **options}
+    return Twilio(Means("channel", given, public_url, lambda: NOW, b"own"))
+
+
+def fake(rig: Rig) -> FakeTwilio:
+    """The vendor as what it is."""
+    assert isinstance(rig.vendor, FakeTwilio)
+    return rig.vendor
+
+
+def alone(vendor: FakeTwilio) -> FakeTwilio:
+    """A vendor that only writes and signs."""
+    vendor.clock = lambda: NOW
+    return vendor
+
+
+class TestSms(ChannelSuite):
+    """What every channel must do, by SMS; a code is all that says what an answer is about."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """A number."""
+        return fake_twilio(FakeSms())
+
+    @played
+    async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: Rig) -> None:
+        """A code means what was shown by the time it was written: before the newer card, the older one."""
+        request = await rig.ask()
+        await rig.intake.take("channel", rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        await rig.again(request)
+        await rig.listen()
+        assert rig.request(request.id).votes == ()
+        assert text("receipt.stale", "en") in rig.read_by(rig.bo)
+        await rig.hear(rig.vendor.press(rig.card(rig.bo, "Somebody else"), rig.bo, "approved"))
+        assert rig.request(request.id).state == "approved"
+
+    @played
+    async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: Rig) -> None:
+        """A code of what they may not decide is none to them: they learn nothing of it, and decide nothing."""
+        request = await rig.ask()
+        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
+        assert (rig.desk.heard, rig.request(request.id).votes) == ([], ())
+        told = rig.read_by(rig.cy)
+        assert text("receipt.unknown", "en") in told
+        assert not any(part in told for part in (request.card.effect, "Payee"))
+
+    @played
+    async def test_a_card_says_how_to_answer_and_asks_for_what_becomes_of_it(self, rig: Rig) -> None:
+        """With the code; from our number, to theirs."""
+        request = await rig.ask()
+        code = show_code(request.code)
+        assert f"write “approve {code}”, or “deny {code}” and why" in rig.card(rig.bo).text
+        sent = fake(rig).bubble(rig.card(rig.bo)).sent
+        assert (sent["From"], sent["To"], sent["StatusCallback"]) == (OURS, rig.bo, CALLED)
+        assert set(sent) == {"From", "To", "StatusCallback", "Body"}
+        await rig.hear(rig.vendor.write(rig.bo, f"DENY {code.lower()} too dear"))
+        assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too dear")
+
+    @played
+    async def test_who_decided_here_is_told_once(self, rig: Rig) -> None:
+        """By the answer; others by a message. Where the answer did not get out, the end is told."""
+        first, second = await rig.ask(1), await rig.ask(2)
+        await rig.hear(rig.vendor.write(rig.bo, f"approve {first.code}"))
+        assert [len(rig.vendor.reads(who)) for who in (rig.bo, rig.ana)] == [3, 3]
+        raw = rig.vendor.write(rig.bo, f"approve {second.code}")
+        rig.vendor.trouble = "down"
+        await rig.hear(raw)
+        rig.vendor.trouble, rig.time.ahead = "", timedelta(minutes=11)
+        await rig.hurry()
+        await rig.carry()
+        assert "Approved by Bo" in rig.vendor.reads(rig.bo)[-1]
+
+    @played
+    async def test_who_wrote_stop_is_left_alone(self, rig: Rig) -> None:
+        """The card fails for good, and says why."""
+        fake(rig).stopped.add(rig.bo)
+        request = await rig.ask()
+        row = await rig.delivery(request, "bo")
+        assert (row.state, row.code) == ("failed", "21610")
+        assert "STOP" in row.told
+
+    @played
+    async def test_a_yes_to_messages_at_all_decides_nothing(self, rig: Rig) -> None:
+        """START and YES also say that somebody wants to be written to: they are asked again. STOP is not answered."""
+        await rig.ask()
+        await rig.hear(fake(rig).message(rig.bo, Body="YES", OptOutType="START"))
+        assert rig.desk.heard == []
+        count = len(rig.vendor.reads(rig.bo))
+        assert count == 2
+        await rig.hear(fake(rig).message(rig.bo, Body="HELP", OptOutType="HELP"))
+        assert len(rig.vendor.reads(rig.bo)) == count
+
+    @played
+    async def test_the_check_says_whether_twilio_calls_us(self, rig: Rig) -> None:
+        """For a number of the account."""
+        assert all(finding.ok for finding in await rig.channel.check())
+        fake(rig).called = "https://demo.twilio.com/welcome/sms/reply"
+        findings = await rig.channel.check()
+        assert [finding.ok for finding in findings] == [True, False]
+        assert CALLED in findings[1].remedy
+
+
+class TestWhatsApp(ChannelSuite):
+    """The same on WhatsApp, to people who have written lately, who may swipe the card that they answer."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """A sender without a template."""
+        return fake_twilio()
+
+    @played
+    async def test_one_word_below_a_card_decides_that_card(self, rig: Rig) -> None:
+        """Though several wait."""
+        first, second = await rig.ask(1), await rig.ask(2)
+        card = rig.card(rig.bo, show_code(first.code))
+        raw = rig.vendor.reply(card, rig.bo, "no\ntoo expensive")
+        assert raw is not None
+        await rig.hear(raw)
+        assert [rig.request(each.id).state for each in (first, second)] == ["denied", "pending"]
+
+    @played
+    async def test_who_has_not_written_lately_is_not_reached_without_a_template(self, rig: Rig) -> None:
+        """Twilio takes the card and tells later that it did not get out, so that the next channel takes over."""
+        fake(rig).silent.add(rig.bo)
+        request = await rig.ask()
+        assert (await rig.delivery(request, "bo")).state == "sent"
+        await rig.hear(*fake(rig).late)
+        row = await rig.delivery(request, "bo")
+        assert (row.state, row.code, row.told) == ("failed", "63016", meaning(63016))
+
+    @played
+    async def test_the_same_refused_at_once(self, rig: Rig) -> None:
+        """A card fails; an end that may not be told is left."""
+        fake(rig).prompt = True
+        fake(rig).silent.add(rig.bo)
+        request = await rig.ask(timeout=200_000.0)
+        assert (await rig.delivery(request, "bo")).code == "63016"
+        rig.time.ahead = timedelta(hours=25)
+        count = len(fake(rig).bubbles)
+        await rig.decide_elsewhere(request)
+        assert (len(fake(rig).bubbles), (await rig.delivery(request, "ana")).state) == (count, "closed")
+
+    @played
+    async def test_what_says_nothing_is_no_answer(self, rig: Rig) -> None:
+        """A picture with words below it, a voice, a word of somebody else's."""
+        await rig.ask()
+        await rig.hear(
+            fake(rig).message(rig.bo, Body="approve", NumMedia="1", MessageType="image"),
+            fake(rig).message(rig.bo, Body="approve", NumMedia="1"),
+            fake(rig).message(rig.bo, Body="", NumMedia="1", MessageType="audio"),
+            fake(rig).message(rig.bo, Body="approve", MessageType="text", Forwarded="true"),
+        )
+        assert rig.desk.heard == []
+        assert rig.read_by(rig.bo).count(text("reply.not_understood", "en")) == 4
+
+    @played
+    async def test_who_writes_by_sms_is_nobody_here(self, rig: Rig) -> None:
+        """The sender of an SMS is easily made up; that of WhatsApp is not."""
+        request = await rig.ask()
+        forged = fake(rig).message(rig.ana.removeprefix("whatsapp:"), Body=f"approve {request.code}")
+        await rig.hear(forged, fake(rig).message(rig.ana, Body=f"approve {request.code}", To=OURS))
+        assert rig.desk.heard == []
+
+    @played
+    async def test_the_check_says_that_few_are_reached_without_a_template(self, rig: Rig) -> None:
+        """And where Twilio is to call."""
+        findings = await rig.channel.check()
+        assert all(finding.ok for finding in findings)
+        told = " ".join(finding.what for finding in findings)
+        assert all(part in told for part in ("Acme", CALLED, "content_sids"))
+
+
+class TestTemplates(ChannelSuite):
+    """The same to people of whom nothing is known: every card is a template whose buttons carry the token."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """A sender with its template."""
+        return fake_twilio(FakeTwilio(template=True))
+
+    @played
+    async def test_who_is_silent_is_sent_the_template_and_answers_by_it(self, rig: Rig) -> None:
+        """What the button sends names the card, though Twilio may not say what it was below."""
+        fake(rig).silent.update((rig.bo, rig.ana))
+        request = await rig.ask()
+        bubble = fake(rig).bubble(rig.card(rig.bo))
+        assert (bubble.sent["ContentSid"], "Body" in bubble.sent) == (CONTENT, False)
+        await rig.hear(fake(rig).pressed(bubble, rig.bo, "Deny", OriginalRepliedMessageSid=""))
+        assert rig.request(request.id).state == "denied"
+        assert text("receipt.accepted.denied", "en") in rig.read_by(rig.bo)
+
+    @played
+    async def test_the_template_says_all_in_any_letters(self, rig: Rig) -> None:
+        """Letters that count twice, lines, tabs and runs of spaces in every value: Twilio takes it."""
+        await rig.ask(args={f"n{number}": "🎉 \n\t     " * 40 for number in range(9)}, note="x")
+        assert (fake(rig).refused, len(rig.vendor.cards())) == ([], 2)
+
+    @played
+    async def test_a_template_that_does_not_fit_is_told_by_its_code(self, rig: Rig) -> None:
+        """Other variables, or none of that SID; and the check says so beforehand."""
+        vendor = fake(rig)
+        assert all(finding.ok for finding in await rig.channel.check())
+        vendor.contents = {CONTENT: ("Only {{1}} here.", ACTIONS)}
+        first, other = await rig.ask(1), await rig.channel.check()
+        vendor.contents = {}
+        second, missing = await rig.ask(2), await rig.channel.check()
+        rows = [await rig.delivery(request, "bo") for request in (first, second)]
+        assert [(row.state, row.code) for row in rows] == [("failed", "21656"), ("failed", "21655")]
+        assert [[finding.ok for finding in each] for each in (other, missing)] == [[True, True, False]] * 2
+
+
+def example(caller: str) -> list[tuple[str, str]]:
+    """The fields of Twilio's example, in any order."""
+    fields = {"To": "+18005551212", "Digits": "1234", "CallSid": "CA1234567890ABCDE", "From": caller, "Caller": caller}
+    return list(fields.items())
+
+
+@pytest.mark.parametrize(("caller", "published"), PUBLISHED)
+def test_the_published_example_is_signed_as_published(caller: str, published: str) -> None:
+    """Whatever the order; a field twice with one value counts once."""
+    assert signature("12345", EXAMPLE, example(caller)) == published
+    assert signature("12345", EXAMPLE, example(caller)[::-1] + example(caller)) == published
+    assert signature("12346", EXAMPLE, example(caller)) != published
+    assert signature("12345", EXAMPLE, [*example(caller), ("New", "")]) != published
+
+
+def test_a_field_of_several_values_is_signed_in_their_order() -> None:
+    """As Twilio's libraries do."""
+    several = [("b", "2"), ("a", "9"), ("b", "1")]
+    assert signature("12345", EXAMPLE, several) == signature("12345", EXAMPLE + "a9b1b2", [])
+
+
+@pytest.mark.parametrize(
+    ("url", "others"),
+    [
+        ("https://a.example/c/x?y=1", ["https://a.example:443/c/x?y=1"]),
+        ("https://a.example:443/c", ["https://a.example/c"]),
+        ("https://a.example:8443/c", ["https://a.example/c"]),
+        ("http://a.example/c", ["http://a.example:80/c"]),
+        ("https://[2001:db8::1]:8443/c", ["https://[2001:db8::1]/c"]),
+    ],
+)
+def test_an_address_is_signed_with_its_port_or_without(url: str, others: list[str]) -> None:
+    """Nobody knows which."""
+    assert list(spelled(url)) == [url, *others]
+
+
+@pytest.mark.parametrize(
+    ("public_url", "called"),
+    [
+        ("https://signoff.example", CALLED),
+        ("https://signoff.example", "https://signoff.example:443/channels/channel"),
+        ("https://signoff.example:443", CALLED),
+        ("https://signoff.example:8443", "https://signoff.example:8443/channels/channel"),
+        ("https://signoff.example/desk", "https://signoff.example/desk/channels/channel"),
+        ("https://signoff.example", f"{CALLED}?a=1&b=%20x"),
+    ],
+)
+def test_the_address_is_the_public_one(public_url: str, called: str) -> None:
+    """Whatever the request says of its host: behind a proxy it is another."""
+    raw = alone(FakeTwilio()).sign(b"MessageSid=SM1&Body=yes", called)
+    query = called.partition("?")[2]
+    inside = f"http://10.0.0.7:8300/channels/channel{'?' if query else ''}{query}"
+    twilio(public_url).verify(dataclasses.replace(raw, url=inside, headers={**raw.headers, "host": "10.0.0.7:8300"}))
+
+
+@pytest.mark.parametrize(
+    "called",
+    ["https://evil.example/channels/channel", "https://signoff.example/channels/other", f"{CALLED}?a=1", CALLED + "/"],
+)
+def test_what_is_signed_for_another_address_is_forged(called: str) -> None:
+    """Also another channel of ours, and another query."""
+    raw = alone(FakeTwilio()).sign(b"MessageSid=SM1&Body=yes", called)
+    with pytest.raises(Forged):
+        twilio().verify(dataclasses.replace(raw, url=CALLED))
+
+
+def test_what_is_signed_as_json_is_no_message() -> None:
+    """There the address is signed alone, with a digest of the body, so that the fields would not be."""
+    url = f"{CALLED}?bodySHA256={'0' * 64}"
+    raw = dataclasses.replace(alone(FakeTwilio()).sign(b"", url), body=b'{"MessageSid": "SM1"}')
+    for each in (raw, dataclasses.replace(raw, body=b""), dataclasses.replace(raw, query={"bodySHA256": "0"}, url="")):
+        with pytest.raises(Forged):
+            twilio().verify(each)
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"a=%FF", b"&".join(b"a=1" for _ in range(600))])
+def test_what_is_no_form_is_forged(body: bytes) -> None:
+    """No text, or more fields than any message has."""
+    with pytest.raises(Forged):
+        twilio().verify(alone(FakeTwilio()).sign(body))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"auth_token": ""}, "auth_token"),
+        ({"account_sid": "SK" + "0" * 32}, "account_sid"),
+        ({"sender": "whatsapp:+14155238886"}, "sender"),
+        ({"sender": "Acme"}, "sender"),
+        ({"via": "rcs"}, "via"),
+        ({"content_sids": {"en": "HX1"}}, "content_sids"),
+        ({"via": "sms", "content_sids": {"en": CONTENT}}, "no buttons"),
+    ],
+)
+def test_options_that_cannot_work_are_named(options: Mapping[str, Any], named: str) -> None:
+    """Without a token anybody could sign; a name cannot be answered; an SMS has no buttons."""
+    with pytest.raises(ValidationError, match=named):
+        twilio(**options)
+
+
+def _read(sender: str = OURS, kind: str = "application/x-www-form-urlencoded", **fields: str) -> Any:
+    return read_form(Raw(urlencode(fields).encode(), {"content-type": kind}), sender, "whatsapp")
+
+
+def test_only_our_number_is_listened_to_unless_it_is_a_service() -> None:
+    """A number may serve other programs too; a Messaging Service has several."""
+    said = {"MessageSid": "SM1", "From": "whatsapp:+351912345678", "To": "whatsapp:+1999", "Body": "yes"}
+    assert _read(**said).heard == ()
+    heard = _read("MG" + "0" * 32, **said).heard[0]
+    assert (heard.key, heard.identity, heard.text) == ("SM1", "whatsapp:+351912345678", "yes")
+
+
+def test_twilio_is_told_to_do_nothing() -> None:
+    """A bare text would be sent on to who wrote."""
+    received = _read(MessageSid="SM1", From="whatsapp:+351912345678", To=f"whatsapp:{OURS}", Body="yes")
+    assert (received.body, received.media_type) == (b'<?xml version="1.0" encoding="UTF-8"?><Response/>', "text/xml")
+
+
+@pytest.mark.parametrize("fields", [{}, {"CallSid": "CA1"}, {"MessageSid": ""}])
+def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
+    """And so is another content type."""
+    for kind in ("application/x-www-form-urlencoded", "application/json"):
+        with pytest.raises(Malformed):
+            _read(kind=kind, **fields)
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "known"),
+    [
+        ("queued", "", ("sent", "", "")),
+        ("undelivered", "30005", ("failed", "30005", meaning(30005))),
+        ("failed", "odd", ("failed", "", "")),
+        ("canceled", "", ("failed", "", "")),
+        ("read", "", ("read", "", "")),
+        ("partially_delivered", "", ("unknown", "partially_delivered", "")),
+    ],
+)
+def test_each_state_is_told_once(told: str, code: str, known: tuple[str, str, str]) -> None:
+    """By the message and the state; one that is new is written down."""
+    status = _read(MessageSid="SM1", MessageStatus=told, ErrorCode=code).statuses[0]
+    assert (status.state, status.code, status.told) == known
+    assert (status.key, status.vendor_id) == (f"SM1:{told}", "SM1")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "again", "after"),
+    [
+        (20003, 401, False, 0.0),
+        (20429, 429, True, 5.0),
+        (63018, 429, True, 5.0),
+        (63038, 429, True, 600.0),
+        (63016, 400, False, 0.0),
+        (21610, 400, False, 0.0),
+        (20500, 500, True, 0.0),
+        (99999, 400, False, 0.0),
+        (99999, 500, True, 0.0),
+        (None, 503, True, 0.0),
+        (None, 404, False, 0.0),
+    ],
+)
+def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
+    """Who has to do something is told what; what passes is tried again, and a busy Twilio is left alone."""
+    error = refused(code, status, 0.0)
+    assert (error.code, error.again, error.after) == (str(code or status), again, after)
+    assert error.message
+    assert refused(code, status, 900.0).after == (900.0 if again else 0.0)
+
+
+async def test_what_twilio_refuses_is_told_by_its_code() -> None:
+    """Over HTTP; a wrong token, nobody there, and a message whose code comes with the answer."""
+    async with fake_twilio() as vendor:
+        alone(vendor)
+        channel = twilio(api_url=vendor.url)
+        for code, again in ((20003, False), (20429, True)):
+            vendor.refuse_with = code
+            with pytest.raises(NotDelivered) as caught:
+                await channel.answer({"to": vendor.identities[0]}, Reply(text="x"))
+            assert (caught.value.code, caught.value.again) == (str(code), again)
+        vendor.refuse_with = 0
+        await channel.answer({"to": vendor.identities[0]}, Reply(text="x" * 9_000))
+        assert units(vendor.bubbles[0].text) == 1_600
+        others = (
+            ("auth_token", "another", "20003"),
+            ("api_url", "http://127.0.0.1:9", "connection"),
+            ("sender", "+15550001111", "21606"),
+        )
+        for name, value, told in others:
+            wrong = twilio(**{"api_url": vendor.url, name: value})
+            with pytest.raises(NotDelivered) as caught:
+                await wrong.answer({"to": vendor.identities[0]}, Reply(text="x"))
+            assert caught.value.code == told
+            await wrong.close_down()
+        service = twilio(api_url=vendor.url, sender="MG" + "0" * 32)
+        await service.answer({"to": vendor.identities[0]}, Reply(text="x"))
+        assert "From" not in vendor.bubbles[-1].sent
+        await service.close_down()
+        await channel.close_down()
+
+
+@pytest.mark.parametrize(
+    "address", ["+15550000001", "whatsapp:15550000001", "whatsapp:", "whatsapp:us.1", "", "whatsapp:+1555000000\n"]
+)
+async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
+    """The people file is to be corrected; a number alone is one of SMS."""
+    assert not is_address(address, "whatsapp")
+    with pytest.raises(NotDelivered) as caught:
+        await twilio().answer({"to": address}, Reply(text="x"))
+    assert (caught.value.code, caught.value.again) == ("address", False)
+
+
+def test_marks_are_taken_out_for_whatsapp_alone() -> None:
+    """An SMS shows them as they are. Long words are cut to what fits, however their letters count."""
+    assert text_fields("~500~", "sms") == {"Body": "~500~"}
+    assert text_fields("~500~", "whatsapp") == {"Body": "∼500∼"}  # noqa: RUF001
+    for words in ("x" * 2_000, "🎉" * 2_000, "x🎉" * 2_000):
+        body = text_fields(words, "sms")["Body"]
+        assert 1_500 < units(body) <= 1_600
+        assert body.endswith("…")
+
+
+def test_the_template_is_the_documented_one() -> None:
+    """What an operator is told to have approved is what the fake holds us to."""
+    told = page("docs/channels.md")
+    assert f"```text\n{BODY}\n```" in told
+    assert all(f"`{name}`" in told for _, name in ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("template", "status", "ok"),
+    [
+        ({}, "approved", True),
+        ({}, "pending", False),
+        ({"actions": [{"id": "yes"}, {"id": "no"}]}, "approved", False),
+        ({"actions": "odd"}, "approved", False),
+        ({"body": "Only {{1}}."}, "approved", False),
+    ],
+)
+def test_a_template_is_judged_by_its_form(template: Mapping[str, Any], status: str, ok: bool) -> None:
+    """Approved, four variables, two buttons that send the token."""
+    reply = {"body": BODY, "actions": [{"title": title, "id": name} for title, name in ACTIONS], **template}
+    finding = judged(CONTENT, {"types": {"twilio/quick-reply": reply}}, {"whatsapp": {"status": status}})
+    assert finding.ok == ok
+    assert finding.ok or finding.remedy
+    assert not judged(CONTENT, json.loads('{"types": []}'), {}).ok
