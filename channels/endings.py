@@ -43,8 +43,6 @@ def closing_text(closed: Closed, voice: Voice) -> str:
 def receipt_words(receipt: Receipt, voice: Voice, link: str = "") -> str:
     """What became of somebody's answer, in one line, with the request's code; and the link where reading on helps."""
     sentences = [_receipt(receipt, voice)]
-    if receipt.reason and receipt.code == "already_decided":
-        sentences.append(text("end.reason", voice.language, reason=one_line(receipt.reason, REASON_CHARS).text))
     if link and receipt.code in _READ_ON:
         sentences.append(text("reply.see", voice.language, link=link))
     code = f"{show_code(short_code(receipt.approval_id))}: " if receipt.approval_id else ""
@@ -93,6 +91,10 @@ def _receipt(receipt: Receipt, voice: Voice) -> str:
         at, channel = receipt.decided_at, receipt.channel
         who = receipt.decided_name or receipt.decided_by
         ending = _ending(receipt.verdict or receipt.state, who, channel, at, voice, doubt=False)
+        if receipt.reason:
+            # Theirs, so before the sentence about whoever came later.
+            why = text("end.reason", language, reason=one_line(receipt.reason, REASON_CHARS).text)
+            ending = f"{ending}. {why.removesuffix('.')}"
         return text("receipt.already_decided", language, ending=ending)
     why = one_line(receipt.message, REASON_CHARS).text
     return text(f"receipt.{receipt.code or 'malformed'}", language, why=why)

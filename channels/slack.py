@@ -65,7 +65,7 @@ class Slack(Channel):
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`."""
-        words, blocks = card_blocks(notice, voice_of(notice.person, self.means.clock()))
+        words, blocks = card_blocks(notice, voice_of(notice.person, self.means.clock()), self.means.public_url)
         # A conversation with a person has a name of its own, which the answer tells, and only that can be edited.
         message: dict[str, Any] = {"channel": _user(notice.address), "text": words, "blocks": blocks}
         if before is not None:

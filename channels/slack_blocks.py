@@ -14,6 +14,7 @@ Block: TypeAlias = dict[str, Any]
 
 TEXT_CHARS: Final = 3_000
 """Of a section."""
+HEADER_CHARS: Final = 150
 BUTTON_CHARS: Final = 75
 FALLBACK_CHARS: Final = 3_000
 """Of the text that notifications and screen readers take."""
@@ -22,21 +23,33 @@ TITLE_CHARS: Final = 24
 APPROVE: Final = "signoff.approve"
 DENY: Final = "signoff.deny"
 OPEN: Final = "signoff.open"
+CHANGE: Final = "signoff.change"
 REASON: Final = "signoff.reason"
 """Names of what can be pressed or submitted."""
 LIMITS: Final = Limits(whole=9_000, value=400, says=800, rows=40)
 
 
-def card_blocks(notice: Notice, voice: Voice) -> tuple[str, list[Block]]:
-    """The text and the blocks of a card. A reminder and a list have no buttons that decide: cards have."""
+def card_blocks(notice: Notice, voice: Voice, public_url: str) -> tuple[str, list[Block]]:
+    """The text and the blocks of a card. A reminder and a list have no buttons that decide: cards have.
+
+    What may be changed is changed in the inbox, at `public_url`, after a sign-in.
+    """
     words = card_words(notice, voice, how="buttons", limits=LIMITS)
     decides = words.decides and notice.kind == "ask"
-    blocks: list[Block] = [_header(words.heading)]
+    several = notice.kind == "digest"
+    # What would be done is what has to be read first; of several things, how many they are.
+    first, second = (words.heading, words.effect) if several else (words.effect, words.heading)
+    blocks: list[Block] = [_header(first), _section(f"{second}\n{words.code}")]
+    if len(first) > HEADER_CHARS:
+        blocks.append(_section(first))
     blocks += [_section(each) for each in _paragraphs(words)]
     buttons = _decisions(notice.token, words) if decides else []
     if notice.link:
         label = text("button.open", voice.language)
         buttons.append(_button(OPEN, label, url=notice.link))
+    if decides and notice.request.allow_edit:
+        edit = f"{public_url}/approvals/{notice.request.id}/edit"
+        buttons.append(_button(CHANGE, text("button.change", voice.language), url=edit))
     if buttons:
         blocks.append({"type": "actions", "block_id": f"signoff.{notice.token}", "elements": buttons})
     return escaped(words.text)[:FALLBACK_CHARS], blocks
@@ -82,14 +95,12 @@ def escaped(words: str) -> str:
 
 
 def _paragraphs(words: CardWords) -> Iterator[str]:
-    yield f"{words.effect}\n{words.code}"
     yield from _cut("\n".join(f"{row.text}" for row in words.rows))
-    elsewhere = "" if words.decides else words.how
-    course = (words.counted, words.due, words.more, words.incomplete, elsewhere)
-    for lines in ((words.note, words.asked, words.rule), course):
-        yield from _cut("\n".join(filter(None, lines)))
+    yield from _cut("\n".join(filter(None, (words.note, words.asked, words.rule))))
     if words.says:
         yield from _cut(f"{words.says_lead}\n“{words.says}”")
+    elsewhere = "" if words.decides else words.how
+    yield from _cut("\n".join(filter(None, (words.counted, words.due, words.more, words.incomplete, elsewhere))))
 
 
 def _cut(words: str) -> Iterator[str]:
@@ -120,7 +131,7 @@ def _button(action: str, label: str, **more: str) -> Block:
 
 
 def _header(words: str) -> Block:
-    return {"type": "header", "text": _plain(words, 150)}
+    return {"type": "header", "text": _plain(words, HEADER_CHARS)}
 
 
 def _section(words: str) -> Block:

@@ -13,6 +13,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Genehmigen",
     "button.deny": "Ablehnen",
     "button.open": "Öffnen",
+    "button.change": "Ändern",
     "button.back": "Zurück",
     "button.why": "Warum (kann leer bleiben)",
     # The card.
@@ -67,7 +68,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "where.email": "per E-Mail",
     "where.slack": "in Slack",
     "where.whatsapp": "per WhatsApp",
-    "where.twilio": "per WhatsApp",
+    "where.twilio": "per Textnachricht",
     "where.telegram": "in Telegram",
     "where.webhook": "per Webhook",
     "where.other": "über {channel}",

@@ -11,6 +11,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Approve",
     "button.deny": "Deny",
     "button.open": "Open",
+    "button.change": "Change",
     "button.back": "Back",
     "button.why": "Why (may be empty)",
     # The card.
@@ -65,7 +66,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "where.email": "by e-mail",
     "where.slack": "in Slack",
     "where.whatsapp": "by WhatsApp",
-    "where.twilio": "by WhatsApp",
+    "where.twilio": "by text message",
     "where.telegram": "in Telegram",
     "where.webhook": "by webhook",
     "where.other": "by {channel}",

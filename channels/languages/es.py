@@ -13,6 +13,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Aprobar",
     "button.deny": "Rechazar",
     "button.open": "Abrir",
+    "button.change": "Cambiar",
     "button.back": "Volver",
     "button.why": "Por qué (puede quedar vacío)",
     # The card.
@@ -67,7 +68,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "where.email": "por correo",
     "where.slack": "en Slack",
     "where.whatsapp": "por WhatsApp",
-    "where.twilio": "por WhatsApp",
+    "where.twilio": "por mensaje de texto",
     "where.telegram": "en Telegram",
     "where.webhook": "por webhook",
     "where.other": "por {channel}",

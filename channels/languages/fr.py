@@ -13,6 +13,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Approuver",
     "button.deny": "Refuser",
     "button.open": "Ouvrir",
+    "button.change": "Modifier",
     "button.back": "Retour",
     "button.why": "Pourquoi (peut rester vide)",
     # The card.
@@ -67,7 +68,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "where.email": "par e-mail",
     "where.slack": "dans Slack",
     "where.whatsapp": "par WhatsApp",
-    "where.twilio": "par WhatsApp",
+    "where.twilio": "par message texte",
     "where.telegram": "dans Telegram",
     "where.webhook": "par webhook",
     "where.other": "par {channel}",

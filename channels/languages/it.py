@@ -13,6 +13,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Approva",
     "button.deny": "Rifiuta",
     "button.open": "Apri",
+    "button.change": "Modifica",
     "button.back": "Indietro",
     "button.why": "Perché (può restare vuoto)",
     # The card.
@@ -67,7 +68,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "where.email": "per e-mail",
     "where.slack": "in Slack",
     "where.whatsapp": "per WhatsApp",
-    "where.twilio": "per WhatsApp",
+    "where.twilio": "per messaggio di testo",
     "where.telegram": "in Telegram",
     "where.webhook": "tramite webhook",
     "where.other": "tramite {channel}",

@@ -13,6 +13,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "button.approve": "Aprovar",
     "button.deny": "Recusar",
     "button.open": "Abrir",
+    "button.change": "Alterar",
     "button.back": "Voltar",
     "button.why": "Porquê (pode ficar vazio)",
     # The card.
@@ -67,7 +68,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "where.email": "por e-mail",
     "where.slack": "no Slack",
     "where.whatsapp": "por WhatsApp",
-    "where.twilio": "por WhatsApp",
+    "where.twilio": "por mensagem de texto",
     "where.telegram": "no Telegram",
     "where.webhook": "por webhook",
     "where.other": "por {channel}",

@@ -51,6 +51,22 @@ class TestSlack(ChannelSuite):
         assert vendor.refused == []
 
     @played
+    async def test_what_may_be_changed_has_a_link_to_where_it_is(self, rig: Rig) -> None:
+        """In the inbox, after a sign-in; no other card has it."""
+        vendor = rig.vendor
+        assert isinstance(vendor, FakeSlack)
+        request = await rig.ask(1, allow_edit=True)
+        await rig.ask(2)
+        links = [
+            element["url"]
+            for message in vendor.messages
+            for block in message.blocks
+            for element in block.get("elements", ())
+            if element["action_id"] == "signoff.change"
+        ]
+        assert links == [f"https://signoff.example/approvals/{request.id}/edit"] * 2
+
+    @played
     async def test_deny_asks_why_in_a_window_and_decides_with_it(self, rig: Rig) -> None:
         """The button alone decides nothing."""
         vendor = rig.vendor

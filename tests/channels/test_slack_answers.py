@@ -28,7 +28,8 @@ def sections(card: Card) -> list[str]:
     """The sections of that card."""
     asks = request(card=card, rule="r")
     notice = Notice(token="t" * 26, request=asks, person=BO, address="T1:U1", link="https://signoff.example/l")
-    return [block["text"]["text"] for block in card_blocks(notice, VOICE)[1] if block["type"] == "section"]
+    blocks = card_blocks(notice, VOICE, "https://signoff.example")[1]
+    return [block["text"]["text"] for block in blocks if block["type"] == "section"]
 
 
 def about(args: dict[str, Any]) -> Card:
