@@ -92,15 +92,20 @@ async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard
 
 
 async def _open(deliveries: Deliveries, channel: Channel, person: Person, at: datetime) -> Pointed:
-    """What waited for a person on this channel. Who was told of it by a list alone has not read what it asks."""
+    """What waited for a person on this channel.
+
+    Who was told of it by a list alone has not read what it asks; nor perhaps has anybody read what is being sent.
+    """
     rows = await _out(deliveries, channel, person, at)
-    return Pointed(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest")
+    alone = len(rows) == 1 and rows[0].kind != "digest" and rows[0].sent_at is not None
+    return Pointed(_shown(rows), certain=alone)
 
 
 async def _by_code(
     deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, code: str, at: datetime
 ) -> Pointed:
-    rows = [row for row in await _out(deliveries, channel, person, at) if row.request.code == code]
+    out = [row for row in await _out(deliveries, channel, person, at) if row.sent_at is not None]
+    rows = [row for row in out if row.request.code == code]
     if not rows:
         return _one_of([await _as_told(deliveries, person, each, at) for each in await codes.with_code(person, code)])
     # Of a request that was asked again, whoever writes its code means it as it is now.

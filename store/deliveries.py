@@ -177,7 +177,8 @@ class Deliveries:
     async def open_for(self, channel: str, address: str, at: datetime | None = None) -> list[DeliveryRow]:
         """The cards that are out at this address, and whose request is not over.
 
-        With `at`, a time of the store's own, those that were so then.
+        With `at`, a time of the store's own, those that were so then; and those without `sent_at` that may have got
+        out though nobody heard of it.
         """
         where = (DELIVERIES.c.channel == channel, DELIVERIES.c.address == address)
         if at is None:
@@ -185,9 +186,11 @@ class Deliveries:
         then = millis(at)
         return await self._find(
             *where,
-            DELIVERIES.c.state.in_((*_OUT, "closed")),
-            DELIVERIES.c.sent_at <= then,
             or_(DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.ended_at > then),
+            or_(
+                and_(DELIVERIES.c.state.in_((*_OUT, "closed")), DELIVERIES.c.sent_at <= then),
+                and_(DELIVERIES.c.state == "planned", DELIVERIES.c.attempts > 0, DELIVERIES.c.created_at <= then),
+            ),
         )
 
     async def unfinished(self, limit: int, after: DeliveryRow | None = None) -> list[DeliveryRow]:

@@ -812,3 +812,20 @@ async def test_strangers_fill_no_store(room: Room, monkeypatch: pytest.MonkeyPat
     assert [(each["identity"], each.get("more_before")) for each in recorded] == [
         ("nobody-0", None), ("nobody-1", None), ("nobody-5", 3)
     ]  # fmt: skip
+
+
+async def test_a_bare_word_decides_nothing_while_another_card_may_be_out(room: Room) -> None:
+    """It is being sent, or the vendor's answer got lost: the word may be about that one, or nobody has read it."""
+    first, second = await room.ask(1), room.opened(2)
+    await room.cards.plan([NewDelivery(request=second, person="bo", channel="chat", address="bo-1")])
+    (sending,) = await room.cards.claim_due(9, ["chat"])
+    reply = await room.hear(text="yes")
+    assert reply is not None
+    assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
+    await room.hear(text=f"yes {first.code}")
+    await room.cards.end(first.id, 1, room.desk.request(first.id))
+    assert await room.hear(text="yes") is not None
+    assert [room.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
+    await room.cards.sent(sending.token, "v-2", {})
+    await room.hear(text="yes")
+    assert room.desk.request(second.id).state == "approved"
