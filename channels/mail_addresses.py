@@ -26,6 +26,11 @@ class ReplyAddresses:
         self._id = re.compile(rf"<{named}(?:\.[a-z0-9.]{{1,60}})?@{re.escape(self._domain)}>")
 
     @property
+    def bare(self) -> str:
+        """The address itself, which names no delivery."""
+        return self._bare
+
+    @property
     def domain(self) -> str:
         """The domain of all of them."""
         return self._domain

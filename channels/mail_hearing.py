@@ -19,7 +19,8 @@ from signoff.channels.mail_reading import MailSaid, read_mail
 from signoff.channels.shapes import Heard, Received, Status
 
 UNNAMED: Final = "<nothing>"
-"""Instead of the id of a mail: it replies to something of which nothing is sure, and so never to the only card."""
+"""Instead of the id of a mail: it surely replies to no card of ours, and so is never about the only one without its
+code."""
 _REPORT_BYTES: Final = 64 * 1024
 _FAILED: Final = re.compile(rb"^action:[ \t]{0,20}failed", re.IGNORECASE | re.MULTILINE)
 _CODE: Final = re.compile(rb"^status:[ \t]{0,20}([45]\.\d{1,3}\.\d{1,3})", re.IGNORECASE | re.MULTILINE)
@@ -53,8 +54,11 @@ class MailEar:
         if proof.why:
             return Received(heard=(_unproved(key, said, claimed),))
         token, ids = self._about(said, proof)
+        if not token and "message-id" not in proof.surely:
+            # With the card's code in it, it could be sent again as another mail.
+            return Received(heard=(_unproved(key, said, claimed),))
         heard = Heard(
-            key=f"{key}/{token}",
+            key=key,
             identity=proof.sender,
             token=token,
             vendor_ids=ids,
@@ -64,12 +68,16 @@ class MailEar:
         return Received(heard=(heard,))
 
     def _about(self, said: MailSaid, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
-        """The token of the one card that is meant, else ids of mails it replies to; neither for a new mail to us."""
+        """The token of the one card that is meant, and ids of mails it replies to; never neither.
+
+        A mail that names no card needs its code: an old `yes` would else be lent to whatever is open now.
+        """
         tokens = self.replies.tokens(proof.recipients)
         if len(tokens) == 1:
             return tokens[0], ()
-        to_us = any(self.replies.is_ours(each) for each in proof.recipients)
-        replies_surely = not said.references or {"in-reply-to", "references"} <= proof.surely
+        # A plus address that names no card may be anybody's, even another deployment's.
+        to_us = self.replies.bare in proof.recipients
+        replies_surely = bool(said.references) and {"in-reply-to", "references"} <= proof.surely
         if tokens or not to_us or not replies_surely:
             return "", (UNNAMED,)
         return next(iter(self.replies.tokens_of_ids(said.references)), ""), said.references[:_KEPT_IDS]
@@ -94,7 +102,8 @@ class MailEar:
 def _key(raw: bytes, said: MailSaid, proof: Authenticity) -> str:
     """One for the same mail however often it comes and whatever is added to it on the way; by its sender alone.
 
-    Nobody can use up the key of a mail of somebody else's.
+    Nobody can use up the key of a mail of somebody else's. Where its id is not sure it may get others, and is then
+    only heard if what is sure names its one card.
     """
     header, body = split_mail(raw)
     if "message-id" in proof.surely and said.message_id:

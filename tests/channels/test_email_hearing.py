@@ -1,5 +1,6 @@
 """What a mail means for us: whose answer to which card, and what it cannot lend its `yes` to."""
 
+import re
 from email.message import EmailMessage
 
 import pytest
@@ -100,7 +101,48 @@ async def test_a_reply_to_the_bare_address_is_known_by_what_it_replies_to() -> N
         found = heard(desk.hear(signed(replied(card, BO, "yes", to=APPROVALS), leaving_out=(b"references",))))
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
         fresh = heard(desk.hear(signed(written(BO, APPROVALS, "approve K7Q-2FM"))))
-        assert (fresh.token, fresh.vendor_ids, fresh.text) == ("", (), "approve K7Q-2FM")
+        assert (fresh.token, fresh.vendor_ids, fresh.text) == ("", (UNNAMED,), "approve K7Q-2FM")
+
+
+async def test_a_mail_that_names_no_card_needs_its_code_and_an_id_of_its_own() -> None:
+    """The same `yes` is never new: not by lines at its end, nor by a signature that takes what is sure away."""
+    own = "Authentication-Results: mx.signoff.example; {spf}dmarc=pass header.from=people.example\r\n"
+    by_spf, by_signature = (own.format(spf=spf).encode() for spf in (f"spf=pass smtp.mailfrom={BO}; ", ""))
+    bogus = b"DKIM-Signature: v=1; a=rsa-sha256; d=people.example; s=x; h=from:to; bh=AA==; b=AA==\r\n"
+    words = written(BO, APPROVALS, "approve K7Q-2FM")
+    async with mail_desk() as desk:
+        loose = signed(words, leaving_out=(b"message-id",))
+        for raw in (loose, loose + b"\r\n"):
+            found = heard(desk.hear(raw))
+            assert (found.identity, found.text, found.vendor_ids) == (f"{BO} (not proved)", "", (UNNAMED,))
+    async with mail_desk(authserv_id="mx.signoff.example") as desk:
+        first = heard(desk.hear(by_spf + signed(words)))
+        assert (first.identity, first.vendor_ids) == (BO, (UNNAMED,))
+        assert heard(desk.hear(by_signature + signed(words))).key == first.key
+        assert heard(desk.hear(by_signature + bogus + signed(words))).identity == f"{BO} (not proved)"
+
+
+async def test_a_reply_whose_references_are_taken_out_is_the_same_mail() -> None:
+    """Its id is signed, what it replies to is not: without that it is no new answer to whatever is open then."""
+    own = "Authentication-Results: mx.signoff.example; {spf}dmarc=pass header.from=people.example\r\n"
+    async with mail_desk(authserv_id="mx.signoff.example") as desk:
+        reply = replied(await desk.card(), BO, "yes", to=APPROVALS)
+        raw = signed(reply, leaving_out=(b"in-reply-to", b"references"))
+        first = heard(desk.hear(own.format(spf=f"spf=pass smtp.mailfrom={BO}; ").encode() + raw))
+        assert first.token == TOKEN
+        bare = re.sub(rb"(?m)^(In-Reply-To|References):[^\r\n]*\r\n", b"", raw)
+        assert bare != raw
+        again = heard(desk.hear(own.format(spf="").encode() + bare))
+        assert (again.key, again.token, again.vendor_ids) == (first.key, "", (UNNAMED,))
+
+
+async def test_an_address_that_names_no_card_is_not_the_bare_one() -> None:
+    """With a proof of another deployment's, or a name of somebody's own, what is replied to says nothing either."""
+    async with mail_desk() as desk:
+        card = await desk.card()
+        for named in (f"{TOKEN}.aaaaaaaaaaaaaaaa", "staging"):
+            found = heard(desk.hear(signed(replied(card, BO, "yes", to=APPROVALS.replace("@", f"+{named}@")))))
+            assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
 async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
@@ -131,15 +173,15 @@ async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
         assert len({key, own.key, unproved.key}) == 3
 
 
-async def test_what_is_proved_and_no_more_is_not_silenced_by_a_copy() -> None:
+async def test_what_is_proved_and_no_more_is_nobody_s_and_not_silenced_by_a_copy() -> None:
     """DMARC passed, and no field is sure: what somebody sends in the same words before it is another mail."""
     async with mail_desk(authserv_id="mx.signoff.example") as desk:
         mail = written(BO, APPROVALS, "approve K7Q-2FM").as_bytes()
         verdict = b"Authentication-Results: mx.signoff.example; dmarc=%s header.from=people.example\r\n"
         found, copied = (heard(desk.hear(verdict % result + mail)) for result in (b"pass", b"fail"))
-        assert (found.identity, copied.identity) == (BO, f"{BO} (not proved)")
+        assert found.identity == copied.identity == f"{BO} (not proved)"
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
-        assert found.key.partition("/")[0] != copied.key
+        assert found.key != copied.key
 
 
 async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> None:
