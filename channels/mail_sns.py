@@ -25,7 +25,9 @@ from signoff.channels.mail_authenticity import ProviderVerdict
 Fetch = Callable[[str], bytes]
 """Reads what stands at a web address of Amazon. Blocks. Raises `OSError`."""
 
-_HOST: Final = re.compile(r"sns\.[a-z0-9-]{3,30}\.amazonaws\.com(?:\.cn)?")
+_HOST: Final = re.compile(r"sns\.[a-z]{2}(?:-[a-z]{1,12}){1,3}-[0-9]\.amazonaws\.com(?:\.cn)?")
+"""Of a region, and nothing else: `sns.s3-us-west-2.amazonaws.com` is somebody's bucket."""
+_CERTIFICATE: Final = re.compile(rf"https://{_HOST.pattern}/SimpleNotificationService-[0-9a-f]{{1,64}}\.pem")
 _NOTIFICATION: Final = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _SUBSCRIPTION: Final = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
 _SIGNED: Final = {
@@ -104,7 +106,7 @@ class SnsTopic:
         known = self._certificates.get(url)
         if known is not None:
             return known
-        if not _of_amazon(url) or not url.endswith(".pem"):
+        if not _CERTIFICATE.fullmatch(url):
             raise Forged("the certificate is not Amazon's")
         try:
             certificate = x509.load_pem_x509_certificate(self._fetch(url))

@@ -183,9 +183,9 @@ class Amazon:
     def fetch(self, url: str) -> bytes:
         """See `Fetch`."""
         self.fetched.append(url)
-        if url.endswith("gone.pem"):
+        if url.endswith("-a.pem"):
             raise OSError("gone")
-        return b"no certificate" if url.endswith("none.pem") else self.certificate
+        return b"no certificate" if url.endswith("-b.pem") else self.certificate
 
     def notice(self, message: Any, **changes: Any) -> Raw:
         """What SNS posts, signed after `changes`."""
@@ -265,16 +265,22 @@ def test_a_subscription_to_our_topic_is_confirmed_at_amazon_alone() -> None:
     "changes",
     [
         {"TopicArn": "arn:aws:sns:eu-west-1:999999999999:mail"},
-        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com.else.example/a.pem"},
-        {"SigningCertURL": "https://else.example/a.pem"},
-        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com@else.example/a.pem"},
-        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com:8443/a.pem"},
-        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com:port/a.pem"},
-        {"SigningCertURL": "https://x.s3.amazonaws.com/a.pem"},
-        {"SigningCertURL": "http://sns.eu-west-1.amazonaws.com/a.pem"},
-        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/a.txt"},
-        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/gone.pem"},
-        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/none.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com.else.example/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": "https://else.example/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com@else.example/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com:8443/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com:port/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": "https://x.s3.amazonaws.com/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": "http://sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.txt"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/other.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/x/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": f"{CERTIFICATE}?.pem"},
+        {"SigningCertURL": "https://sns.s3.amazonaws.com/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": "https://sns.s3-us-west-2.amazonaws.com/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": "https://sns.s3-external-1.amazonaws.com/SimpleNotificationService-1.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-a.pem"},
+        {"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-b.pem"},
         {"SignatureVersion": "3"},
         {"Type": "Something"},
     ],
@@ -284,7 +290,19 @@ def test_what_is_not_of_our_topic_is_forged(changes: dict[str, Any]) -> None:
     amazon = Amazon()
     with pytest.raises(Forged):
         amazon.shape.verify(amazon.notice(received(b"x"), **changes), NOW)
-    assert all(url.startswith("https://sns.eu-west-1.amazonaws.com/") for url in amazon.fetched)
+    assert all(
+        url.startswith("https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-") for url in amazon.fetched
+    )
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "us-gov-west-1", "ap-southeast-2"])
+def test_every_region_has_its_certificates(region: str) -> None:
+    """China's under a name of its own."""
+    for host in (f"sns.{region}.amazonaws.com", "sns.cn-north-1.amazonaws.com.cn"):
+        amazon = Amazon()
+        url = f"https://{host}/SimpleNotificationService-9c6465fa7f48f5cacd23014631ec1136.pem"
+        amazon.shape.verify(amazon.notice(received(b"x"), SigningCertURL=url), NOW)
+        assert amazon.fetched == [url]
 
 
 def test_what_sns_did_not_sign_is_forged() -> None:
