@@ -9,7 +9,7 @@ from typing import Final, Literal
 from signoff.channels.base import Malformed
 from signoff.channels.mail_dkim import MAX_TRIED, Signature, holds, signatures
 from signoff.channels.mail_fields import Header, mailboxes, only_sender, split_mail
-from signoff.channels.mail_names import TxtLookup, dns_name, reaches
+from signoff.channels.mail_names import TxtLookup, dns_name, reaches, sparing
 from signoff.channels.mail_results import parse_results
 
 _ONCE: Final = frozenset(
@@ -19,6 +19,9 @@ _ONCE: Final = frozenset(
     }
 )
 """Fields of which a mail has one at most (RFC 5322): of two, a signature covers one and a reader sees the other."""
+
+_MAX_LABELS: Final = 8
+"""Of a domain for which one above signs: each is a name to be looked up."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Authenticity:
 def authenticate(
     raw: bytes, *, provider: ProviderVerdict | None = None, authserv_id: str = "", txt: TxtLookup | None = None
 ) -> Authenticity:
-    """Judge by the first means that is given, and by it alone: the provider's verdict, the topmost
+    """Judge by the first means that is given, and by it alone: the provider's verdict, the one
     Authentication-Results of `authserv_id`, or DKIM checked here with keys found by `txt`. Never raises.
 
     Our mail server must take out of what comes in every Authentication-Results that bears our `authserv_id`.
@@ -72,7 +75,7 @@ def authenticate(
     if authserv_id:
         return _by_results(header, sender, authserv_id)
     if txt is not None:
-        return _by_dkim(raw, header, sender, txt)
+        return _by_dkim(raw, header, sender, sparing(txt))
     return Authenticity(sender, "", "nothing is set up that proves who sends")
 
 
@@ -84,9 +87,13 @@ def _by_provider(header: Header, sender: str, verdict: ProviderVerdict) -> Authe
 
 def _by_results(header: Header, sender: str, authserv_id: str) -> Authenticity:
     fields = map(parse_results, header.all("authentication-results"))
-    ours = next((field for field in fields if field.authserv_id == authserv_id.lower()), None)
-    if ours is None:
+    own = [field for field in fields if field.authserv_id == authserv_id.lower()]
+    if not own:
         return Authenticity(sender, "", "our mail server has not said whether DMARC passed")
+    if len(own) > 1:
+        # One of them came with the mail, and not every server writes its own above it.
+        return Authenticity(sender, "", "several Authentication-Results bear our mail server's name")
+    [ours] = own
     dmarc = ours.of("dmarc")
     domain = sender.partition("@")[2]
     if len(dmarc) != 1 or dmarc[0].value != "pass" or dmarc[0].properties.get("header.from") != domain:
@@ -128,6 +135,8 @@ def _unproven(raw: bytes, signature: Signature, domain: str, txt: TxtLookup) -> 
 
 def _strict(domain: str, signer: str, txt: TxtLookup) -> str:
     """Why a domain above may not sign for `domain`: its DMARC record, or the next above, asks for the very same."""
+    if domain.count(".") >= _MAX_LABELS:
+        return "the sender's domain has too many labels"
     at = domain
     while reaches(signer, at):
         try:

@@ -1,6 +1,7 @@
 """Names in the DNS: what one is, who speaks for whom, and how texts under one are looked up."""
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,6 +16,8 @@ Raises `LookupError` or `OSError` where nobody knows. It may block.
 _NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,62})\.){1,20}[a-z0-9-]{2,63}")
 PATIENCE: Final = 5.0
 """Seconds for one name."""
+BUDGET: Final = 20.0
+"""Seconds for all names of one mail; what stands in it is a stranger's, and so may be where the names lead."""
 
 
 def dns_name(text: str) -> str:
@@ -41,3 +44,22 @@ def lookup_txt(name: str) -> list[str]:
     except dns.exception.DNSException as error:
         raise OSError(f"the DNS does not answer for `{name}`") from error
     return [b"".join(record.strings).decode("utf-8", "replace") for record in answer]
+
+
+def sparing(txt: TxtLookup, budget: float = BUDGET) -> TxtLookup:
+    """`txt` for one mail: each name is looked up once, also one that nobody knows, and after `budget` seconds none."""
+    until = time.monotonic() + budget
+    known: dict[str, Sequence[str] | None] = {}
+
+    def once(name: str) -> Sequence[str]:
+        if name not in known:
+            try:
+                known[name] = txt(name) if time.monotonic() < until else None
+            except (LookupError, OSError):
+                known[name] = None
+        found = known[name]
+        if found is None:
+            raise OSError(f"the DNS does not answer for `{name}`")
+        return found
+
+    return once

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mail_corpus import MAILS, TO, mail, work
 
 from signoff.channels.mail_authenticity import Authenticity, ProviderVerdict, authenticate
-from signoff.channels.mail_names import dns_name, reaches
+from signoff.channels.mail_names import dns_name, reaches, sparing
 from signoff.channels.mail_results import parse_results
 
 RFC8463_KEYS = {
@@ -221,6 +221,38 @@ def test_dmarc_record_that_cannot_be_looked_up_stops_a_domain_above() -> None:
     assert authenticate(signed(), txt=half).why == ""
 
 
+def test_a_stranger_s_names_are_looked_up_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, however many signatures lead there; and none any more once the time for one mail is over."""
+    now = 0.0
+    asked: list[str] = []
+    monkeypatch.setattr("signoff.channels.mail_names.time.monotonic", lambda: now)
+
+    def slow(name: str) -> Sequence[str]:
+        nonlocal now
+        now += 4.9
+        asked.append(name)
+        raise OSError("no answer")
+
+    def many(sender: str) -> bytes:
+        head = "DKIM-Signature: v=1; a=rsa-sha256; d=example.org; s=s{}; h=from; bh=AAAA; b=AAAA\r\n"
+        return "".join(head.format(number) for number in range(3)).encode() + mail("Yes", sender=sender)
+
+    for sender, names in (("ana@a.b.c.example.org", 1), (ANA, 3), (f"ana@{'a.' * 7}example.org", 0)):
+        asked.clear()
+        assert authenticate(many(sender), txt=slow).by == ""
+        assert len(asked) == names, sender
+    names = [f"{number}.example.org" for number in range(20)]
+    once = sparing(slow)
+    asked.clear()
+    for name in [*names, *names]:
+        with pytest.raises(OSError, match="does not answer"):
+            once(name)
+    assert asked == names[:5]
+    several = sparing(records(KEYS))
+    assert several("s1._domainkey.example.org") == KEYS["s1._domainkey.example.org"]
+    assert several("none.example.org") == []
+
+
 def test_only_names_above_reach_a_domain() -> None:
     """A name below, a neighbour or an ending alone does not speak for a domain."""
     assert reaches("example.org", "example.org")
@@ -316,6 +348,8 @@ def test_verdict_of_our_own_server_counts() -> None:
         ("dmarc=pass header.from=example.org",),
         ("mx.example.com; dmarc=fail header.from=example.org", PASSED),
         ("mx.example.com; none", PASSED),
+        (PASSED, "mx.example.com; dmarc=fail header.from=example.org"),
+        (PASSED, PASSED),
     ],
 )
 def test_no_other_verdict_counts(values: tuple[str, ...]) -> None:
@@ -323,7 +357,7 @@ def test_no_other_verdict_counts(values: tuple[str, ...]) -> None:
     assert by_results(with_results(*values)).by == ""
 
 
-def test_topmost_of_ours_counts_below_those_of_others() -> None:
+def test_the_one_of_ours_counts_below_those_of_others() -> None:
     """A relay behind our server may add its own on top; it is not asked."""
     assert by_results(with_results("inner.example.com; none", PASSED)).why == ""
 
