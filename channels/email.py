@@ -17,7 +17,7 @@ from signoff.channels.mail_hearing import MailEar
 from signoff.channels.mail_imap import fetch, try_mailbox
 from signoff.channels.mail_lmtp import serve
 from signoff.channels.mail_names import TxtLookup, lookup_txt
-from signoff.channels.mail_options import EmailOptions, InboundOptions
+from signoff.channels.mail_options import EmailOptions, InboundOptions, is_here
 from signoff.channels.mail_reading import MAX_MAIL
 from signoff.channels.mail_sending import knock, send
 from signoff.channels.mail_shapes import MailShape, mail_shape
@@ -143,7 +143,13 @@ class Email(Channel):
                 return [Finding(False, f"{told}cannot be read: {trouble}", "check `inbound.imap`")]
             return [Finding(True, f"{told}can be read")]
         if lmtp is not None:
-            return [Finding(True, f"answers are expected at {lmtp.host}:{lmtp.port} by {lmtp.protocol}")]
+            told = f"answers are expected at {lmtp.host}:{lmtp.port} by {lmtp.protocol}"
+            if self._ear.authserv_id and not is_here(lmtp.host):
+                remedy = (
+                    "let nobody but your mail server reach that port, best on 127.0.0.1, or leave out `authserv_id`"
+                )
+                return [Finding(False, f"{told}, where whoever reaches it is believed to be anybody", remedy)]
+            return [Finding(True, told)]
         if webhook is not None:
             url = f"{self.means.public_url}/channels/{self.name}"
             if url.startswith("https://"):

@@ -144,11 +144,12 @@ class EmailOptions(Options):
 
 
 def _keep_secret(tls: str, password: str, host: str) -> None:
-    if tls == "none" and password and not _is_here(host):
+    if tls == "none" and password and not is_here(host):
         raise ValueError("a password is not sent without TLS: set `tls`")
 
 
-def _is_here(host: str) -> bool:
+def is_here(host: str) -> bool:
+    """Whether only this machine is reached by `host`."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -4,6 +4,7 @@ import asyncio
 import smtplib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -139,3 +140,16 @@ async def test_a_port_that_is_taken_says_so() -> None:
     async with served("lmtp") as (port, _):
         with pytest.raises(Unavailable, match=f"`127.0.0.1:{port}` cannot be listened on"):
             await channel("lmtp", port).listen(Kept(channel("lmtp", port)).take)
+
+
+async def test_a_port_that_others_reach_is_warned_of_where_it_is_believed() -> None:
+    """Whoever brings mail there may write our mail server's name into it."""
+    for host, ok in (("127.0.0.1", True), ("localhost", True), ("0.0.0.0", False), ("signoff.example", False)):
+        made = channel("lmtp", 24)
+        lmtp = {**made.means.options["inbound"]["lmtp"], "host": host}
+        options = {**made.means.options, "inbound": {"lmtp": lmtp}}
+        means = Means("email", options, "https://signoff.example", lambda: datetime.now(UTC), b"k" * 32)
+        found = (await Email(means, published).check())[-1]
+        assert (found.ok, "authserv_id" in found.remedy) == (ok, not ok), host
+        unsigned = {**options, "authserv_id": ""}
+        assert (await Email(replace(means, options=unsigned), published).check())[-1].ok
