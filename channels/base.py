@@ -75,8 +75,8 @@ class Channel(ABC):
     identity: ClassVar[str]
     """The name under which people's identities of this kind stand in the directory, such as `email`."""
     options: ClassVar[type[Options]]
-    assurance: ClassVar[Assurance] = "channel"
-    """How strongly the channel identifies who answers by it."""
+    assurance: Assurance = "channel"
+    """How strongly the channel identifies who answers by it; one whose senders can be forged sets `link`."""
     answers: ClassVar[bool] = True
     """Whether an answer can come back by it; else it only notifies."""
     per_second: ClassVar[float] = 10.0

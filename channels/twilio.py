@@ -82,6 +82,9 @@ class Twilio(Channel):
     def __init__(self, means: Means) -> None:
         super().__init__(means)
         self._options = TwilioOptions.model_validate(means.options)
+        if self._options.via == "sms":
+            # Any number can be written into an SMS as its sender.
+            self.assurance = "link"
         self._address = f"{means.public_url}/channels/{means.name}"
         self._answered: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._client: httpx.AsyncClient | None = None

@@ -153,9 +153,10 @@ class _Writer:
     def least(self, room: int) -> CardWords:
         """What is left where even no argument fits: what it is, and that there is more to read."""
         short = text("card.incomplete_short", self.voice.language)
-        bare = replace(
-            self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS, whole=False
-        )
+        told = short if self.how == "link" else text("card.incomplete", self.voice.language, link=self.notice.link)
+        bare = replace(self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS)
+        # Said also of a call without arguments: who asks, and by which rule, is not there.
+        bare = replace(bare, whole=False, incomplete=told, open="")
         # An address that is cut leads nowhere.
         fitting = (bare, replace(bare, due=""), replace(bare, due="", incomplete=short, how="", open=""))
         words = next((each for each in fitting if len(each.text) + _LEAST_EFFECT <= room), fitting[-1])

@@ -127,6 +127,8 @@ class Rig:
             "approvers": ("role:approvers",),
             "requester": Principal(user="guest", name="Guest"),
             "notify": (self.channel.name,),
+            # What the channel may decide at all.
+            "min_assurance": "link" if self.channel.assurance == "link" else "channel",
         }
         request = self.desk.open(ApprovalRequest(**given | fields))
         await self.tell("opened", request)

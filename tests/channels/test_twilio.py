@@ -500,3 +500,13 @@ def test_a_template_is_judged_by_its_form(template: Mapping[str, Any], status: s
     assert finding.ok == ok
     assert finding.ok or finding.remedy
     assert not judged(CONTENT, json.loads('{"types": []}'), {}).ok
+
+
+def test_who_writes_an_sms_is_not_who_it_says() -> None:
+    """Any number can be written into one, so that it decides only what a link may."""
+    given = {"account_sid": "AC" + "0" * 32, "auth_token": "t", "sender": "+15005550006"}
+
+    def channel(via: str) -> Twilio:
+        return Twilio(Means("phone", {**given, "via": via}, "https://signoff.example", lambda: datetime.now(UTC), b"k"))
+
+    assert (channel("sms").assurance, channel("whatsapp").assurance) == ("link", "channel")
