@@ -41,7 +41,12 @@ async def fetch(options: ImapOptions, room: int, take: Take) -> None:
     over = threading.Event()
 
     def hand(raw: bytes) -> None:
-        asyncio.run_coroutine_threadsafe(_taken(take, raw), loop).result(_HAND_SECONDS)
+        taken = asyncio.run_coroutine_threadsafe(_taken(take, raw), loop)
+        try:
+            taken.result(_HAND_SECONDS)
+        except TimeoutError:
+            taken.cancel()
+            raise
 
     # A thread of its own: it waits for the mailbox as long as the process runs.
     thread = ThreadPoolExecutor(1, "signoff-imap")
@@ -71,41 +76,55 @@ async def _taken(take: Take, raw: bytes) -> None:
 
 
 def _work(options: ImapOptions, room: int, hand: Callable[[bytes], None], over: threading.Event) -> None:
+    late: set[str] = set()
     try:
         with _opened(options) as box:
             while not over.is_set():
                 for uid in box.uids("UNSEEN"):
                     if over.is_set():
                         return
-                    _one(box, uid, room, hand)
+                    _one(box, uid, room, hand, late)
                 _wait(box, over)
     except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
         raise Unavailable(f"the mailbox cannot be read: {type(error).__name__}") from error
 
 
-def _one(box: BaseMailBox, uid: str, room: int, hand: Callable[[bytes], None]) -> None:
-    raw = _mail(box, uid, room)
+def _one(box: BaseMailBox, uid: str, room: int, hand: Callable[[bytes], None], late: set[str]) -> None:
+    """Take one mail. One that takes too long holds up no other: it is tried once more at the next look."""
+    size = _size(box, uid)
+    raw = _mail(box, uid) if size is not None and size <= room else None
+    if size is None or (raw is None and size <= room):
+        return  # Somebody has taken it away meanwhile.
+    marks = [MailMessageFlags.SEEN]
     if raw is None:
         _log.warning("a mail of more than %d bytes is left in the mailbox", room)
     else:
-        hand(raw)
-    box.flag(uid, MailMessageFlags.SEEN, True)
+        try:
+            hand(raw)
+        except TimeoutError:
+            if uid not in late:
+                late.add(uid)
+                return
+            marks.append(MailMessageFlags.FLAGGED)
+            _log.error("a mail that twice took more than %g s is left in the mailbox, flagged", _HAND_SECONDS)
+    late.discard(uid)
+    box.flag(uid, marks, True)
 
 
-def _mail(box: BaseMailBox, uid: str, room: int) -> bytes | None:
-    """The mail as it lies there; None if it is too long. The package's own reader takes minutes for what one can send.
+def _size(box: BaseMailBox, uid: str) -> int | None:
+    """Bytes of a mail; None if it is gone."""
+    _, sized = box.client.uid("FETCH", uid, "(RFC822.SIZE)")
+    told = next((line for line in sized if isinstance(line, bytes)), b"").partition(b"RFC822.SIZE ")[2]
+    return int(told.split(b")")[0].split()[0]) if told else None
+
+
+def _mail(box: BaseMailBox, uid: str) -> bytes | None:
+    """The mail as it lies there; None if it is gone. The package's own reader takes minutes for what one can send.
 
     Nothing is marked by that.
     """
-    _, sized = box.client.uid("FETCH", uid, "(RFC822.SIZE)")
-    size = next((line for line in sized if isinstance(line, bytes)), b"").partition(b"RFC822.SIZE ")[2]
-    if int(size.split(b")")[0].split()[0]) > room:
-        return None
     _, found = box.client.uid("FETCH", uid, "(BODY.PEEK[])")
-    bodies = [part[1] for part in found if isinstance(part, tuple)]
-    if not bodies:
-        raise imaplib.IMAP4.error("the server gave no mail")
-    return bytes(bodies[0])
+    return next((bytes(part[1]) for part in found if isinstance(part, tuple)), None)
 
 
 def _wait(box: BaseMailBox, over: threading.Event) -> None:

@@ -51,11 +51,24 @@ class MailboxPost(Post):
 
     def unread(self) -> int:
         """How many mails lie there unread."""
+        return self.found("UNSEEN")
+
+    def found(self, what: str) -> int:
+        """How many mails there are of which that is so."""
         with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=20) as box:
             box.login("approvals", PASSWORD)
             box.select(readonly=True)
-            _, found = box.search(None, "UNSEEN")
+            _, found = box.search(None, what)
         return len(found[0].split())
+
+    def remove(self, subject: str) -> None:
+        """What somebody does who tidies up."""
+        with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=20) as box:
+            box.login("approvals", PASSWORD)
+            box.select()
+            _, found = box.search(None, "SUBJECT", subject)
+            box.store(found[0].decode(), "+FLAGS", "\\Deleted")
+            box.expunge()
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +188,60 @@ async def test_what_cannot_be_kept_stays_unread(rig: Rig) -> None:
     assert post(rig).unread() == 1
     async with listening(rig):
         await until(rig, request.id, "approved")
+
+
+async def test_a_mail_that_takes_too_long_holds_up_no_other(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried once more, and then left with a mark that its owner sees."""
+    monkeypatch.setattr(mail_imap, "_HAND_SECONDS", 0.3)
+    monkeypatch.setattr(mail_imap, "LOOK_SECONDS", 1)
+    request = await rig.ask()
+    slow = b"Subject: slow\r\n\r\nhi"
+    post(rig).deliver(slow)
+    post(rig).deliver(answer(rig, "approve"))
+    tried = []
+
+    async def take(raw: Raw) -> Received:
+        if b"Subject: slow" in raw.body:
+            tried.append(raw)
+            await asyncio.sleep(60)
+        return await rig.intake.take(rig.channel.name, raw)
+
+    task = asyncio.create_task(rig.channel.listen(take))
+    try:
+        await until(rig, request.id, "approved")
+        async with asyncio.timeout(LOOK_SECONDS / 2):
+            while post(rig).found("FLAGGED") == 0:
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(1.5)
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert (len(tried), post(rig).unread()) == (2, 0)
+
+
+async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Rig) -> None:
+    """Somebody tidies up between the look and the taking."""
+    request = await rig.ask()
+    post(rig).deliver(b"Subject: first\r\n\r\nhi")
+    post(rig).deliver(b"Subject: second\r\n\r\nhi")
+    post(rig).deliver(answer(rig, "approve"))
+    taken: list[bytes] = []
+
+    async def take(raw: Raw) -> Received:
+        if not taken:
+            await asyncio.to_thread(post(rig).remove, "second")
+        taken.append(raw.body)
+        return await rig.intake.take(rig.channel.name, raw)
+
+    task = asyncio.create_task(rig.channel.listen(take))
+    try:
+        await until(rig, request.id, "approved")
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert not any(b"second" in each for each in taken)
 
 
 async def test_a_server_that_never_says_what_is_new_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
