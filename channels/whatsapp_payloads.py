@@ -5,7 +5,7 @@ Only messages to our own number are looked at. Nothing in them is believed but w
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from signoff.approvals.visible import one_line
@@ -47,8 +47,11 @@ def read_payload(raw: Raw, number: str, window: Window) -> Received:
         for error in _maps(value, "errors"):
             _log.warning("WhatsApp reports an error: %s", meaning(_number(error, "code")))
         messages, contacts = _maps(value, "messages"), _maps(value, "contacts")
+        # Of several with one number the first.
+        by_number = {_text(each, "wa_id"): each for each in reversed(contacts)}
+        lone = contacts[0] if len(messages) == len(contacts) == 1 else {}
         for message in messages:
-            made = _message(message, _sender(message, contacts, alone=len(messages) == 1), window)
+            made = _message(message, _sender(message, by_number, lone), window)
             heard += [made] if isinstance(made, Heard) else []
             statuses += [made] if isinstance(made, Status) else []
         statuses += [status for each in _maps(value, "statuses") if (status := _status(each, window)) is not None]
@@ -78,16 +81,17 @@ def _message(message: Mapping[str, Any], sender: tuple[str, str], window: Window
         return Status(key=key, vendor_id=key, state="unknown", code=_unknown_code(message, kind))
     verdict, token, text = said
     context = _map(message, "context")
-    # Somebody else's words, passed on, are nobody's answer.
-    words = "" if context.get("forwarded") or context.get("frequently_forwarded") else text
     about = _text(context, "id")
+    if context.get("forwarded") or context.get("frequently_forwarded"):
+        # Somebody else's words or button, passed on, are nobody's answer.
+        verdict, token, text = None, "", ""
     return Heard(
         key=key,
         identity=identity,
         token=token,
         vendor_ids=(about,) if about else (),
         verdict=verdict,
-        text=words,
+        text=text,
         where={"to": phone or scoped, "message": key},
     )
 
@@ -113,11 +117,16 @@ def _unknown_code(message: Mapping[str, Any], kind: str) -> str:
     return one_line(f"{kind or 'message'} {more}".strip(), _CODE_CHARS).text
 
 
-def _sender(message: Mapping[str, Any], contacts: Sequence[Mapping[str, Any]], *, alone: bool) -> tuple[str, str]:
-    """The business-scoped id and the number of who sent it; either may be missing."""
+def _sender(
+    message: Mapping[str, Any], contacts: Mapping[str, Mapping[str, Any]], lone: Mapping[str, Any]
+) -> tuple[str, str]:
+    """The business-scoped id and the number of who sent it; either may be missing.
+
+    `contacts` are by their numbers; the only one beside the only message is its sender unless they name two.
+    """
     phone = _text(message, "from")
-    same = [each for each in contacts if phone and _text(each, "wa_id") == phone]
-    contact: Mapping[str, Any] = same[0] if same else contacts[0] if alone and len(contacts) == 1 else {}
+    fits = not phone or not _text(lone, "wa_id")
+    contact = (contacts.get(phone) if phone else None) or (lone if fits else {})
     return _text(message, "from_user_id") or _text(contact, "user_id"), phone or _text(contact, "wa_id")
 
 

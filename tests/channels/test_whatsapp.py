@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from documents import page
+from mail_corpus import work
 from pydantic import ValidationError
 
 from signoff.channels.base import Forged, Malformed, Means, NotDelivered
-from signoff.channels.shapes import Raw, Reply
+from signoff.channels.shapes import Raw, Received, Reply
 from signoff.channels.texts import TABLES, text
 from signoff.channels.whatsapp import WhatsApp
 from signoff.channels.whatsapp_errors import meaning, refused
@@ -302,12 +303,27 @@ def test_no_secret_may_be_empty(missing: str) -> None:
         whatsapp(**{missing: ""})
 
 
-def _heard(message: Mapping[str, Any], contacts: Any = ()) -> tuple[str, str]:
-    value = {"metadata": {"phone_number_id": NUMBER_ID}, "contacts": list(contacts), "messages": [message]}
+def _read(messages: list[Mapping[str, Any]], contacts: Any = ()) -> Received:
+    value = {"metadata": {"phone_number_id": NUMBER_ID}, "contacts": list(contacts), "messages": messages}
     entry = [{"changes": [{"field": "messages", "value": value}]}]
     body = json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode()
-    received = read_payload(Raw(body, {"content-type": "application/json; charset=utf-8"}), NUMBER_ID, Window())
+    return read_payload(Raw(body, {"content-type": "application/json; charset=utf-8"}), NUMBER_ID, Window())
+
+
+def _heard(message: Mapping[str, Any], contacts: Any = ()) -> tuple[str, str]:
+    received = _read([message], contacts)
     return next(((each.identity, each.where["to"]) for each in received.heard), ("", ""))
+
+
+def test_a_button_that_is_passed_on_decides_nothing() -> None:
+    """Whoever passes it on did not press it."""
+    token = "a" * 26
+    press = {"id": "m1", "from": "155", "type": "button", "button": {"payload": f"signoff.approve.{token}"}}
+    [true] = _read([press]).heard
+    assert (true.verdict, true.token) == ("approved", token)
+    for sign in ("forwarded", "frequently_forwarded"):
+        [heard] = _read([press | {"context": {"id": "m0", sign: True}}]).heard
+        assert (heard.verdict, heard.token, heard.text, heard.vendor_ids) == (None, "", "", ("m0",))
 
 
 @pytest.mark.parametrize(
@@ -317,6 +333,8 @@ def _heard(message: Mapping[str, Any], contacts: Any = ()) -> tuple[str, str]:
         ({"from": "155", "from_user_id": "US.1"}, [], ("US.1", "155")),
         ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}, {"wa_id": "155", "user_id": "US.1"}], ("US.1", "155")),
         ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}, {"wa_id": "157"}], ("155", "155")),
+        ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}], ("155", "155")),
+        ({"from": "155"}, [{"user_id": "US.1"}], ("US.1", "155")),
         ({}, [{"user_id": "US.1"}], ("US.1", "US.1")),
         ({}, [{"wa_id": "155"}], ("155", "155")),
         ({}, [{"user_id": "US.1"}, {"user_id": "US.2"}], ("", "")),
@@ -329,6 +347,17 @@ def test_who_sent_it_is_known_by_the_scoped_id_first(
     """Else by the number; who cannot be told from others is nobody."""
     message = {"id": "wamid.1", "type": "text", "text": {"body": "yes"}, **sender}
     assert _heard(message, contacts) == known
+
+
+def test_many_at_once_are_read_in_time_that_grows_with_their_number() -> None:
+    """Twice as many with their contacts are twice the work."""
+
+    def read(size: int) -> None:
+        messages = [{"id": f"m{n}", "from": f"1{n}", "type": "text", "text": {"body": "y"}} for n in range(size)]
+        assert len(_read(messages, [{"wa_id": f"1{n}"} for n in range(size)]).heard) == size
+
+    once, twice = (work(lambda size=size: read(size)) for size in (100, 200))  # type: ignore[misc]
+    assert twice <= 2.2 * once
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff", b"[" * 100_000])
