@@ -24,7 +24,7 @@ ENGLISH: Final[Mapping[str, str]] = {
     "told.delivered": "delivered",
     "told.read": "read",
     "told.failed": "not delivered",
-    "told.closed": "closed",
+    "told.closed": "says how it ended",
     "card.may_else": "May still answer:",
     "card.for_whom": "{who} for {whom}",
     "card.you_for": "You answer for {who}.",
