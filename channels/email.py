@@ -52,7 +52,7 @@ class Email(Channel):
             answers=options.inbound is not None,
             bounces=options.bounces_come_back,
         )
-        self._ear = MailEar(self._replies, options.address, options.authserv_id, txt)
+        self._ear = MailEar(self._replies, options.address, options.authserv_id, txt, keeps_ids=options.smtp.keeps_ids)
         webhook = self._inbound.webhook
         self._shape: MailShape | None = None if webhook is None else mail_shape(webhook)
         self._answered: OrderedDict[tuple[str, ...], None] = OrderedDict()

@@ -33,13 +33,14 @@ _SUBJECT_CHARS: Final = 300
 class MailEar:
     """Hears mail for one channel. Its sender is proved as `authenticate` says, by DKIM with keys found by `txt` last.
 
-    `own` is the address that our mail is from.
+    `own` is the address that our mail is from; `keeps_ids` whether it reaches people with the ids that we gave it.
     """
 
     replies: ReplyAddresses
     own: str
     authserv_id: str
     txt: TxtLookup
+    keeps_ids: bool = True
 
     def hear(self, arrived: Arrived) -> Received:
         """What a mail holds for us. It may look up keys, and so take a while. Raises `Malformed`."""
@@ -72,6 +73,9 @@ class MailEar:
 
         A mail that names no card needs its code: an old `yes` would else be lent to whatever is open now.
         """
+        if self.keeps_ids and said.references and not self.replies.tokens_of_ids(said.references[:1]):
+            # A `yes` to somebody's own question, whatever address for answers that gave.
+            return "", (UNNAMED,)
         tokens = self.replies.tokens(proof.recipients)
         if len(tokens) == 1:
             return tokens[0], ()

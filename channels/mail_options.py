@@ -11,6 +11,7 @@ from signoff.channels.mail_fields import mailboxes, plain_address
 
 LOCAL_CHARS: Final = 14
 """Of a local part's 64 octets, those that a token and what proves it leave to the name of the mailbox."""
+_REWRITING: Final = (".amazonaws.com", ".postmarkapp.com")
 
 
 class SmtpOptions(Options):
@@ -21,12 +22,20 @@ class SmtpOptions(Options):
     tls: Literal["starttls", "tls", "none"] = Field("starttls", description="How the connection is made secret.")
     user: str = Field("", description="Who signs in there; nobody does if it is empty.")
     password: str = Field("", description="The password of `user`, env:NAME.")
+    rewrites_ids: bool = Field(
+        False, description="Whether it gives our mail ids of its own, as Amazon's and Postmark's are known to do."
+    )
     timeout_seconds: float = Field(20.0, gt=0, le=25, description="How long the server is waited for.")
 
     @model_validator(mode="after")
     def _no_open_password(self) -> Self:
         _keep_secret(self.tls, self.password, self.host)
         return self
+
+    @property
+    def keeps_ids(self) -> bool:
+        """Whether people's replies name our mail by the ids that we gave it."""
+        return not self.rewrites_ids and not self.host.lower().endswith(_REWRITING)
 
 
 class ImapOptions(Options):

@@ -145,6 +145,20 @@ async def test_an_address_that_names_no_card_is_not_the_bare_one() -> None:
             assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
+async def test_a_reply_to_a_mail_that_is_none_of_ours_is_about_no_card() -> None:
+    """Somebody asked Bo whether he comes to lunch, with a card's address for his answer; we see it by the ids."""
+    lunch = {"In-Reply-To": "<lunch@people.example>", "References": "<lunch@people.example>"}
+    async with mail_desk() as desk:
+        card = await desk.card()
+        for headers in (lunch, {**lunch, "References": f"{card.mail['Message-ID']} <lunch@people.example>"}):
+            found = heard(desk.hear(signed(replied(card, BO, "Yes!", headers=headers))))
+            assert (found.identity, found.token, found.vendor_ids) == (BO, "", (UNNAMED,))
+        assert heard(desk.hear(signed(written(BO, str(card.mail["Reply-To"]), "Yes!")))).token == TOKEN
+        smtp = {**desk.channel.means.options["smtp"], "rewrites_ids": True}
+    async with mail_desk(smtp=smtp) as desk:
+        assert heard(desk.hear(signed(replied(card, BO, "Yes!", headers=lunch)))).token == TOKEN
+
+
 async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
     """Whatever is added on the way, and by whichever way it comes again."""
     async with mail_desk() as desk:

@@ -7,7 +7,7 @@ from mail_desk import APPROVALS, NOW
 
 from signoff.channels.base import Means
 from signoff.channels.email import Email
-from signoff.channels.mail_options import EmailOptions
+from signoff.channels.mail_options import EmailOptions, SmtpOptions
 from signoff.channels.opening import read_options
 from signoff.contracts.errors import ConfigError
 
@@ -79,3 +79,18 @@ def test_a_secret_that_signs_nothing_is_said_at_once() -> None:
     given = {"smtp": {"host": "h"}, "sender": APPROVALS, "inbound": {"webhook": {"secret": "s-three"}}}
     with pytest.raises(ConfigError, match="whsec_"):
         Email(Means("email", given, "https://signoff.example", lambda: NOW, b"k"))
+
+
+@pytest.mark.parametrize(
+    ("host", "keeps"),
+    [
+        ("smtp.people.example", True),
+        ("email-smtp.eu-west-1.amazonaws.com", False),
+        ("SMTP.postmarkapp.com", False),
+        ("postmarkapp.com.people.example", True),
+    ],
+)
+def test_servers_that_give_ids_of_their_own_are_known(host: str, keeps: bool) -> None:
+    """By their names, or by a word of whoever sets them up."""
+    assert SmtpOptions(host=host).keeps_ids == keeps
+    assert not SmtpOptions(host=host, rewrites_ids=True).keeps_ids
