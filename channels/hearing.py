@@ -10,7 +10,7 @@ import hashlib
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol
 
@@ -296,6 +296,8 @@ class Hearing:
             # It may be decided already, and what is open now is not what was open then.
             return await self._decided(channel, heard, person, said, read_note(row.about), row)
         about = await pointed(self._deliveries, self._desk, channel, person, heard, said.code, row.received_at)
+        if about.lent and any(self._seated(person, asked.request) for asked in about.asked):
+            about = replace(about, certain=False)
         if said.verdict is None or not about.certain:
             return await self._question(channel, heard, person, said, about)
         asked = about.asked[0]

@@ -36,10 +36,15 @@ def read_note(note: Mapping[str, Any]) -> Asked:
 
 @dataclass(frozen=True)
 class Pointed:
-    """What an answer can be about. Only where it is `certain` is that the one of `asked` that is meant."""
+    """What an answer can be about. Only where it is `certain` is that the one of `asked` that is meant.
+
+    `lent`: it is by words alone, in answer to somebody else's card, whose address anybody may have given them as that
+    for another answer. Who could decide by it is asked for the code.
+    """
 
     asked: tuple[Asked, ...]
     certain: bool
+    lent: bool = False
 
 
 class Codes(Protocol):
@@ -67,7 +72,8 @@ async def pointed(
         # one request alone.
         return Pointed(() if heard.token else (await _open(deliveries, channel, person, at)).asked, certain=False)
     if not code:
-        return Pointed(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest")
+        lent = heard.verdict is None and any(row.person != person.id for row in rows)
+        return Pointed(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest", lent=lent)
     agreeing = [row for row in rows if row.request.code == code]
     if agreeing:
         return _one_of(_shown(agreeing))

@@ -311,11 +311,24 @@ async def test_the_requester_cannot_decide_by_a_card_of_another(room: Room) -> N
 
 
 async def test_a_forwarded_card_counts_for_whoever_answers_it(room: Room) -> None:
-    """Who may decide may do so by somebody else's card, in their own name."""
+    """Who may decide may do so by somebody else's card, in their own name; in words with its code."""
+    for number, said in enumerate(({"verdict": "approved"}, {"text": "ja {code}"})):
+        request = await room.ask(number, BO)
+        token = (await room.cards.of_request(request.id))[0].token
+        words = {name: text.format(code=request.code) for name, text in said.items()}
+        await room.hear("cy-1", token=token, **words)
+        assert room.desk.request(request.id).decided_by == "cy", said
+
+
+async def test_a_bare_word_is_not_lent_to_the_card_of_another(room: Room) -> None:
+    """Bo may have given its address as that for the answer to a question of his own: it is asked for the code."""
     request = await room.ask(1, BO)
-    token = (await room.cards.of_request(request.id))[0].token
-    await room.hear("cy-1", token=token, text="ja")
-    assert room.desk.request(request.id).decided_by == "cy"
+    card = (await room.cards.of_request(request.id))[0]
+    for named in ({"token": card.token}, {"vendor_ids": (card.vendor_id,)}):
+        reply = await room.hear("cy-1", text="ja", **named)
+        assert reply is not None
+        assert reply.choices == (show_code(request.code),)
+    assert room.desk.heard == []
 
 
 @pytest.mark.parametrize("identity", ["nobody", "gone-1", "", "far-1"])
