@@ -43,6 +43,7 @@ class Email(Channel):
         super().__init__(means)
         options = EmailOptions.model_validate(means.options)
         self._smtp = options.smtp
+        # Validated it would be refused: who declares `inbound` has to name one way.
         self._inbound = options.inbound or InboundOptions.model_construct()
         self._replies = ReplyAddresses(options.answered_at, means.secret)
         self._paper = Stationery(
@@ -61,6 +62,7 @@ class Email(Channel):
         """See `Channel`."""
         letter = self._paper.card(notice, before, self.means.clock())
         await self._send(letter)
+        # A reminder leaves the card what it is: its end goes into the first mail's thread.
         if before is not None:
             return before
         return Sent(vendor_id=letter.message_id, handle={"to": letter.to, "subject": letter.subject})
@@ -73,11 +75,13 @@ class Email(Channel):
         """See `Channel`. Nobody is told of one card twice that nothing was decided: no two machines write for ever."""
         if where.get("unproved"):
             link = self.means.public_url
+            # Whatever was to be said of a card is not for somebody who may have made the sender up.
             reply = Reply(text=text("mail.unproved", ENGLISH, link=link))
         once = self._about(where, reply)
         if not where.get("to") or once in self._answered:
             return
         await self._send(self._paper.answer(where, reply, self.means.clock()))
+        # Noted only now: what could not be sent is not told yet.
         if once:
             self._answered[once] = None
         if len(self._answered) > _REMEMBERED:
@@ -97,6 +101,7 @@ class Email(Channel):
 
     def verify(self, raw: Raw) -> None:
         """See `Channel`."""
+        # No request over HTTP becomes one; whether the sender is proved is asked in `hear`, as of every mail.
         if isinstance(raw, Fetched):
             return
         if self._shape is None:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+# 16 letters of base32 without padding. With 14 of the mailbox's name, `+`, 32 of the token and a dot that fills the 64
+# octets that RFC 5321 gives a local part.
 _PROOF_BYTES: Final = 10
 _SEPARATOR: Final = "+"
 
@@ -63,5 +65,6 @@ class ReplyAddresses:
         return tuple(dict.fromkeys(good))
 
     def _proved(self, token: str) -> str:
+        # Base32 in lower case, since some senders change the case of a local part, which base64 does not survive.
         proof = hmac.digest(self._secret, f"reply/{token}".encode(), hashlib.sha256)[:_PROOF_BYTES]
         return f"{token}.{base64.b32encode(proof).decode('ascii').lower()}"

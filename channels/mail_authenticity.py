@@ -96,8 +96,10 @@ def _by_results(header: Header, sender: str, authserv_id: str) -> Authenticity:
     [ours] = own
     dmarc = ours.of("dmarc")
     domain = sender.partition("@")[2]
+    # A verdict is about the From that the server read; of another domain it says nothing about the one read here.
     if len(dmarc) != 1 or dmarc[0].value != "pass" or dmarc[0].properties.get("header.from") != domain:
         return Authenticity(sender, "", "DMARC did not pass")
+    # SPF may be told of MAIL FROM and of HELO: of two results that passed it is open which one DMARC went by.
     passed = [result for result in ours.of("spf") if result.value == "pass"]
     envelope = passed[0].properties.get("smtp.mailfrom", "") if len(passed) == 1 else ""
     return _passed(header, sender, "results", spf="pass" if envelope else "", envelope=envelope)
@@ -124,6 +126,7 @@ def _by_dkim(raw: bytes, header: Header, sender: str, txt: TxtLookup) -> Authent
     covers = [signature.covers for signature, why in zip(aligned, whys, strict=False) if not why]
     if not covers:
         return Authenticity(sender, "", whys[0] if whys else "no signature of the sender's domain")
+    # All of these hold, so what any of them covers is the sender's own.
     return _authentic(header, sender, "dkim", frozenset.union(*covers))
 
 
@@ -144,6 +147,7 @@ def _strict(domain: str, signer: str, txt: TxtLookup) -> str:
         except (LookupError, OSError):
             return "the sender's DMARC record cannot be looked up now"
         if records:
+            # Of several records DMARC takes none; here one that is strict is enough to refuse.
             tags = [tag.replace(" ", "").lower() for record in records for tag in record.split(";")]
             return "the sender's domain must sign itself" if "adkim=s" in tags else ""
         at = at.partition(".")[2]

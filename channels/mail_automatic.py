@@ -20,8 +20,10 @@ _MACHINES: Final = frozenset(("mailer-daemon", "postmaster", "double-bounce", "b
 def automatic_sign(header: Header) -> str:
     """The field that shows it, such as `auto-submitted`; nothing where none does. The subject is the last resort."""
     submitted = header.all("auto-submitted")
+    # RFC 3834 has `no` for people alone; every other value is a machine's, those not known yet included.
     if any(_first_word(value) != "no" for value in submitted):
         return "auto-submitted"
+    # A bounce has no sender in its envelope (RFC 5321), which the server that delivers writes into this field.
     if header.first("return-path") == "<>":
         return "return-path"
     sender, _ = only_sender(header)

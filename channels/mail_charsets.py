@@ -18,6 +18,7 @@ def decoded(body: bytes, charset: str) -> str:
     else:
         text = body.decode("utf-8", "replace")
     text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
+    # Some codecs let half of a surrogate pair through, as UTF-7 does, which nothing after this could encode.
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -13,12 +13,14 @@ import dkim
 
 from signoff.channels.mail_names import TxtLookup, dns_name
 
+# RFC 8301 takes rsa-sha1 out.
 _ALGORITHMS: Final = frozenset(("rsa-sha256", "ed25519-sha256"))
 _MAX_SIGNATURE: Final = 4_096
 _MAX_KEY: Final = 2_048
 """Characters of a key record: RSA of 8192 bits needs 1,400."""
 MAX_TRIED: Final = 3
 """Signatures of one mail; each costs up to a second for the longest mail."""
+# Bits of an RSA key below which no signature counts (RFC 8301).
 _SHORTEST_KEY: Final = 1_024
 _BLANKS = re.compile(rb"[ \t]+")
 
@@ -70,10 +72,12 @@ def _read(index: int, value: str) -> Signature | None:
     tags: dict[str, str] = {}
     for tag in value.rstrip("; ").split(";"):
         name, equals, content = tag.partition("=")
+        # A list that has a tag twice is not valid (RFC 6376, 3.2).
         if not equals or name.strip() in tags:
             return None
         tags[name.strip()] = content.strip()
     covers = frozenset(name.strip().lower() for name in tags.get("h", "").split(":"))
+    # A single word is the header's; the body's is then `simple` (RFC 6376, 3.5).
     canonical = tags.get("c", "").lower().partition("/")[2].strip() or "simple"
     domain = dns_name(tags.get("d", ""))
     return Signature(index, domain, tags.get("a", "").lower(), canonical, covers, "l" in tags) if domain else None
@@ -88,6 +92,7 @@ def _key(name: bytes, txt: TxtLookup, unknown: list[str]) -> str:
     except (LookupError, OSError):
         unknown.append("the key of the signature cannot be looked up now")
         return ""
+    # Of several records RFC 6376 leaves open which is the key, so none is.
     return records[0] if len(records) == 1 and len(records[0]) <= _MAX_KEY else ""
 
 

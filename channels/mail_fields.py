@@ -45,11 +45,13 @@ def split_mail(raw: bytes) -> tuple[Header, bytes]:
     head, _, body = text.partition(b"\n\n") if not text.startswith(b"\n") else (b"", b"", text)
     if len(head) > MAX_HEADER:
         raise Malformed("the header of the mail is too long")
+    # A lone CR is among them: some readers end a line there, and would see a field that others do not.
     if _CONTROLS.search(head):
         raise Malformed("the header of the mail holds control characters")
     fields: list[tuple[str, list[str]]] = []
     for line in head.split(b"\n"):
         name, colon, value = line.partition(b":")
+        # A line of blanks is no continuation: for some readers it ends the header, for others it does not.
         if line[:1] in (b" ", b"\t") and line.strip() and fields:
             fields[-1][1].append(_text(line))
         elif colon and _NAME.fullmatch(name) and len(fields) < MAX_FIELDS:
@@ -65,6 +67,7 @@ def part_header(head: bytes) -> Header:
     for line in head[:MAX_HEADER].split(b"\n")[:MAX_FIELDS]:
         name, colon, value = line.partition(b":")
         if line[:1] in (b" ", b"\t") and fields:
+            # Cut at each line, or a field of many lines would be copied as often as it has lines.
             fields[-1] = (fields[-1][0], f"{fields[-1][1]} {_text(line).strip()}"[:_MAX_SHOWN])
         elif colon and _NAME.fullmatch(name):
             fields.append((name.decode("ascii").lower(), _text(value).strip()[:_MAX_SHOWN]))
@@ -125,6 +128,7 @@ def mailboxes(value: str) -> Mailboxes:
             close = end if close < 0 else close
             addresses.append(value[at:close])
             around.extend(bare)
+            # Marks a mailbox that has its address already; no field holds a NUL, since `split_mail` refuses it.
             bare = ["\0"]
             at = close + 1
         elif char in ",;:":
@@ -147,6 +151,7 @@ def only_sender(header: Header) -> tuple[str, str]:
     if read.odd or len(read.addresses) != 1 or len(values[0]) > _MAX_SHOWN:
         return "", "From is not one plain address"
     [address] = read.addresses
+    # Mail programs show the name and hide the address: `"boss@ours.example" <x@elsewhere.example>` reads as the boss.
     if any(like.lower() != address for like in _LIKE_ADDRESS.findall(shown(read.around))):
         return "", "the name in From is another address"
     return address, ""
@@ -160,6 +165,7 @@ def message_ids(value: str) -> list[str]:
         end = value.find(">", at)
         if end < 0:
             break
+        # An id stands on one line, and RFC 5322 gives a line 998 characters.
         if " " not in value[at:end] and end - at < 998:
             found.append(value[at : end + 1])
         at = value.find("<", end)

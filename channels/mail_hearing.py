@@ -45,9 +45,12 @@ class MailEar:
     def hear(self, arrived: Arrived) -> Received:
         """What a mail holds for us. It may look up keys, and so take a while. Raises `Malformed`."""
         said = read_mail(arrived.raw)
+        # The address that a mail came to decides nothing: it shows that whoever sent it has seen a card of ours.
         claimed = self.replies.tokens((*arrived.recipients, *said.recipients, *said.delivered))
+        # Before any key is looked up: what a machine writes can decide nothing, so nothing has to be proved.
         if said.automatic:
             return self._returned(arrived.raw, claimed)
+        # Our own mail that a forwarder or a list brings back: an answer to it would come here again.
         if said.sender == self.own or self.replies.is_ours(said.sender):
             return Received()
         proof = authenticate(arrived.raw, provider=arrived.verdict, authserv_id=self.authserv_id, txt=self.txt)
@@ -81,6 +84,7 @@ class MailEar:
             return tokens[0], ()
         # A plus address that names no card may be anybody's, even another deployment's.
         to_us = self.replies.bare in proof.recipients
+        # Both, also where one is missing: who sends an old mail again could add the one that is not signed.
         replies_surely = bool(said.references) and {"in-reply-to", "references"} <= proof.surely
         if tokens or not to_us or not replies_surely:
             return "", (UNNAMED,)
@@ -115,6 +119,7 @@ def _key(raw: bytes, said: MailSaid, proof: Authenticity) -> str:
     else:
         names = sorted(proof.surely & {"date", "subject", "to", "cc", "in-reply-to", "references"})
         own = [*(f"{name}:{value}" for name in names for value in header.all(name)), hashlib.sha256(body).hexdigest()]
+    # Apart from what is proved: who forges a mail could else use up the key of the true one that is still on its way.
     sure = "proved" if not proof.why else f"claimed/{said.message_id}"
     told = "\0".join((sure, said.sender, *own))
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:40]
@@ -123,6 +128,7 @@ def _key(raw: bytes, said: MailSaid, proof: Authenticity) -> str:
 def _unproved(key: str, said: MailSaid, claimed: tuple[str, ...]) -> Heard:
     """Nobody's: its identity is none that a person can have. Who has a card of ours is told so, others nothing."""
     where: dict[str, Any] = {"unproved": True}
+    # Else whoever is named as the sender of a forged mail would be sent one by us.
     if claimed and said.sender:
         where = {**_where(said), "unproved": True}
     return Heard(key=key, identity=f"{said.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)

@@ -11,6 +11,7 @@ from typing import Final
 
 from signoff.channels.mail_quotes import CUT
 
+# Possessive throughout: no character is tried twice, so that a tag costs no more than its length.
 _TAG = re.compile(
     r"""<(/?)([a-zA-Z][^\s/>]*+)((?:[^>"'=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+|["'])*+)>""",
 )
@@ -166,6 +167,7 @@ class _Reader:
     def end(self, tag: str) -> None:
         if tag in _BLOCKS and self.written:
             self.end_line()
+        # Bounded, or each of many stray end tags would look through all that is open.
         if not any(element.tag == tag for element in self.open[-_NEAR:]):
             return
         while self.open:
@@ -197,6 +199,7 @@ _NEAR: Final = 100
 def html_lines(document: str) -> list[str]:
     """The lines that a reader would see, quoted ones begun with `> `."""
     reader = _Reader()
+    # Not `lower()`, which makes some letters two: places found in one text would not fit the other.
     lower = document.translate(_ASCII_LOWER)
     at = 0
     while at < len(document):
@@ -225,6 +228,7 @@ def _after_markup(document: str, lower: str, start: int, reader: _Reader) -> int
         end = document.find(">", start)
         return end + 1 if end >= 0 else len(document)
     if following != "/" and not _is_letter(following):
+        # As browsers do: in `a < b` it is a character.
         reader.text(document[start : start + 1])
         return start + 1
     tag = _TAG.match(document, start)
@@ -236,6 +240,7 @@ def _after_markup(document: str, lower: str, start: int, reader: _Reader) -> int
     else:
         reader.start(name, _attributes(tag[3][:_MAX_ATTRIBUTES]))
     if name in _RAW and not tag[1]:
+        # Only their own end tag ends these: what else looks like a tag in them is none to a browser.
         end = lower.find(f"</{name}", tag.end())
         return end if end >= 0 else len(document)
     return tag.end()

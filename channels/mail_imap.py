@@ -52,11 +52,13 @@ async def fetch(options: ImapOptions, room: int, take: Take) -> None:
     thread = ThreadPoolExecutor(1, "signoff-imap")
     working = loop.run_in_executor(thread, _work, options, room, hand, over)
     try:
+        # A thread goes on when its future is cancelled: it is told by `over`, and then waited for.
         await asyncio.shield(working)
     finally:
         over.set()
         await asyncio.wait([working], timeout=_END_SECONDS)
         if working.done():
+            # Looked at, or asyncio complains later of an error that nobody asked for.
             working.exception()
         thread.shutdown(wait=False)
 
@@ -80,6 +82,7 @@ def _work(options: ImapOptions, room: int, hand: Callable[[bytes], None], over: 
     try:
         with _opened(options) as box:
             while not over.is_set():
+                # By UID: the numbers that IMAP gives by position shift when somebody takes a mail away.
                 for uid in box.uids("UNSEEN"):
                     if over.is_set():
                         return
@@ -91,6 +94,7 @@ def _work(options: ImapOptions, room: int, hand: Callable[[bytes], None], over: 
 
 def _one(box: BaseMailBox, uid: str, room: int, hand: Callable[[bytes], None], late: set[str]) -> None:
     """Take one mail. One that takes too long holds up no other: it is tried once more at the next look."""
+    # The size is asked for first, so that a mail without bounds is never loaded.
     size = _size(box, uid)
     raw = _mail(box, uid) if size is not None and size <= room else None
     if size is None or (raw is None and size <= room):
@@ -107,6 +111,7 @@ def _one(box: BaseMailBox, uid: str, room: int, hand: Callable[[bytes], None], l
                 return
             marks.append(MailMessageFlags.FLAGGED)
             _log.error("a mail that twice took more than %g s is left in the mailbox, flagged", _HAND_SECONDS)
+    # Marked only now: after a crash before this line the mail comes again, and by its key counts once.
     late.discard(uid)
     box.flag(uid, marks, True)
 
@@ -129,12 +134,16 @@ def _mail(box: BaseMailBox, uid: str) -> bytes | None:
 
 def _wait(box: BaseMailBox, over: threading.Event) -> None:
     """Until something is new, it is time to look anyway, or all is over."""
+    # Asked for after signing in: what was told before may differ (RFC 3501).
     _, told = box.client.capability()
     if b"IDLE" not in told[-1].upper().split():
         over.wait(DEAF_SECONDS)
+        # NOOP is how a server that pushes nothing is asked for new mail (RFC 3501).
         box.client.noop()
         return
     with box.idle as idle:
+        # By the second, since only between two polls is it seen that all is over. Servers may end an IDLE of 30 minutes
+        # (RFC 2177): a minute stays well below.
         for _ in range(LOOK_SECONDS // _POLL_SECONDS):
             if over.is_set() or any(b"EXISTS" in line for line in idle.poll(timeout=_POLL_SECONDS)):
                 return

@@ -15,6 +15,7 @@ from signoff.contracts.errors import Unavailable
 Take = Callable[[bytes, tuple[str, ...]], Awaitable[object]]
 """Keeps a mail for the recipients of its envelope. Raises `Forged`, `Malformed`, `Unavailable`."""
 _IDLE_SECONDS: Final = 60.0
+# RFC 5321 wants room for 100, and 452 for the next: the sender then brings the mail for the rest by itself.
 _MAX_RECIPIENTS: Final = 100
 _log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class _Desk:
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
         """Kept, refused for good, or to be brought again. LMTP answers for each recipient (RFC 2033)."""
+        # `content` may be decoded text; a DKIM signature is over the bytes as they came.
         answer = await self._answer(bytes(envelope.original_content or b""), tuple(envelope.rcpt_tos))
         return "\r\n".join([answer] * (len(envelope.rcpt_tos) if self._each else 1))
 
@@ -64,6 +66,7 @@ class _Desk:
         try:
             await self._take(raw, recipients)
         except (Forged, Malformed):
+            # For good: after a 4xx the mail server would bring the same bytes again and again, to be refused each time.
             return "554 5.6.0 the mail cannot be read"
         except Unavailable:
             return "451 4.3.0 it cannot be kept now"

@@ -40,6 +40,7 @@ def lookup_txt(name: str) -> list[str]:
     try:
         answer = dns.resolver.resolve(name, "TXT", lifetime=PATIENCE)
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
+        # Both say that there is no record. All else is not to know, by which nothing is proved.
         return []
     except dns.exception.DNSException as error:
         raise OSError(f"the DNS does not answer for `{name}`") from error

@@ -11,6 +11,7 @@ from signoff.channels.mail_fields import mailboxes, plain_address
 
 LOCAL_CHARS: Final = 14
 """Of a local part's 64 octets, those that a token and what proves it leave to the name of the mailbox."""
+# People's replies then name an id that we never saw, so that it cannot be asked whether they reply to a card at all.
 _REWRITING: Final = (".amazonaws.com", ".postmarkapp.com")
 
 
@@ -25,6 +26,7 @@ class SmtpOptions(Options):
     rewrites_ids: bool = Field(
         False, description="Whether it gives our mail ids of its own, as Amazon's and Postmark's are known to do."
     )
+    # Below the 30 s that a delivery has in all (`carrying.py`), so that a silent server is named as the cause.
     timeout_seconds: float = Field(20.0, gt=0, le=25, description="How long the server is waited for.")
 
     @model_validator(mode="after")
@@ -129,6 +131,7 @@ class EmailOptions(Options):
     @model_validator(mode="after")
     def _room_for_a_token(self) -> Self:
         local = self.answered_at.partition("@")[0]
+        # `ReplyAddresses.is_ours` cuts an address at its first `+`: it would not know a name with one of its own.
         if self.inbound is not None and (len(local) > LOCAL_CHARS or "+" in local):
             raise ValueError(f"`{local}` of the address for answers is longer than {LOCAL_CHARS} letters, or has a `+`")
         shape = self.inbound and self.inbound.webhook and self.inbound.webhook.shape
@@ -162,4 +165,5 @@ def is_here(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:
+        # Any other name may lead to another machine tomorrow.
         return host == "localhost"

@@ -54,6 +54,7 @@ def newly_written(lines: Sequence[str], *, flowed: bool = False) -> Written:
         return Written("", comment, "too_long")
     if not above:
         return Written("", comment, "below_quote" if under else "nothing")
+    # What stands between quotes may answer one point of several, and not what the card asks.
     if under:
         return Written("", comment, "between_quotes")
     if len(above[0]) > LONGEST:
@@ -76,6 +77,7 @@ def _scan(lines: list[str]) -> _Found:
         span = 0 if quoted else _attribution(lines, at)
         if quoted or span:
             at += span or 1
+            # This client marks no line of what it quotes, so that everything below may be quoted.
             if span and not _quote_follows(lines, at):
                 break
             into, signed = found.under, False
@@ -96,6 +98,7 @@ def _attribution(lines: list[str], at: int) -> int:
             return 0
         if _says_who(" ".join(lines[at : at + span])):
             opened = f"{lines[at]} ".casefold().startswith(_OPENERS)
+            # Where fewer lines say it by themselves, those above them are the person's own words.
             alone = opened or not any(_says_who(" ".join(lines[at + n : at + span])) for n in range(1, span))
             return span if alone else 0
     return 0
@@ -114,6 +117,7 @@ def _says_who(text: str) -> bool:
     if not text.endswith((":", "：")) or not _dated(text):
         return False
     folded = text.casefold()
+    # For clients in languages that `WROTE` lacks: they too write an address, and four digits are a date or a time.
     addressed = "@" in text and "<" in text and sum(map(str.isdigit, text)) >= 4
     return addressed or any(phrase in folded for phrase in WROTE)
 
@@ -138,6 +142,7 @@ def _cuts(lines: list[str], at: int) -> bool:
 
 
 def _header_name(line: str) -> str:
+    # A wide colon is what Chinese and Japanese clients write; stars are left of bold type made plain.
     name, colon, _ = line[:60].replace("：", ":").replace("*", "").partition(":")
     return name.strip().casefold() if colon else ""
 
@@ -165,6 +170,7 @@ def _unflowed(lines: Sequence[str]) -> Iterator[str]:
     """Lines of `format=flowed` (RFC 3676) joined where the writer did not end them."""
     pieces: list[str] = []
     for line in lines:
+        # A signature begins with `-- `, whose blank joins nothing (RFC 3676, 4.3).
         free = bool(line.strip()) and not line.startswith(_QUOTED) and line.rstrip() != "--"
         if pieces and not free:
             yield "".join(pieces)
@@ -185,6 +191,7 @@ def _clean(line: str) -> str:
     if line == CUT:
         return line
     if not line.isascii():
+        # Characters of no width would make another word of `approve` that looks the same.
         line = "".join(char for char in line if unicodedata.category(char) != "Cf")
     return " ".join(line.split())
 

@@ -75,6 +75,7 @@ def read_mail(raw: bytes) -> MailSaid:
 def _written(body: Body) -> Written:
     lines = html_lines(body.text) if body.html else body.text.split("\n")
     written = newly_written(lines, flowed=body.flowed)
+    # What was cut off may take back what stands above it.
     return Written("", written.comment, "too_long") if body.cut else written
 
 

@@ -32,6 +32,7 @@ class Results:
 
 def parse_results(value: str) -> Results:
     """Read an unfolded field. What does not follow the grammar yields no result, never an error."""
+    # A field that is too long or does not balance gets no name, and `_by_results` asks for ours: it vouches for nobody.
     first, *rest = _parts(value) if len(value) <= _MAX_LENGTH else [[]]
     results = tuple(result for part in rest if (result := _result(part)) is not None)
     return Results(first[0] if first else "", results)
@@ -40,6 +41,7 @@ def parse_results(value: str) -> Results:
 def _result(part: list[str]) -> Result | None:
     if len(part) < 3 or part[1] != "=":
         return None
+    # RFC 8601 lets a version follow the method, as in `dkim/1`.
     method = part[0].partition("/")[0].strip()
     properties: dict[str, str] = {}
     at = 3
@@ -47,6 +49,7 @@ def _result(part: list[str]) -> Result | None:
         name, equals, value = part[at : at + 3]
         if equals != "=":
             return None
+        # Of two values readers could take either: none is taken.
         if name in properties:
             return None
         properties[name] = value
@@ -74,6 +77,8 @@ def _parts(value: str) -> list[list[str]]:
                 word.append(value[at : at + 1])
             at += 1
         elif quoted:
+            # A `;` parts nothing here: `smtp.mailfrom` repeats an address of a stranger's choice, whose local part may
+            # be a quoted string with `; dmarc=pass header.from=...` in it.
             quoted = char != '"'
             if quoted:
                 word.append(char)

@@ -10,6 +10,7 @@ from signoff.channels.mail_writing import Letter
 
 PAUSE_SECONDS: Final = 30.0
 """How long a server is left alone that says that it has trouble itself."""
+# The service is closing down (RFC 5321); signing in or TLS is not to be had now (RFC 4954, RFC 3207).
 _CLOSING, _TROUBLE = 421, 454
 _TOLD_CHARS: Final = 200
 
@@ -23,6 +24,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
         refused = error.recipients[0]
         raise _refused(refused.code, refused.message) from None
     except aiosmtplib.SMTPAuthenticationError as error:
+        # Caught apart from the other codes, of which 535 would be final.
         # Nothing is wrong with this mail, and the password may be put right.
         raise NotDelivered(
             "the mail server does not let us sign in: check `smtp.user` and `smtp.password`",
@@ -33,6 +35,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
     except aiosmtplib.SMTPResponseException as error:
         raise _refused(error.code, error.message) from None
     except (aiosmtplib.SMTPTimeoutError, TimeoutError):
+        # It may have been taken all the same; sent again it has the same id.
         raise NotDelivered("the mail server did not answer in time", code="timeout", again=True) from None
     except (aiosmtplib.SMTPException, OSError) as error:
         why = type(error).__name__

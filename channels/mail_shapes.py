@@ -82,6 +82,7 @@ class PostmarkShape(MailShape):
 
     def verify(self, raw: Raw, now: datetime) -> None:
         """See `MailShape`."""
+        # As bytes: `compare_digest` raises TypeError for text beyond ASCII, which anybody can send.
         given = raw.headers.get("authorization", "").encode("utf-8", "replace")
         if not any(hmac.compare_digest(given, wanted) for wanted in self._wanted):
             raise Forged("the user and password in the address are not ours")
@@ -110,6 +111,7 @@ class MailgunShape(MailShape):
         except Malformed:
             raise Forged("there is no signature that can be read") from None
         moment, token, given = (fields.get(name, b"") for name in ("timestamp", "token", "signature"))
+        # Twelve digits at most: `int` raises ValueError for more than 4,300, and only `Forged` may come out of here.
         if not re.fullmatch(rb"[0-9]{1,12}", moment) or not 1 <= len(token) <= 200:
             raise Forged("there is no time or no token that could be signed")
         if abs(now.timestamp() - int(moment)) > MAILGUN_SECONDS:
@@ -202,6 +204,7 @@ def _parts(raw: Raw) -> dict[str, bytes]:
     if not boundary:
         raise Malformed("the form has no boundary")
     try:
+        # All of it in memory: above 1 MiB python-multipart would write the mail to a temporary file.
         parser = FormParser(
             _MULTIPART, lambda field: keep(field.field_name, field.value), keep_file, boundary=boundary,
             config={"MAX_MEMORY_FILE_SIZE": len(raw.body) + 1},

@@ -35,6 +35,7 @@ _SIGNED: Final = {
     "SubscriptionConfirmation": _SUBSCRIPTION,
     "UnsubscribeConfirmation": _SUBSCRIPTION,
 }
+# Version 1 is what a topic signs with unless it is set to 2.
 _HASHES: Final = {"1": hashes.SHA1, "2": hashes.SHA256}
 _MAX_FETCHED: Final = 64 * 1024
 _MAX_CERTIFICATES: Final = 8
@@ -68,6 +69,7 @@ class SnsTopic:
             signature = base64.b64decode(_text(notice, "Signature"), validate=True)
         except (Malformed, ValueError):
             raise Forged("there is nothing that SNS could have signed") from None
+        # Before the certificate: for another's notice nothing is fetched.
         if notice.get("TopicArn") != self._arn:
             raise Forged("it is of another topic")
         certificate = self._certificate(_text(notice, "SigningCertURL"))
@@ -88,6 +90,7 @@ class SnsTopic:
         if kind == "SubscriptionConfirmation":
             self._subscribe(_text(notice, "SubscribeURL"))
         return (
+            # JSON can hold half of a surrogate pair; encoded strictly it would raise what is not `Malformed`.
             _mail(_object(_text(notice, "Message").encode("utf-8", "surrogatepass")))
             if kind == "Notification"
             else None
@@ -109,6 +112,7 @@ class SnsTopic:
         if not _CERTIFICATE.fullmatch(url):
             raise Forged("the certificate is not Amazon's")
         try:
+            # Its chain is not checked: it comes by TLS from a host that is SNS's alone.
             certificate = x509.load_pem_x509_certificate(self._fetch(url))
         except (OSError, ValueError):
             raise Forged("the certificate cannot be read") from None
@@ -142,6 +146,7 @@ def _signed(notice: dict[str, Any]) -> tuple[bytes, hashes.HashAlgorithm]:
     hashed = _HASHES.get(_text(notice, "SignatureVersion"))
     if names is None or hashed is None:
         raise Malformed("neither the type nor the signature's version is known")
+    # SNS signs the subject only of a notice that has one.
     lines = (f"{name}\n{_text(notice, name)}\n" for name in names if name != "Subject" or notice.get("Subject"))
     return "".join(lines).encode("utf-8", "surrogatepass"), hashed()
 

@@ -30,6 +30,8 @@ from signoff.channels.wording import card_words
 
 SUBJECT_CHARS: Final = 180
 _REFERENCES: Final = 20
+# Some ids are strangers': without blanks and angle brackets each stays one id, and each fits the 998 characters that
+# RFC 5322 gives a line.
 _ID: Final = re.compile(r"<[!-;=?-~]{1,250}>")
 _REPLIES: Final = ("re:", "aw:", "sv:", "antw:", "rif:", "res:")
 
@@ -102,6 +104,7 @@ class Stationery:
         subject, thread = shown_again(words.subject, SUBJECT_CHARS), _ids(())
         if before is not None:
             subject, thread = _answering(str(before.handle.get("subject") or subject)), _ids([before.vendor_id])
+        # The same id however often it is sent: where a try that failed did arrive, the second can be told for its copy.
         draft = _Draft(notice.address, self.replies.message_id(notice.token, what), subject, thread, now)
         return self._letter(draft, notice.token, voice.language, words.text, page)
 
@@ -119,6 +122,7 @@ class Stationery:
         """An answer to a mail, in its thread. Raises `NotDelivered`."""
         token = str(where.get("token", ""))
         thread = _ids([*where.get("references", ()), where.get("message_id", "")])
+        # Not random: an answer that is sent again is the same mail.
         named = hashlib.sha256("\0".join((*thread, reply.text)).encode()).hexdigest()[:20]
         identity = self.replies.message_id(token, f"answer.{named}") if token else f"<{named}@{self.replies.domain}>"
         subject = _answering(one_line(str(where.get("subject", "")) or "Signoff", SUBJECT_CHARS).text)
@@ -147,9 +151,11 @@ class Stationery:
             mail["In-Reply-To"] = draft.thread[-1]
             mail["References"] = " ".join(draft.thread)
         mail["Auto-Submitted"] = automatic
+        # Not `All`: that would suppress bounces too, by which it is known that a card did not arrive.
         mail["X-Auto-Response-Suppress"] = "OOF, AutoReply"
         mail.set_content(f"{self._above(language)}\n\n{told}\n".lstrip(), cte="quoted-printable")
         mail.add_alternative(page, subtype="html", cte="quoted-printable")
+        # With the token in the envelope's sender, a bounce names its card by the address that it goes to.
         bounced_to = back if self.bounces and self.answers else self.address
         # An answer comes from nobody, so that no two machines can write to each other for ever (RFC 3834).
         sender = "" if automatic == "auto-replied" else bounced_to
