@@ -115,10 +115,12 @@ class Arrivals:
             ARRIVALS.c.received_at < in_seconds(-older_than.total_seconds()), ARRIVALS.c.state != "new"
         )
         if what:
+            # `what` is written first in its JSON; without the closing brace the text is how all such results begin.
             old = old.where(ARRIVALS.c.result.startswith(json.dumps({"what": what})[:-1], autoescape=True))
         return await self._store.run(lambda connection: connection.execute(old).rowcount)
 
     async def _set(self, key: str, **values: Any) -> None:
+        # What is settled stays so, whatever a claimer reports whose minute was over.
         changing = update(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new").values(**values)
 
         def write(connection: Connection) -> None:

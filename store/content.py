@@ -16,6 +16,7 @@ def json_bytes(value: Any) -> bytes:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
+        # Only the type's name goes on: the texts of some of these quote the value.
         raise NotCanonical(f"not JSON: {type(error).__name__}") from None
 
 
@@ -26,6 +27,7 @@ async def to_content(store: Store, value: Any) -> Content:
     """
     body = json_bytes(value)
     if len(body) <= INLINE_BYTES:
+        # Read back: a small value comes out as a large one does, tuples as lists and names as texts.
         return Content(inline=json.loads(body))
     return Content(blob=await store.put_blob(body))
 
@@ -37,6 +39,7 @@ async def load(store: Store, content: Content) -> Any:
     body = await store.get_blob(content.blob.sha256)
     if body is None:
         raise StoreUnavailable(f"the blob `{content.blob.sha256[:12]}` is not in this store")
+    # Arguments and results lie here: whoever can write rows must not be able to exchange them unseen.
     if hashlib.sha256(body).hexdigest() != content.blob.sha256:
         raise StoreUnavailable(f"the blob `{content.blob.sha256[:12]}` was changed in the store")
     return json.loads(body)

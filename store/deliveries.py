@@ -25,6 +25,7 @@ DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "close
 """What is known of one card on its way. `dropped`: it was not needed any more before it was sent."""
 Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
 _OUT: Final = ("sent", "delivered", "read")
+# Vendors tell of one message in any order: a failure is believed only of a card that is not known to have arrived.
 _BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "sent": (),
     "delivered": ("sent",),
@@ -94,6 +95,7 @@ class Deliveries:
     async def plan(self, rows: Sequence[NewDelivery]) -> int:
         """Add the cards that are not there yet; how many that were. Those that are there stay as they are."""
         key = await self._store.secret_key(KEY)
+        # In one order, so that two who plan the same cards do not wait for each other.
         values = sorted((_new(key, row) for row in rows), key=lambda row: str(row["token"]))
         return await self._store.run(lambda connection: sum(added(connection, DELIVERIES, row) for row in values))
 
@@ -110,6 +112,7 @@ class Deliveries:
         """The vendor took the card. If its request was over meanwhile, it is to be closed now, dropped or not."""
         await self._set(
             DELIVERIES.c.token == token,
+            # A vendor may answer after the card was given up or dropped: it is out all the same, and has to be closed.
             DELIVERIES.c.state.in_(("planned", "failed", "dropped")),
             state="sent",
             kind=kind,
@@ -167,6 +170,7 @@ class Deliveries:
 
     async def by_token(self, token: str) -> DeliveryRow | None:
         """The card with this token, or None."""
+        # One more than a token has: a longer text that begins with a token is none.
         found = await self._find(DELIVERIES.c.token == kept(token, _TOKEN_CHARS + 1))
         return found[0] if found else None
 
@@ -202,6 +206,7 @@ class Deliveries:
         waiting = DELIVERIES.c.state.in_(("planned", *_OUT))
         query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(*order)
         if after is not None:
+            # By place, not by OFFSET: cards that end between two pages would let others be skipped.
             query = query.where(tuple_(*order) > tuple_(millis(after.created_at), after.token))
         return await self._store.run(lambda connection: readable(connection.execute(query.limit(limit)), _row))
 
@@ -306,6 +311,7 @@ class Deliveries:
 def delivery_token(key: bytes, approval: str, revision: int, person: str, channel: str) -> str:
     """The name of a card, the same whoever plans it, and known to nobody without the store's key."""
     told = f"{approval}|{revision}|{person}|{channel}".encode()
+    # In lower-case base32: the mail addresses in which it stands may come back in any case.
     return base64.b32encode(hmac.digest(key, told, "sha256")).decode().lower()[:_TOKEN_CHARS]
 
 
@@ -327,6 +333,7 @@ def _of(approval: str, revision: int) -> tuple[ColumnElement[bool], ColumnElemen
 
 
 def _named(channel: str, vendor_ids: Sequence[str]) -> ColumnElement[bool]:
+    # Without empty ones: every card that is not sent yet has that name.
     names = {kept(each, _VENDOR_CHARS) for each in vendor_ids if each}
     return and_(DELIVERIES.c.channel == channel, DELIVERIES.c.vendor_id.in_(names))
 

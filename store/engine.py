@@ -46,6 +46,7 @@ def read_url(text: str) -> Place:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
+        # The error's own text may quote the URL, password and all: nothing of it goes on.
         raise ConfigError("store_url is not a URL; use `sqlite:///FILE` or `postgresql://USER@HOST/NAME`") from None
     driver = _DRIVERS.get(url.drivername)
     if driver is None:
@@ -57,6 +58,7 @@ def read_url(text: str) -> Place:
     url = url.set(drivername=driver)
     if driver == "sqlite+pysqlite":
         return Place(url, f"the SQLite file `{_sqlite_file(url)}`")
+    # Asked here, where the extra can be named: SQLAlchemy would say only which module is missing.
     if find_spec("asyncpg") is None:
         raise ConfigError("store_url names PostgreSQL, whose driver is not installed; install `signoff[postgres]`")
     host = url.host or url.query.get("host") or "localhost"
@@ -92,6 +94,7 @@ class SqliteBase:
         self._engine = engine
         self._connection: Connection | None = None
         self._file = file
+        # `make_private` has made the file by now: None would let a store without its file pass for the same one.
         self._identity = _identity(file)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="signoff-store")
 
@@ -102,6 +105,7 @@ class SqliteBase:
     async def close(self) -> None:
         """See `Base`."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
+        # Nothing is left to wait for, and waiting would hold up the event loop.
         self._thread.shutdown(wait=False)
 
     def _transaction(self, work: Callable[[Connection], Found]) -> Found:
@@ -114,6 +118,7 @@ class SqliteBase:
             with self._connection.begin():
                 return work(self._connection)
         except SignoffError:
+            # Our own rollback, such as a ticket that is not given: the connection is as good as before.
             raise
         except BaseException:
             # Whatever went wrong, the next transaction begins on a connection that has seen nothing of it.
@@ -155,8 +160,12 @@ def open_base(place: Place, *, durable: bool) -> Base:
             poolclass=AsyncAdaptedQueuePool,
             pool_size=POSTGRESQL_CONNECTIONS,
             pool_timeout=POOL_SECONDS,
+            # A server that restarted has dropped the pooled connections: unasked, the next claim would fail.
             pool_pre_ping=True,
+            # What is read after waiting for a lock has to be what its holder left.
+            # REPEATABLE READ would show what was there before the wait.
             isolation_level="READ COMMITTED",
+            # Parameters are arguments and secrets, and SQLAlchemy writes them into errors and logs.
             hide_parameters=True,
             connect_args={"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS},
         )
@@ -172,6 +181,7 @@ def _sqlite_engine(place: Place, *, durable: bool) -> Engine:
         hide_parameters=True,
         connect_args={"timeout": BUSY_SECONDS},
     )
+    # With WAL, NORMAL outlives a killed process; a power cut may take the last commits, and leaves the file sound.
     synchronous = "FULL" if durable else "NORMAL"
 
     @event.listens_for(engine, "connect")
@@ -202,6 +212,7 @@ def _write_ahead(cursor: sqlite3.Cursor) -> None:
 def make_private(place: Place) -> None:
     """Create the SQLite file, if absent, readable by its owner alone: it holds keys. Raises OSError."""
     if place.url.get_backend_name() == "sqlite":
+        # SQLite gives its -wal and -shm files the mode of this one, so they are private with it.
         os.close(os.open(_sqlite_file(place.url), os.O_CREAT | os.O_RDWR, 0o600))
 
 
@@ -215,6 +226,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 def _sqlite_file(url: URL) -> Path:
     name = url.database or ""
+    # A ticket that is forgotten with its process would let a retry run the tool a second time.
     if name in ("", ":memory:") or name.startswith("file:"):
         raise ConfigError("store_url names no file, and a store must outlive its process; use `sqlite:///FILE`")
     path = Path(name)

@@ -22,6 +22,7 @@ class Freezes:
         """
 
         def write(connection: Connection) -> Freeze:
+            # A claim that saw no freeze and is not committed would otherwise start a tool after this has returned.
             hold_tenant(connection, tenant)
             new = added(connection, FREEZES, {"tenant": tenant, "reason": reason, "frozen_by": by})
             if new and also is not None:
@@ -35,6 +36,7 @@ class Freezes:
         gone = delete(FREEZES).where(FREEZES.c.tenant == tenant).returning(FREEZES)
 
         def lift(connection: Connection) -> Freeze | None:
+            # Without the tenant's lock: a claim that still sees the freeze is refused, which is the safe side.
             row = connection.execute(gone).first()
             if row is not None and also is not None:
                 also(connection)

@@ -56,6 +56,7 @@ class Grants:
 
         def write(connection: Connection) -> Grant:
             now: int = connection.execute(select(StoreClock())).scalar_one()
+            # The earlier of the two: a late write does not lengthen the answer, nor does a clock that is ahead.
             begin = moment(now) if since is None else min(moment(now), since)
             end = _millis(begin + timedelta(seconds=wish.seconds))
             new = added(connection, GRANTS, row | {"created_at": now, "expires_at": end})
@@ -70,6 +71,7 @@ class Grants:
         query = (
             select(GRANTS)
             .where(GRANTS.c.tenant == tenant, GRANTS.c.tool == tool, GRANTS.c.session.in_(("", session)), *_USABLE)
+            # `denied` sorts behind `approved`: descending puts it first, and neither limit nor approval hides a denial.
             .order_by(GRANTS.c.verdict.desc(), GRANTS.c.created_at, GRANTS.c.id)
             .limit(CANDIDATES)
         )

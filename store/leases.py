@@ -14,6 +14,7 @@ ASIDE_SECONDS: Final = 3_600.0
 """For how long a row is set aside that this version cannot read."""
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+# PostgreSQL takes no NUL in a text, and half a surrogate pair cannot be written as UTF-8 at all.
 _SHOWN: Final = {0: "\ufffd"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
@@ -21,6 +22,7 @@ def take(connection: Connection, table: Table, *which: ColumnElement[bool], limi
     """Claim at most `limit` rows that are due, nobody's, and as `which` says; the longest due come first."""
     key = next(iter(table.primary_key))
     free = table.c.claimed_until <= StoreClock()
+    # By the store's clock, as all that claim have that one in common: the clocks of their machines may differ.
     due = select(key).where(*which, table.c.due_at <= StoreClock(), free).order_by(table.c.due_at, key)
     if connection.execute(due.limit(1)).first() is None:
         # Who only looks, twice a second, does not take SQLite's one lock for writing.
@@ -29,9 +31,11 @@ def take(connection: Connection, table: Table, *which: ColumnElement[bool], limi
         update(table)
         # Asked again where the row is changed: whoever waited for it there finds it taken.
         .where(key.in_(due.limit(limit).with_for_update(skip_locked=True)), free)
+        # Counted with the claim, not with its failure: a row that kills its claimers has its attempts counted, too.
         .values(claimed_until=in_seconds(LEASE_SECONDS), attempts=table.c.attempts + 1)
         .returning(table)
     )
+    # RETURNING promises no order.
     return sorted(connection.execute(claiming).all(), key=lambda row: (row.due_at, row._mapping[key.name]))
 
 
@@ -44,6 +48,7 @@ def take_readable(
     found, odd = _read(rows, read)
     if odd:
         _log.error("%d rows of `%s` cannot be read, and are left for %g s", len(odd), table.name, ASIDE_SECONDS)
+        # Not deleted, and not failed: another process of a newer version may have written it, and can read it.
         aside = update(table).where(key.in_([row._mapping[key.name] for row in odd]))
         connection.execute(aside.values(due_at=in_seconds(ASIDE_SECONDS), claimed_until=0))
     return found

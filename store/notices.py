@@ -74,6 +74,7 @@ class Notices:
         return await self._store.run(lambda connection: connection.execute(old).rowcount)
 
     async def _set(self, key: str, **values: Any) -> None:
+        # A claimer whose minute was over may still report: what another has done meanwhile is not opened again.
         changing = update(NOTICES).where(NOTICES.c.key == key, NOTICES.c.done_at.is_(None)).values(**values)
         await self._store.run(lambda connection: connection.execute(changing).close())
 

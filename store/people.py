@@ -44,6 +44,7 @@ class VouchedPeople:
             ended = connection.execute(update(PEOPLE).where(*standing).values(ended_by=by, ended_at=millis(now)))
             if not ended.rowcount:
                 return False
+            # In one transaction: nobody whose word was ended goes on with a browser that is still signed in.
             connection.execute(delete(SESSIONS).where(SESSIONS.c.tenant == tenant, SESSIONS.c.person == person))
             if also is not None:
                 also(connection)

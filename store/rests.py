@@ -36,6 +36,7 @@ class Rests:
 
     async def keep(self, turn: TurnKey, tool: str, text: str) -> str:
         """Keep `text`, or its first MiB, and return the handle by which `turn` reads it. Raises `StoreUnavailable`."""
+        # The cut may fall inside a character, of which the rest is dropped.
         whole = text.encode()[:RESULT_BYTES].decode("utf-8", "ignore")
         blob = await self._store.put_blob(json_bytes({"v": 1, "tool": tool, "text": whole}))
         sha = bytes.fromhex(blob.sha256)
@@ -50,6 +51,7 @@ class Rests:
             raw = base64.b64decode(handle, altchars=b"-_", validate=True)
         except ValueError:
             return None
+        # The seal before the store is asked: a hash alone, which others may know, reads nothing.
         sha, seal = raw[:_SHA_BYTES], raw[_SHA_BYTES:]
         if not hmac.compare_digest(seal, await self._seal(turn, sha)):
             return None
@@ -58,10 +60,12 @@ class Rests:
             raise StoreUnavailable(f"the blob `{sha.hex()[:12]}` is not in this store, or was changed there")
         kept = json.loads(body)
         text: str = kept["text"]
+        # A model chooses the numbers: Python would count a negative start from the end.
         piece = text[max(start, 0) :][: max(chars, 1)]
         end = start + len(piece)
         return Rest(kept["tool"], piece, start, len(text), end if end < len(text) else None)
 
     async def _seal(self, turn: TurnKey, sha: bytes) -> bytes:
         key = await self._store.secret_key(_KEY)
+        # The turn is under the seal: a text that another turn kept, too, is still read by that turn's handle alone.
         return hmac.digest(key, canonical_json([*turn, sha.hex()]), "sha256")[:_SEAL_BYTES]

@@ -79,6 +79,7 @@ class Sessions:
         """The session of this cookie, unless it is over or the token that opened it was revoked."""
         query = (
             select(SESSIONS, TOKENS.c.revoked_at)
+            # Asked at each use: who revokes a token signs out every browser that it opened, at once.
             .outerjoin(TOKENS, TOKENS.c.id == SESSIONS.c.token)
             .where(SESSIONS.c.digest == _digest(cookie), SESSIONS.c.expires_at > millis(now))
         )
@@ -97,6 +98,7 @@ class Sessions:
 
 
 def _digest(cookie: str) -> str:
+    # Neither salt nor stretching: no dictionary holds 32 random bytes. A header may hold what UTF-8 cannot.
     return hashlib.sha256(cookie.encode(errors="replace")).hexdigest()
 
 

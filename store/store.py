@@ -37,16 +37,19 @@ Also: TypeAlias = Callable[[Connection], object]
 # Built once: building a statement takes longer than executing it.
 _RECORD: Final = (
     update(TICKETS)
+    # The state is in the condition: of several who report at once one changes the row, the others read what stands.
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed")
     .values(state="done", outcome=bindparam("told"), finished_at=StoreClock())
 )
 _RECORD_LATE: Final = (
     update(TICKETS)
+    # Void and finished was claimed once; void alone was never given to anybody, and nobody can have an outcome for it.
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "void", TICKETS.c.finished_at.is_not(None))
     .values(state="done", outcome=bindparam("told"), finished_at=StoreClock())
 )
 _RECORD_KNOWN: Final = (
     update(TICKETS)
+    # Only over the very outcome that was read: who knew better meanwhile stands.
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "done", TICKETS.c.outcome == bindparam("before"))
     .values(outcome=bindparam("told"), finished_at=StoreClock())
 )
@@ -93,8 +96,10 @@ class Store:
             raise StoreUnavailable(f"{place.words} cannot be opened: {error.strerror}") from None
         store = cls(open_base(place, durable=durable), place.words)
         try:
+            # Nothing has connected before this: a wrong address is found at the start, not by the first claim.
             await store.run(prepare)
         except BaseException:
+            # Also when the opener is cancelled: SQLite's thread and connection would outlive it.
             await store.close()
             raise
         return store
@@ -109,6 +114,7 @@ class Store:
         """Return when the store answers and its tables are there."""
 
         def read(connection: Connection) -> None:
+            # Every table, not `SELECT 1`: a database that answers without its tables is not ready.
             for table in METADATA.sorted_tables:
                 connection.execute(select(*table.primary_key).limit(1))
 
@@ -152,19 +158,23 @@ class Store:
             # The row first: SQLite's lock is taken by writing, and what is read after that is the latest.
             values = {"key": key, "state": "claimed", "workflow": workflow, "call": call, "tool": tool, "owner": owner}
             fresh = added(connection, TICKETS, values)
+            # Also where the ticket is not fresh: its caller is told both, as a finished call keeps its outcome.
             freeze = freeze_of(connection, tenant)
             frozen = "" if freeze is None else freeze.reason or "no reason given"
             if not fresh:
                 return self._found(connection, key).model_copy(update={"frozen": frozen})
             if frozen:
+                # Raised, not returned: the ticket's row is written already, and only a rollback takes it back.
                 raise _NotGiven(Claim(kind="frozen", frozen=frozen))
             if grant and not spend(connection, grant, key):
                 raise _NotGiven(Claim(kind="ungranted"))
             if use is not None:
+                # Before the use is counted: what this call took under tickets it gave up must not stand in its own way.
                 _return_earlier(connection, key)
             again = None if use is None else take_use(connection, use, key)
             if again is not None:
                 raise _NotGiven(Claim(kind="used_up", again=again))
+            # Last: what writes the record locks its streams until the transaction ends (see `audit.log.writing`).
             if also is not None:
                 also(connection)
             return Claim(kind="fresh")
@@ -176,6 +186,7 @@ class Store:
 
     async def void_unclaimed(self, key: str, *, workflow: str, call: str, tool: str) -> Claim:
         """Make sure that an unclaimed ticket is never claimed: `void` then, else what there is (`open` or `done`)."""
+        # The same insert as a claim's: the primary key decides which of the two was first.
         values = {"key": key, "state": "void", "workflow": workflow, "call": call, "tool": tool, "owner": ""}
 
         def enter(connection: Connection) -> Claim:
@@ -215,6 +226,7 @@ class Store:
         def write(connection: Connection) -> CallOutcome:
             values = {"ticket": key, "told": outcome.model_dump_json()}
             done = connection.execute(_RECORD, values).rowcount == 1
+            # Not knowing takes the place of nothing: neither of what came to nothing nor of what is known.
             if not done and outcome.code != "in_doubt":
                 done = connection.execute(_RECORD_LATE, values).rowcount == 1 or _corrected(connection, values)
             if done:
@@ -223,6 +235,7 @@ class Store:
                     also(connection)
                 return outcome
             ticket = _read_ticket(connection, key)
+            # Only one that does not know gets here; its caller hears its own word, and the ticket stays undone.
             if ticket is not None and ticket.claim.kind == "undone":
                 return outcome
             if ticket is None or ticket.outcome is None:
@@ -239,15 +252,18 @@ class Store:
         """The 32 random bytes called `name`, made when first asked for and the same for everyone ever after."""
         query = select(KEYS.c.secret).where(KEYS.c.name == name)
 
+        # Of several who make it at once the first one's stands, and all read that: a second one would break every seal.
         def make(connection: Connection) -> Any:
             added(connection, KEYS, {"name": name, "secret": secrets.token_bytes(KEY_BYTES)})
             return connection.execute(query).scalar_one()
 
+        # Read first: writing takes SQLite's one lock, and the key is made only once.
         found = await self.run(lambda connection: connection.scalar(query))
         return bytes(await self.run(make) if found is None else found)
 
     def _found(self, connection: Connection, key: str) -> Claim:
         ticket = _read_ticket(connection, key)
+        # The insert waited for whoever held the key, so the row is there unless somebody deletes tickets.
         if ticket is None:
             raise StoreUnavailable(f"{self._words} lost a ticket while it was read")
         return ticket.claim
@@ -317,8 +333,10 @@ def _ticket(row: Row[Any]) -> Ticket:
 
 def preview(body: bytes) -> str:
     """The first characters of a JSON string's text, of other JSON as it is written."""
+    # A character has four bytes at most in UTF-8: enough for the preview, however large the body is.
     shown: Any = body[: 4 * PREVIEW_CHARS].decode(errors="replace")
     if body.startswith(b'"'):
         with suppress(ValueError):
             shown = json.loads(body)
+    # JSON may escape half a surrogate pair, which nothing could write as UTF-8 later.
     return str(shown)[:PREVIEW_CHARS].encode(errors="replace").decode()

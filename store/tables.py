@@ -14,6 +14,7 @@ VERSION_TABLE: Final = "signoff_version"
 """Where alembic writes which step a database has taken; a name of our own, for databases shared with others."""
 _FOLDER: Final = Path(__file__).parent / "migrations" / "versions"
 STEPS: Final = tuple(sorted(file.stem.partition("_")[0] for file in _FOLDER.glob("r[0-9]*.py")))
+# Gone with its transaction, also when its process is killed. The number only has to be ours; terms.py has the next two.
 _ADVISORY: Final = text("SELECT pg_advisory_xact_lock(7310270)")
 _VERSION: Final = text(f"SELECT version_num FROM {VERSION_TABLE}")
 
@@ -25,15 +26,19 @@ def prepare(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(_ADVISORY)
     else:
+        # The driver begins no transaction before CREATE or ALTER, so a step that fails half-way would stay half done.
+        # IMMEDIATE takes the lock at once: who reads first and writes later may get SQLITE_BUSY, whatever the timeout.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     # Another opener may have done it while this one waited for the lock.
     step = _step(connection)
+    # An older program would write rows without columns that the newer ones rely on: it stops instead.
     if step not in (None, *STEPS):
         raise ConfigError(
             f"the store's tables are of a newer version (`{step}`) than this program's (`{STEPS[-1]}`); "
             "install the newer one here, too",
             value=step,
         )
+    # Tables without a step are of the version that counted none, and are migrated, not made.
     if step is None and not set(METADATA.tables) & set(inspect(connection).get_table_names()):
         _make(connection)
     elif step != STEPS[-1]:

@@ -16,6 +16,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # Claims share the lock of their tenant and a freeze takes it alone: when the freeze is written, every claim that did
 # not see it is already committed. SQLite has one writer at a time anyway.
+# Two tenants with one `hashtext` share a lock, and then only wait for each other.
 _SHARE: Final = text("SELECT pg_advisory_xact_lock_shared(7310271, hashtext(:tenant))")
 _ALONE: Final = text("SELECT pg_advisory_xact_lock(7310271, hashtext(:tenant))")
 _FREEZE: Final = select(FREEZES).where(FREEZES.c.tenant == bindparam("of"))
@@ -87,10 +88,12 @@ def spend(connection: Connection, grant: str, ticket: str) -> bool:
 
     False, with nothing changed, when the grant is used up, revoked or over.
     """
+    # The note goes first: a retry of the same ticket finds it and spends nothing.
     if not added(connection, GRANT_USES, {"grant_id": grant, "key": ticket}):
         return True
     if connection.execute(_SPEND, {"named": grant}).rowcount == 1:
         return True
+    # Not every caller rolls back (`Grants.use`): left there, the note would pass for a spent use at the next try.
     connection.execute(_UNSPEND, {"named": grant, "ticket": ticket})
     return False
 
@@ -105,6 +108,7 @@ def take_use(connection: Connection, use: Use, ticket: str) -> datetime | None:
     again = possible_again(connection, use)
     if again is None:
         values = use._asdict() | {"key": ticket}
+        # The limit is not kept: a changed one counts what was used before it.
         del values["limit"]
         added(connection, USES, values)
         connection.execute(_SWEEP, {"of": use.tenant, "named": use.tool})
@@ -161,4 +165,5 @@ def moment(milliseconds: int) -> datetime:
 def _adding(table: Table, dialect: str) -> Any:
     insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
     key = list(table.primary_key)
+    # For the primary key only: a clash with any other unique index is a fault, and must raise.
     return insert(table).on_conflict_do_nothing(index_elements=key).returning(*key)

@@ -97,10 +97,12 @@ class Tokens:
         digest = _digest(secret)
 
         def read(connection: Connection) -> Token | None:
+            # Looked up by a beginning that people may see, then compared whole in constant time.
             row = connection.execute(select(TOKENS).where(TOKENS.c.id == digest[:ID_CHARS])).first()
             if row is None or not hmac.compare_digest(row.digest, digest):
                 return None
             token = _token(row)
+            # A token that is over leaves no trace of use, and a busy one takes SQLite's lock once a minute at most.
             if not _over(token, now) and (token.used_at is None or now - token.used_at >= SEEN_EVERY):
                 connection.execute(update(TOKENS).where(TOKENS.c.id == token.id).values(used_at=millis(now)))
             return token
@@ -152,6 +154,7 @@ def moment_of(millis: int) -> datetime:
 
 
 def _digest(secret: str) -> str:
+    # A plain hash: stretching guards what people think up, and would cost every request; these are 32 random bytes.
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 
