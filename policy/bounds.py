@@ -13,6 +13,7 @@ def out_of_bounds(value: Any) -> str:
     JSON types only, at most 32 deep and 2,000 values, integers within ±(2^53-1), finite numbers, no lone surrogates:
     what RFC 8785 can write and two engines read alike.
     """
+    # A stack of our own: what measures depth must not be what breaks on it, as recursion would.
     stack: list[tuple[Any, int]] = [(value, 1)]
     seen = 0
     while stack:
@@ -47,9 +48,11 @@ def _odd_key(item: dict[Any, Any]) -> str:
 
 def _odd_scalar(item: Any) -> str:
     match item:
+        # Before `int()`: to Python a boolean is one.
         case None | bool():
             return ""
         case int():
+            # RFC 8785 writes numbers as doubles, where two integers beyond this can be one: so would be their digests.
             return "" if abs(item) <= MAX_INTEGER else "an integer outside ±(2^53-1)"
         case float():
             return "" if math.isfinite(item) else "a number that is not finite"
@@ -61,6 +64,7 @@ def _odd_scalar(item: Any) -> str:
 
 def _is_unicode(text: str) -> bool:
     try:
+        # `json.loads` makes lone surrogates of escapes such as `\ud800`; UTF-8, and with it RFC 8785, has none.
         text.encode()
     except UnicodeEncodeError:
         return False

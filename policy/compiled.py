@@ -22,6 +22,7 @@ from signoff.policy.shapes import Shape, pin_numbers, read_schema
 Effect = Literal["none", "hide", "deny", "require_approval"]
 
 _STRICTEST: Final = ("hide", "deny", "require_approval")
+# `route_to` may build its list from arguments, which a model writes; all of it goes onto the request.
 _MAX_ROUTED: Final = 100
 
 
@@ -80,8 +81,10 @@ class CompiledPolicy:
             expression = self.expressions.get(rule)
             if expression is None:
                 continue
+            # Data that cannot be read are an error of every rule: `deny_if` denies, and nothing comes to `auto`.
             pair = expression.ask(data) if data is not None else _unread(expression, problem)
             engines += pair
+            # Only the one answer that both agree on passes: an error, a disagreement or no boolean gives `otherwise`.
             held = all(answer.kind == passes for answer in pair)
             if held and passed is None:
                 continue
@@ -89,8 +92,10 @@ class CompiledPolicy:
             why = f"`{rule}` {_reading(pair)}, so {_MEANING[verdict]}"
             if verdict == "ask":
                 return self._ask(why, expression, engines, data)
+            # Also for an `auto`: a global rule or a later gate may ask all the same, and must not ask anybody else.
             routed = self._route(data)[0] if verdict == "auto" and "route_to" in self.expressions else ()
             return self._verdict(verdict, why, expression, engines, routed)
+        # That nothing forbids a call, and nothing demands a person for it, is no permission to skip one.
         return self._ask("the policy has no rule that lets it pass without a person", None, engines, data)
 
     @property
@@ -141,6 +146,7 @@ class CompiledPolicy:
         first, second = expression.outcomes(data)
         people = _people(first)
         routed = expression.answers(first, second)
+        # One engine alone must not choose who decides, and a request that asks nobody could never be answered.
         if people and people == _people(second):
             return people, "", routed
         return (
@@ -187,6 +193,7 @@ class CompiledRules:
         for rule, expression in self.rules:
             pair = expression.ask(data) if data is not None else _unread(expression, problem)
             engines += pair
+            # An error or a disagreement applies the rule too: hide, deny and ask all err on the safe side.
             if any(answer.kind != "false" for answer in pair):
                 why = f"rule `{rule.name}` {_reading(pair)}" + (f": {rule.reason}" if rule.reason else "")
                 return RulesVerdict(rule.effect, rule, why, engines)
@@ -236,6 +243,7 @@ def compile_policy(
         expressions = _expressions(policy, tool, args, ctx)
     return CompiledPolicy(
         policy=policy,
+        # Without `auto_approve_if` only a handler that decides alone can let a call pass, whatever its arguments are.
         needs_person="never"
         if requires_approval is False
         else "maybe"
@@ -267,6 +275,8 @@ def compile_rules(rules: Sequence[GlobalRule], context_schema: Mapping[str, Any]
             value=reserved,
         )
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx}, "global rules")
+    # Strictest first, so that the first rule that applies decides. The sort is stable: among equals the manifest's
+    # order counts.
     ordered = sorted(rules, key=lambda rule: _STRICTEST.index(rule.effect))
     compiled = tuple((rule, compiler.compile(rule.name, rule.rule)) for rule in ordered)
     normal = [{**rule.model_dump(mode="json"), "rule": expression.text} for rule, expression in compiled]
@@ -297,6 +307,7 @@ def _expressions(policy: ApprovalPolicy, tool: ToolFacts, args: Shape, ctx: Shap
 def _normal_form(requires_approval: RequiresApproval, expressions: Mapping[str, Expression]) -> Any:
     if isinstance(requires_approval, bool):
         return requires_approval
+    # Without defaults, so that a new field changes no hash: remembered answers hold for one hash of a policy only.
     said = requires_approval.model_dump(mode="json", exclude_defaults=True)
     return {**said, **{rule: expression.text for rule, expression in expressions.items()}}
 
@@ -308,6 +319,7 @@ def _handler_alone(policy: ApprovalPolicy | None, expressions: Mapping[str, Expr
 
 
 def _check_show(policy: ApprovalPolicy, tool_name: str, args: Shape) -> None:
+    # A schema of free names, or one that cannot be read as a shape, does not say which arguments there are.
     if args.kind != "object":
         return
     for field, names in (("show.only", policy.show.only or ()), ("show.secret", policy.show.secret)):
@@ -343,6 +355,7 @@ def _people(outcome: Outcome) -> tuple[str, ...]:
     value = outcome.value
     if outcome.kind != "other" or not isinstance(value, list) or len(value) > _MAX_ROUTED:
         return ()
+    # Refused as a whole: with the wrong entries left out, the rest might be others than the author meant.
     if not all(isinstance(item, str) and APPROVER.match(item) for item in value):
         return ()
     return tuple(dict.fromkeys(str(item) for item in value))

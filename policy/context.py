@@ -12,6 +12,7 @@ _STRINGS: Final = Shape("list", items=_STRING)
 
 
 def _closed(fields: Mapping[str, Shape]) -> Shape:
+    # All are required, as `pinned_cel` of registry/pinned.py always gives them: rules need no `has()` for them.
     return Shape("object", fields=dict(fields), required=frozenset(fields))
 
 
@@ -50,6 +51,7 @@ def context_shape(extra: Mapping[str, Any] | None) -> Shape:
     shape = CONTEXT
     for path, schema in (extra or {}).items():
         parts = path.split(".")
+        # Names in CEL are ASCII; Python's identifiers are not.
         if not all(part.isidentifier() and part.isascii() for part in parts):
             raise ConfigError(
                 f"`{path}` is not a context path; write names of letters, digits and _ joined by points",
@@ -66,4 +68,5 @@ def _grow(shape: Shape, parts: list[str], leaf: Shape, path: str) -> Shape:
     if (not rest and inner is not None) or (rest and inner is not None and inner.kind != "object"):
         raise ConfigError(f"context `{path}` is declared already; choose another name", field=path, value=path)
     grown = _grow(inner or Shape("object"), rest, leaf, path) if rest else leaf
+    # Taken as required, though a turn may lack it: reading what is absent is an error, and an error asks or denies.
     return replace(shape, fields={**shape.fields, head: grown}, required=shape.required | {head})

@@ -31,6 +31,7 @@ class Place:
 
 def read_error(report: str, place: Place) -> tuple[str, int]:
     """One sentence and its column (from 1; 0 when unknown) for a report of the type checker."""
+    # The checker gives its findings as text only; of a report in another form its first line is shown.
     found = [_located(match, place) for match in _LINE.finditer(report)]
     if not found:
         first = report.partition("\n")[0].removeprefix("INVALID_ARGUMENT: ")
@@ -54,6 +55,7 @@ def no_second_reading(error: Exception) -> tuple[str, int]:
 
 
 def _sentence(message: str, place: Place, column: int) -> str:
+    # First: of an argument such as `in` or `a-b` the checker says something else, as it reads a keyword or a minus.
     unspeakable = next((name for name in _all_names(place) if not is_cel_name(name) and _stands(name, place.text)), "")
     if unspeakable:
         return f"CEL cannot spell the argument `{unspeakable}`; rename it or leave it out of the policy"
@@ -63,6 +65,7 @@ def _sentence(message: str, place: Place, column: int) -> str:
         return _no_name(undeclared[1], place)
     if overload := _OVERLOAD.search(message):
         return _no_overload(overload[1], overload[2], place)
+    # Behind ` expecting ` the parser lists every token that it would have taken.
     text = message[:1].lower() + message[1:]
     return text if len(text) <= 160 else text.partition(" expecting ")[0][:160]
 
@@ -84,6 +87,7 @@ def _no_field(name: str, place: Place, column: int) -> str:
 
 
 def _no_name(name: str, place: Place) -> str:
+    # The checker calls a function undeclared when it is given the wrong number of arguments.
     if name in _FUNCTIONS:
         return f"`{name}` does not take these arguments"
     root, _, rest = name.partition(".")

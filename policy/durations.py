@@ -6,15 +6,18 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, WithJsonSchema
 
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+# Nine digits are far beyond the longest span; from 4,301 on `int()` itself would refuse, in other words.
 _TEXT: Final = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?\Z", re.ASCII)
 _LONGEST: Final = 366 * 86_400
 
 
 def seconds(value: Any) -> float:
     """Seconds of `value`: a number of seconds, or text such as `24h`, `15m`, `1d2h`. Raises `ValueError`."""
+    # A boolean is an int to Python: `timeout: true` would be one second.
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`")
     total = _parse(value) if isinstance(value, str) else float(value)
+    # Written so that NaN, which compares with nothing, fails as well.
     if not 0 < total <= _LONGEST:
         raise ValueError("must be more than 0 and at most 366 days")
     return total
@@ -32,6 +35,7 @@ def _parse(text: str) -> float:
 _WRITTEN: Final = {
     "anyOf": [
         {"type": "number", "exclusiveMinimum": 0, "maximum": _LONGEST},
+        # For editors, and looser than `seconds`: a pattern cannot add up.
         {"type": "string", "pattern": r"^ *(?=\d)(\d{1,9}d)?(\d{1,9}h)?(\d{1,9}m)?(\d{1,9}s)? *$"},
     ]
 }

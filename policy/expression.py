@@ -49,6 +49,7 @@ class Expression:
 
     def outcomes(self, data: Facts) -> tuple[Outcome, Outcome]:
         """What each engine makes of it. Never raises."""
+        # This order: celpy hangs for seconds to hours on hostile text that the first engine refuses in milliseconds.
         first = self.first.run(data.plain)
         return first, _NOT_RUN if first.kind == "error" else self.second.run(data.celpy)
 
@@ -78,6 +79,7 @@ class Compiler:
     def compile(self, rule: str, source: str, *, gives: Gives = "BOOL") -> Expression:
         """Checks and compiles one expression. Raises `ConfigError`."""
         text = normalise(source)
+        # Each step guards the next: text without end reaches no parser, and celpy reads only what type-checks.
         problem, column = text_problem(text)
         if problem:
             raise self._error(rule, text, problem, column)
@@ -97,8 +99,10 @@ class Compiler:
         except Exception as error:
             message, column = read_error(str(error), Place(text, self._variables))
             raise self._error(rule, text, message, column) from None
+        # Unknown is no error here: when it is evaluated, only an exact boolean of both engines counts.
         if kind == cel.Type.DYN.name():
             return (f"`{rule}`: not checked: the type of the result",)
+        # What is in a list of DYN is looked at when it is evaluated, by `_people` of policy/compiled.py.
         wanted = kind == "BOOL" if gives == "BOOL" else kind in ("LIST<STRING>", "LIST<DYN>")
         if not wanted:
             need = "true or false" if gives == "BOOL" else "a list of strings"
@@ -110,6 +114,8 @@ class Compiler:
         if problem:
             raise self._error(rule, text, problem, 0)
         places = touched(second.tree, self._variables)
+        # Refused now: where it is absent, `deny_if` would deny every call and `auto_approve_if` let none through,
+        # unseen.
         for path in unguarded(places, self._variables):
             name = spell(path)
             message = f"`{name}` is optional; ask `has({name}) && ...` first, else its absence is an error"

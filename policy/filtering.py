@@ -27,6 +27,7 @@ class CompiledFilter:
             pinned = {"actor": dict(actor), "tool": tool.as_cel(), "ctx": pin_numbers(ctx, self.context_shape)}
             kinds = {answer.kind for answer in self.expression.ask(facts(pinned))}
         except Exception as error:
+            # What cannot be asked lets nothing through. The name alone: an error's words may quote the context.
             return f"cannot be asked ({type(error).__name__})"
         if kinds == {"true"}:
             return ""

@@ -24,6 +24,7 @@ class FirstProgram:
         """The outcome over plain JSON data. Never raises."""
         try:
             value = self.expression.eval(data=dict(data))
+            # An error is returned, not raised, as a value whose text is truthy: the type is asked before anything else.
             kind = value.type()
             if kind == cel.Type.BOOL:
                 return Outcome("true") if value.value() is True else Outcome("false")
@@ -39,6 +40,7 @@ def first_program(text: str, variables: Iterable[str]) -> FirstProgram:
     return FirstProgram(_environment(tuple(sorted(variables))).compile(text))
 
 
+# There are three sets of variables: those of policies, of rules and filters, and of remembered answers.
 @lru_cache(maxsize=16)
 def _environment(variables: tuple[str, ...]) -> cel.Env:
     return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN))

@@ -53,6 +53,7 @@ def read_answer(said: object) -> Answer | None:
         return _WORDS.get(said)
     if not isinstance(said, Answer) or not isinstance(said.reason, str):
         return None
+    # `failed` is for the engine to say: it makes the question another one, under a rule of its own.
     right = said.verdict in _VERDICTS and said.level in _LEVELS and said.failed is False
     return said if right else None
 
@@ -71,8 +72,10 @@ def heard(
     The handler decides where it is the policy's only rule; beside others it can only tighten what they say.
     """
     name = handler_rule(policy)
+    # A handler can only tighten, and nothing is tighter than a denial.
     if not name or verdict.verdict == "deny":
         return verdict
+    # On record as heard, also where its answer changes nothing.
     verdict = dataclasses.replace(verdict, evaluators=f"{verdict.evaluators}, {name}")
     why = answer.reason or f"`handler` says {answer.verdict}"
     if answer.verdict == "deny":
@@ -95,6 +98,7 @@ def _asked(
     args: Mapping[str, Any],
     ctx: Mapping[str, Any],
 ) -> PolicyVerdict:
+    # Whom an `auto` would ask was not worked out, except by `route_to`.
     approvers, note, engines = verdict.approvers, "", verdict.engines
     if verdict.verdict == "auto":
         approvers, note, routed = policy.route(args, ctx)

@@ -23,6 +23,7 @@ from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import ConfigError
 from signoff.policy.durations import Seconds
 
+# `\Z`, not `$`: that would take a newline at the end as well.
 APPROVER: Final = re.compile(r"(?:role|user):[A-Za-z0-9_-]{1,48}\Z")
 """How one approver is written: `role:finance` or `user:ana`."""
 
@@ -53,6 +54,7 @@ def _one_spelling(cls: type[BaseModel], data: Mapping[Any, Any]) -> dict[str, An
     found: dict[str, Any] = {}
     for key, value in data.items():
         name = names.get(key, str(key))
+        # A ConfigError is no ValueError, so pydantic passes it on as it is instead of listing it among its own errors.
         if name in found and found[name] != value:
             raise ConfigError(
                 f"`{name}` is given twice, as `{name}` and as `{to_camel(name)}`, with different values; keep one",
@@ -131,6 +133,7 @@ class ApprovalPolicy(_PolicyData):
     approvers: tuple[Approver, ...] = ()
     route_to: Cel | None = None
     quorum: Annotated[StrictInt, Field(ge=1, le=50)] = 1
+    # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true; a slip must not loosen a policy.
     veto: StrictBool = True
     allow_self_approval: StrictBool = False
     timeout: Seconds = 86_400.0

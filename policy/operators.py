@@ -16,6 +16,8 @@ from celpy.evaluation import CELEvalError, base_functions
 _NO_OVERLOAD: Final = "no such overload"
 _NUMBERS: Final = frozenset({"int", "uint", "double"})
 _ORDERED: Final = frozenset({"bool", "string", "bytes", "timestamp", "duration"})
+# Texts are checked before celpy converts them: its own pattern of durations takes hours on 28 hostile characters.
+# Limits are those of 64 bits: 2^63-1 has 19 digits, 2^64-1 has 20. ASCII, as Python knows other digits.
 _DURATION: Final = re.compile(r"[-+]?(?:\d{1,19}(?:\.\d{0,18})?(?:h|ms|m|s|us|ns)){1,8}\Z", re.ASCII)
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[-+]\d\d:\d\d)\Z", re.ASCII)
 _INTEGER: Final = re.compile(r"-?\d{1,19}\Z", re.ASCII)
@@ -50,6 +52,7 @@ def equal(left: Any, right: Any) -> bool:
     """CEL's `==`."""
     one, two = kind_of(left), kind_of(right)
     if one in _NUMBERS and two in _NUMBERS:
+        # Python's own numbers compare exactly across types; celpy's classes raise, or take a boolean for 1.
         return bool(_plain(left) == _plain(right))
     if one != two:
         return False
@@ -71,6 +74,7 @@ def find(container: dict[Any, Any], key: Any) -> tuple[bool, Any]:
     """Whether a map has `key` by CEL's equality, and what lies there."""
     if kind_of(key) == "string":
         return (True, container[key]) if key in container else (False, None)
+    # Not by hash: to Python `true`, 1 and 1.0 are one key, in CEL a boolean is no number.
     return next(((True, value) for name, value in container.items() if equal(name, key)), (False, None))
 
 
@@ -110,6 +114,7 @@ def _index(container: Any, key: Any) -> Any:
             raise KeyError("no such key")
         return value
     if kind_of(container) == "list" and kind_of(key) in _NUMBERS and float(key).is_integer():
+        # Python would count a negative index from the end; in CEL it is an error.
         if not 0 <= key < len(container):
             raise IndexError("invalid_argument")
         return container[int(key)]
@@ -125,6 +130,7 @@ def _boolean(function: Callable[..., bool]) -> Callable[..., Any]:
 
 
 def _strict(function: Callable[..., Any]) -> Callable[..., Any]:
+    # celpy hands errors on as values, to be absorbed by `||` or `&&`: an operator passes them through.
     def call(*args: Any) -> Any:
         return next((arg for arg in args if isinstance(arg, CELEvalError)), None) or function(*args)
 
@@ -135,6 +141,7 @@ def _arithmetic(name: str, allowed: frozenset[tuple[str, str]]) -> Callable[...,
     original: Callable[..., Any] = base_functions[name]
 
     def calculate(left: Any, right: Any) -> Any:
+        # celpy's classes would add a boolean, an int to them; only the specification's overloads are let in.
         if (kind_of(left), kind_of(right)) not in allowed:
             raise TypeError(_NO_OVERLOAD)
         return _as_cel(original(left, right))
@@ -204,6 +211,7 @@ def _checked(value: Any, pattern: re.Pattern[str]) -> str:
 def _to_int(value: Any) -> Any:
     match kind_of(value):
         case "int" | "uint" | "double":
+            # CEL's integers have 64 bits; Python's `int()` would take any finite number.
             if isinstance(value, float) and not (math.isfinite(value) and abs(value) < 2**63):
                 raise ValueError("range")
             return celtypes.IntType(int(value))
@@ -232,6 +240,7 @@ def _to_bool(value: Any) -> Any:
         return value
     if kind_of(value) != "string":
         raise TypeError(_NO_OVERLOAD)
+    # The specification's words and no others: `bool()` of Python makes true of any text, `false` too.
     words = {"1": True, "t": True, "true": True, "TRUE": True, "True": True}
     words |= {"0": False, "f": False, "false": False, "FALSE": False, "False": False}
     if str(value) not in words:

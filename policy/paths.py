@@ -29,6 +29,7 @@ def touched(tree: _Tree, variables: Mapping[str, Shape]) -> Touched:
     for path, in_has in _walk(tree, {name: (name,) for name in variables}):
         if in_has:
             guarded.add(path)
+            # `has(a.b)` reads `a` itself: an absent `a` is an error within it.
             used.add(path[:-1])
         else:
             used.add(path)
@@ -48,6 +49,8 @@ def unguarded(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
             if shape is None:
                 break
             here = path[: index + 1]
+            # A `has()` anywhere counts, whether or not it guards this very reading; what slips through is an error when
+            # evaluated, and an error asks or denies.
             if name in shape.fields and name not in shape.required and here not in place.guarded:
                 yield here
                 break
@@ -106,6 +109,7 @@ def _walk_macro(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
     bound, *bodies = subtrees(arguments)
     name = _identifier(bound)
     over = _path(target, scope)
+    # The macro's variable hides one of its name outside, also where its own place is not known.
     inner = {other: path for other, path in scope.items() if other != name}
     if name is not None and over is not None:
         inner[name] = (*over, "[]")

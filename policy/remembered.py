@@ -20,6 +20,7 @@ class Predicate:
     def holds(self, args: Mapping[str, Any]) -> bool:
         """Whether both engines say exactly `true` of these validated arguments. Never raises."""
         try:
+            # In doubt a remembered answer does not apply: then people are asked again.
             if out_of_bounds(args):
                 return False
             data = facts({"args": pin_numbers(args, self.shape)})

@@ -21,5 +21,6 @@ _BEGINNINGS: Final = ("grant:", "handler:")
 
 def is_reserved(name: str) -> bool:
     """Whether a rule of this name could be taken for a question of the gates' own, or for one beside others."""
+    # Rules are joined by commas where a handler asks beside one (`_asked` of policy/handler.py): no name may read so.
     parts = (part.strip() for part in name.split(","))
     return any(part in _NAMES or part.startswith(_BEGINNINGS) for part in parts)

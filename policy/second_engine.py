@@ -20,6 +20,7 @@ from signoff.policy.operators import FUNCTIONS, find
 
 NAME: Final = "cel-python"
 VERSION: Final = version("cel-python")
+# More than twice what data may hold (2,000 values): a pass over all of it fits, long lists within long lists do not.
 MAX_STEPS: Final = 5_000
 """Rounds of macros in one evaluation."""
 
@@ -41,6 +42,7 @@ _SAFE_NOTES: Final = (
 _COMPILING: Final = threading.Lock()
 
 
+# No CELEvalError: celpy makes a value of one that is raised within a macro, which `exists` or `||` can absorb.
 class TooManySteps(Exception):
     """A macro ran over more items than any policy needs."""
 
@@ -50,6 +52,7 @@ class _Evaluator(Evaluator):
 
     def __init__(self, ast: lark.Tree[lark.Token], activation: Activation, left: list[int]) -> None:
         super().__init__(ast, activation)
+        # A list, so that the evaluators of macros within macros share one budget.
         self._left = left
 
     def sub_evaluator(self, ast: lark.Tree[lark.Token]) -> Evaluator:
@@ -66,6 +69,7 @@ class _Evaluator(Evaluator):
         self.activation = self.base_activation.nested_activation(vars=values)
         return self
 
+    # celpy's own makes false of an error in what stands before the point: `!has(typo.x)` would be true.
     def macro_has_eval(self, exprlist: lark.Tree[lark.Token]) -> Any:
         operand = exprlist.children[0]
         if not isinstance(operand, lark.Tree) or operand.data != "member_dot":
@@ -79,6 +83,7 @@ class _Evaluator(Evaluator):
         return celtypes.BoolType(find(inner, celtypes.StringType(str(name)))[0])
 
 
+# Never CompiledRunner: under threads it gave wrong answers, and `has()` and functions of one's own are broken there.
 class _Runner(celpy.InterpretedRunner):
     def evaluate(self, context: Any) -> Any:
         return _Evaluator(self.ast, self.new_activation(), [MAX_STEPS + 1]).evaluate(context)
@@ -95,16 +100,20 @@ class SecondProgram:
         """The outcome over celpy values (`as_celpy`). Never raises."""
         try:
             value = self.runner.evaluate(data)
+            # The very type: celpy's boolean is an int, and a text or a number would be truthy.
             if isinstance(value, celtypes.BoolType):
                 return Outcome("true") if bool(value) else Outcome("false")
             return Outcome("other", f"a {type(value).__name__}", _plain(value))
         except Exception as error:
+            # Beside CELEvalError come TypeError, KeyError, OverflowError, RecursionError and others: none may pass for
+            # an answer.
             return Outcome("error", _note(error))
 
 
 @cache
 def _environment() -> celpy.Environment:
     """Made with the first expression: reading CEL's grammar is a tenth of a worker's start."""
+    # celpy sets the limit of the whole process to 2,500.
     limit = sys.getrecursionlimit()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -118,6 +127,7 @@ def _environment() -> celpy.Environment:
 
 def second_program(text: str, functions: Mapping[str, Callable[..., Any]] = FUNCTIONS) -> SecondProgram:
     """Compiles an expression. Raises celpy's `CELParseError` or another exception when it cannot be read."""
+    # lark can print, which would break a protocol on stdout. The redirection is the process's: one thread at a time.
     with _COMPILING, contextlib.redirect_stdout(io.StringIO()):
         environment = _environment()
         tree = _shorten(environment.compile(text))

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 ShapeKind = Literal["int", "number", "string", "bool", "list", "object", "map", "any"]
 
+# A schema may refer to itself without end; below this it is read as unchecked.
 _MAX_DEPTH: Final = 16
 _SCALARS: Final[Mapping[str, ShapeKind]] = {
     "integer": "int",
@@ -44,11 +45,13 @@ def read_schema(schema: Any) -> Shape:
 def _read(schema: Any, root: Any, depth: int) -> Shape:
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return ANY
+    # What stands beside a `$ref` can only narrow what it says, so the shape without it is still true.
     if "$ref" in schema:
         return _read(_follow(schema["$ref"], root), root, depth + 1)
     for union in ("anyOf", "oneOf"):
         if union in schema:
             return _read_union(schema[union], root, depth)
+    # A `$ref` is wrapped so where its writer says more of the field; several parts are not merged, only not checked.
     if "allOf" in schema and "type" not in schema and "properties" not in schema:
         parts = schema["allOf"]
         return _read(parts[0], root, depth + 1) if isinstance(parts, list) and len(parts) == 1 else ANY
@@ -82,6 +85,7 @@ def _read_plain(schema: Mapping[str, Any], root: Any, depth: int) -> Shape:
 def _read_object(schema: Mapping[str, Any], root: Any, depth: int) -> Shape:
     properties = schema.get("properties")
     if isinstance(properties, Mapping) and properties:
+        # Also where further names are allowed: one that a policy reads and nobody declared is taken for a typo.
         fields = {str(name): _read(part, root, depth + 1) for name, part in properties.items()}
         return Shape("object", fields=fields, required=frozenset(schema.get("required", ())))
     if schema.get("additionalProperties") is False:
@@ -108,6 +112,7 @@ def _type_name(value: Any) -> str:
 
 def _follow(reference: Any, root: Any) -> Any:
     document, *parts = reference.split("/") if isinstance(reference, str) else [""]
+    # `#name` is an anchor, no path: taken for one, it would lead to the whole schema.
     if document != "#":
         return None
     place = root
@@ -130,6 +135,7 @@ def pin_numbers(value: Any, shape: Shape | None) -> Any:
 
     Raises `OverflowError` for an integer no float can hold.
     """
+    # A boolean is an int to Python, and must not become 1.0.
     if isinstance(value, bool) or value is None or shape is None:
         return value
     if shape.kind == "number" and isinstance(value, int):

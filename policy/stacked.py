@@ -35,6 +35,8 @@ class StackedPolicy(CompiledPolicy):
         engines = tuple(answer for one in verdicts for answer in one.engines)
         approvers = found.approvers
         if found.verdict == "ask" and self.policy is not None:
+            # Those who may decide for every policy: the verdict's own may be some whom another one would not let
+            # decide.
             approvers = self.policy.named_approvers
         return dataclasses.replace(found, policy_hash=self.hash, engines=engines, approvers=approvers)
 
@@ -54,6 +56,7 @@ def stacked(own: CompiledPolicy, below: Sequence[Below], default: Sequence[str])
         | {
             "policy": _strictest(own, policies, default),
             "needs_person": max((own.needs_person, *(each.needs_person for each in policies)), key=_NEEDS.index),
+            # Of all of them: a change of any ends the remembered answers to calls of this tool.
             "hash": sha256_hex({"stacked": hashes}),
         },
         own=own,
@@ -67,6 +70,7 @@ def incomparable(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: 
     if not asking:
         return ""
     for policy in (own, *asking):
+        # Who decides must be known at build: what is worked out for each call cannot be intersected with other lists.
         dynamic = _dynamic(policy.policy)
         if dynamic:
             return f"a policy with `{dynamic}` cannot be compared with another; name `approvers` and write rules"
@@ -80,6 +84,7 @@ def incomparable(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: 
 
 def _of(below: Below, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> PolicyVerdict:
     verdict = below.policy.judge(args, ctx)
+    # That policy was checked against its own tool's schema: over other arguments its `auto` means nothing.
     if verdict.verdict != "auto" or below.fits(args):
         return verdict
     return dataclasses.replace(verdict, verdict="ask", why=_MISFIT)

@@ -33,6 +33,7 @@ _LITERAL: Final = re.compile(r"('[^'\\\n]*'|\"[^\"\\\n]*\")\s*\)")
 def normalise(text: str) -> str:
     """`text` stripped, newlines as LF, and JavaScript's `tool.tags.includes('x')` as `('x' in tool.tags)`."""
     plain = text.replace("\r\n", "\n").strip()
+    # What is longer is refused by `text_problem` anyway, so no more of it is scanned.
     strings = [match.span() for match in _TOKEN.finditer(plain[:MAX_CHARS]) if match["string"] or match["comment"]]
     pieces, done = [], 0
     for match in _INCLUDES.finditer(plain):
@@ -58,6 +59,7 @@ def text_problem(text: str) -> tuple[str, int]:
         depth += bool(match["open"]) - bool(match["close"])
         if depth > MAX_NESTING:
             return f"nested deeper than {MAX_NESTING}; split it", match.start() + 1
+    # The engines differ on one within a string: celpy takes it, the other ends the line there.
     return ("a carriage return; write it as one line", text.index("\r") + 1) if "\r" in text else ("", 0)
 
 

@@ -12,8 +12,11 @@ from signoff.policy.shapes import Shape
 
 _FIELD: Final = descriptor_pb2.FieldDescriptorProto
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# CEL's other reserved words may stand behind a point.
 _UNSPEAKABLE: Final = frozenset({"in", "true", "false", "null"})
+# No `number`: the checker compares no double with an int, and would refuse `args.price < 50`. It stays dynamic.
 _SCALARS: Final = {"int": _FIELD.TYPE_INT64, "string": _FIELD.TYPE_STRING, "bool": _FIELD.TYPE_BOOL}
+# For what may be null, which a plain scalar of protobuf cannot be.
 _WRAPPERS: Final = {
     "int": ".google.protobuf.Int64Value",
     "string": ".google.protobuf.StringValue",
@@ -34,6 +37,7 @@ def is_cel_name(name: str) -> bool:
 
 def typed_environment(variables: Mapping[str, Shape]) -> cel.Env:
     """An environment whose checker knows every declared field of `variables` (objects)."""
+    # A pool of its own: each environment has its own `policy.proto`, and the default pool takes a file name once.
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto()
     file.CopyFrom(_FILE)
@@ -55,6 +59,7 @@ def _message(file: descriptor_pb2.FileDescriptorProto, shape: Shape, numbers: It
     spoken = [(name, inner) for name, inner in shape.fields.items() if is_cel_name(name)]
     for number, (name, inner) in enumerate(spoken, 1):
         added = message.field.add(name=name, number=number)
+        # Protobuf has neither a list of lists nor one that may be null: such a list stays dynamic.
         if inner.kind == "list" and not inner.nullable and inner.items is not None and inner.items.kind != "list":
             added.label = _FIELD.LABEL_REPEATED
             inner = inner.items
