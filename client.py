@@ -90,6 +90,8 @@ class Signoff:
                 turn,
                 id=key.workflow_id,
                 task_queue=self._task_queue,
+                # Never twice, closed or not: a second run would find the first one's tickets. FAIL: USE_EXISTING hands
+                # back a turn that runs, without a word of whether it was begun with this input.
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 memo=starting.memo(turn, digest),
@@ -130,6 +132,7 @@ class Signoff:
                 last = view
             if view.result is not None:
                 return
+            # Asked again and again: a query leaves no event; to be told instead would use up the turn's 2,000 Updates.
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def request(self, approval_id: str) -> ApprovalRequest:
@@ -162,8 +165,10 @@ class Signoff:
         key = parse_approval_id(decision.approval_id)
         if key is None:
             return malformed("`approval_id`: no such id", decision.approval_id)
+        # Made here, not in the turn: the Update and the Signal that may follow it must be one answer.
         if not decision.delivery_id:
             decision = decision.model_copy(update={"delivery_id": uuid.uuid4().hex})
+        # With the revision: the server gives a known update id its first result, whatever else is in the second.
         update_id = f"{decision.delivery_id}:{decision.approval_id}:{decision.revision or 1}"
         handle = self._handle(key.turn)
         body = decision.model_dump(mode="json", exclude_none=True)
@@ -193,6 +198,7 @@ class Signoff:
             receipt: Receipt = await handle.execute_update(
                 names.CANCEL, body, result_type=Receipt, rpc_timeout=self._patience
             )
+        # No Signal follows: there is none to withdraw by. Should the Update still apply, it does what was wished.
         except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowUpdateFailedError):
             return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
         except RPCError as error:
@@ -205,6 +211,7 @@ class Signoff:
         Sent as an Update; when no worker takes it in 3 s, the same message goes as a Signal (receipt `pending`).
         Raises `ServerUnavailable` when the Temporal server itself does not answer.
         """
+        # Looked at before it is sent: a worker drops a Signal that it cannot read, with a line in its log.
         body = _plain(message)
         if body is None:
             return _unsayable(_UNSAYABLE)
@@ -212,6 +219,7 @@ class Signoff:
             receipt: SessionReceipt = await self.temporal.execute_update_with_start_workflow(
                 names.SAY,
                 body,
+                # In one request with the message: a caller that dies between two would leave an empty session behind.
                 start_workflow_operation=WithStartWorkflowOperation(
                     names.SESSION,
                     _first(key, message.actor or actor),
@@ -275,9 +283,11 @@ class Signoff:
         named = parse_approval_id(event_id)
         if named is None:
             raise NotFound(f"`{event_id[:_TOLD_CHARS]}` is not the id of an event, `<tenant>.<session>.<turn>.<call>`")
+        # A session runs no activity that could store it, so it lies inline; some room is for the words around it.
         if len(text.encode("utf-8", "replace")) > _BROUGHT_BYTES:
             return _unsayable(f"it is over {_BROUGHT_BYTES} bytes; keep it elsewhere and say where it lies")
         turn = named.turn
+        # From the event alone, so that it is brought once, whoever brings it; the event's id is too long for an id.
         late = f"late-{hashlib.sha256(event_id.encode()).hexdigest()[:_LATE_HEX]}"
         said = user_message(f"Result of `{event_id}`: {text}")
         return await self.inject(
@@ -314,6 +324,7 @@ class Signoff:
                 _first(key, message.actor or actor),
                 id=key.workflow_id,
                 task_queue=self._task_queue,
+                # As above, but by Signal: the server keeps it though no worker runs, which it does with no Update.
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 memo=starting.session_memo(message),
                 search_attributes=starting.of_tenant(key.tenant),
@@ -357,6 +368,7 @@ class Signoff:
             described = await self._handle(key).describe()
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
+        # The memo, as it can be read of a turn that has closed and with no worker there.
         memo = await described.memo()
         if memo.get(names.MEMO_INPUT_DIGEST) != digest:
             raise Conflict(f"turn `{key.turn}` exists already with other input; choose another id")
@@ -378,6 +390,7 @@ class Signoff:
         self, handle: WorkflowHandle[Any, Any], decision: Decision, error: WorkflowUpdateFailedError
     ) -> Receipt:
         cause = error.cause
+        # By its type: a validator's refusal and an Update that the turn's end broke off are one error to the SDK.
         if isinstance(cause, ApplicationError) and cause.type == "ValueError":
             return malformed(cause.message, decision.approval_id)
         # The turn closed while the answer was on its way.
@@ -403,6 +416,7 @@ class Signoff:
         else:
             return receipt
         try:
+            # No worker answers, but the server alone knows whether the turn has closed: then nothing changes any more.
             described = await handle.describe()
         except RPCError as error:
             raise _missing(error, handle.id) from None

@@ -5,6 +5,7 @@ from typing import Final
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import CompositePayloadConverter, DataConverter
 
+# The SDK is given a class, which it calls without arguments: only what its instances are made of can be shared.
 _ENCODINGS: Final = tuple(PydanticPayloadConverter().converters.values())
 
 

@@ -58,6 +58,8 @@ _TYPES: Final[Mapping[str, IndexedValueType.ValueType]] = {
     "KeywordList": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
     "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
 }
+# 1 is PR_SET_PDEATHSIG, which outlives `execv`. A parent that died before it was set sends nothing any more, so who
+# the parent is by now is looked at afterwards.
 _LAUNCHER: Final = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
@@ -171,6 +173,7 @@ async def start_server(options: ServerOptions) -> ServerHandle:
     file is taken, the server ended at once).
     """
     binary = find_temporal(options.binary) or await download_temporal(options.db_file.parent / "bin")
+    # Asked here, as the server would tell of it in its log alone, and without the name of a setting.
     _require_free(options.port, "SIGNOFF_TEMPORAL_PORT")
     if options.ui_port is not None:
         _require_free(options.ui_port, "SIGNOFF_UI_PORT")
@@ -187,6 +190,7 @@ async def start_server(options: ServerOptions) -> ServerHandle:
     server = ServerHandle(options, process)
     try:
         await _make_ready(server, process)
+    # Cancelled while it starts as well: what is left behind would hold the port and the file.
     except BaseException:
         await server.kill()
         raise
@@ -196,6 +200,8 @@ async def start_server(options: ServerOptions) -> ServerHandle:
 def server_arguments(options: ServerOptions) -> list[str]:
     """The arguments of the `temporal` program that make it this server."""
     values = {
+        # SQLite's own pragmas halve the throughput. With NORMAL a killed process loses nothing; a power failure may
+        # lose the last commits, an acknowledged approval among them: that is what `durable` is for.
         "--sqlite-pragma": ["journal_mode=WAL", f"synchronous={'FULL' if options.durable else 'NORMAL'}"],
         "--dynamic-config-value": [f"history.transferProcessorMaxPollRPS={POLL_RATE}"],
     }
@@ -203,6 +209,7 @@ def server_arguments(options: ServerOptions) -> list[str]:
         values["--dynamic-config-value"].append("frontend.WorkflowTimeSkippingEnabled=true")
     ui = ["--headless"] if options.ui_port is None else ["--ui-port", str(options.ui_port), "--ui-disable-news-fetch"]
     arguments = ["server", "start-dev", "--ip", LOOPBACK, "--port", str(options.port), *ui, "--log-level", "warn"]
+    # What a person has set for their own `temporal` program must not reach this server.
     arguments += ["--disable-config-file", "--disable-config-env", "--db-filename", str(options.db_file)]
     return arguments + [word for flag, given in values.items() for value in given for word in (flag, value)]
 
@@ -222,6 +229,7 @@ def find_temporal(explicit: Path | str | None = None) -> Path | None:
                 value=str(explicit),
             )
         return Path(found).absolute()
+    # Beside Python first: that one was installed with this package, which is not always started with its PATH.
     found = shutil.which("temporal", path=str(Path(sys.executable).parent)) or shutil.which("temporal")
     return Path(found).absolute() if found else None
 
@@ -230,6 +238,7 @@ async def download_temporal(folder: Path) -> Path:
     """The `temporal` program as Temporal's SDK downloads it, kept in `folder`. Raises `ServerUnavailable`."""
     try:
         os.makedirs(folder, exist_ok=True)
+        # The SDK offers no download but that of a server which it starts; it is ended at once.
         async with await WorkflowEnvironment.start_local(download_dest_dir=str(folder)):
             return _newest_program(folder)
     except (RuntimeError, OSError) as error:
@@ -332,6 +341,7 @@ async def _make_ready(server: ServerHandle, process: Process) -> None:
     options = server.options
     try:
         async with asyncio.timeout(START_SECONDS):
+            # All of it until all of it holds: each step may be repeated, and a server may answer one and not the next.
             while not await _prepare(server):
                 if process.returncode is not None:
                     raise ServerUnavailable(
@@ -351,6 +361,7 @@ async def _prepare(server: ServerHandle) -> bool:
         client = await server.connect()
         await client.service_client.check_health()
         await read_retention(client)
+        # The namespace was read, so the first tables are whole: from here the file is never made anew.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(server.options.unborn)
         await set_retention(client, server.options.retention_days)
@@ -370,6 +381,7 @@ async def _dial(config: ClientConnectConfig, timeout_seconds: float) -> Client:
             f"`{target}` is no address of a Temporal server ({_line(error)}): write it as host:port", value=target
         ) from None
     except (RuntimeError, TimeoutError) as error:
+        # The SDK has one error for both; only its words tell a refused connection from a stranger at the other end.
         if "after connection" in str(error):
             raise ServerUnavailable(
                 f"what answers at `{target}` is no Temporal server or does not let us in: check TEMPORAL_ADDRESS, "
@@ -388,6 +400,7 @@ async def _known_attributes(client: Client) -> Mapping[str, IndexedValueType.Val
     try:
         reply = await client.operator_service.list_search_attributes(request)
     except RPCError as error:
+        # Hosted servers keep this for administrators: without the list nobody can say that something is missing.
         if error.status in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
             return None
         raise _server_error(error, client) from None
@@ -409,6 +422,7 @@ def _launch(binary: Path) -> list[str]:
     """On Linux the kernel ends the server with its parent: a launcher asks for it and becomes the server."""
     if sys.platform != "linux":
         return [str(binary)]
+    # Isolated, and without `site`: nothing of the environment runs in it, and it is there sooner.
     return [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(binary)]
 
 
@@ -426,6 +440,7 @@ def _open_files(options: ServerOptions) -> Iterator[tuple[IO[bytes], IO[bytes]]]
                 field="state_dir",
             ) from None
         try:
+            # On a file of its own, as the database's locks are SQLite's. First: only who holds it may clear anything.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ServerUnavailable(
@@ -441,6 +456,7 @@ def _open_files(options: ServerOptions) -> Iterator[tuple[IO[bytes], IO[bytes]]]
 def _clear_half_made(options: ServerOptions) -> None:
     """A server killed while it made its tables never starts on that file again: it holds nothing, so it goes."""
     if options.unborn.exists():
+        # Its journal goes with it: SQLite would take one of that name for the new file's.
         for suffix in ("", "-wal", "-shm"):
             options.db_file.with_name(f"{options.db_file.name}{suffix}").unlink(missing_ok=True)
     if not options.db_file.exists():
@@ -453,6 +469,7 @@ def _newest_program(folder: Path) -> Path:
 
 def _require_free(port: int, variable: str) -> None:
     with socket.socket() as probe:
+        # As the server will: connections of the last one that linger in TIME_WAIT must not look like a listener.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

@@ -65,10 +65,13 @@ async def sweep(
     kept: dict[str, None] = {}
     withdrawn = clean = 0
     while True:
+        # Asked anew each pass: a call that was being judged when the row was written may still come to wait.
         cards = await waiting(signoff.temporal, tenant=tenant, limit=_PAGE)
+        # By revision, as what an edit or a lapse asked again waits once more; what `by` may not end, by its id alone.
         found = [card for card in cards if _name(card) not in over and card.id not in kept]
         clean = 0 if found else clean + 1
         for start in range(0, len(found), _AT_ONCE):
+            # They may all be of one turn, and a server takes ten Updates of a workflow at a time.
             page = found[start : start + _AT_ONCE]
             for card, receipt in zip(
                 page, await asyncio.gather(*(_withdraw(signoff, card, by, reason, sign) for card in page)), strict=True
@@ -79,6 +82,7 @@ async def sweep(
                 elif receipt.code in _NOT_OURS:
                     kept[card.id] = None
         left = [card.id for card in found if _name(card) not in over and card.id not in kept]
+        # Asked after the pass, so that one is made however short the patience.
         if clean >= CLEAN_PASSES or time.monotonic() > end:
             return Swept(withdrawn=withdrawn, waiting=(*kept, *left))
         await asyncio.sleep(pause)
@@ -86,10 +90,12 @@ async def sweep(
 
 async def _withdraw(signoff: Signoff, card: WaitingCard, by: Person, reason: str, sign: Sign) -> Receipt:
     try:
+        # The turn is asked, not the list: what is signed names the digest, which lists lack, and the latest revision.
         request = await signoff.request(card.id)
     except NotFound:
         return Receipt(status="refused", code="unknown", approval_id=card.id)
     except ServerUnavailable:
+        # Neither over nor kept: the next pass tries again, and one turn that cannot be read stops no sweep.
         return Receipt(status="refused", code="unavailable", approval_id=card.id)
     wish = Decision(
         approval_id=card.id,

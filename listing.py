@@ -39,12 +39,14 @@ async def waiting(
     Raises `ServerUnavailable`.
     """
     query = _suspended(tenant, approvers)
+    # One more than are seen: only so it shows whether there are more, and whether the search for deadlines is needed.
     seen = limit if wanted is None else TURNS_SEEN
     rows = [row async for row in _executions(client, query, seen + 1)]
     if len(rows) > seen:
         surely, rest = await _soonest(client, query, seen)
         rows = [row for part in (surely, rest) async for row in _executions(client, part, 2 * seen)]
     cards = [card for row in rows for card in await _cards(row)]
+    # The query finds turns in which one card is for them; others of the same turn may be for other people.
     mine = [card for card in cards if approvers is None or set(card.approvers) & set(approvers)]
     return sorted((card for card in mine if wanted is None or wanted(card)), key=_deadline)[:limit]
 
@@ -57,6 +59,7 @@ async def count_waiting(client: Client, *, tenant: str, approvers: Sequence[str]
 async def by_code(client: Client, code: str, *, tenant: str, approvers: Sequence[str] | None = None) -> list[str]:
     """Approval ids whose short code is `code`, open or decided, among those a person may decide."""
     query = f'{_turns(tenant)} AND {names.SA_CODES} IN ("{code}", "{code}!")'
+    # Decided ones as well: who answers late by a code is told what became of it, and not that there is no such code.
     cards = [card async for row in _executions(client, query, 20) for card in await _cards(row, every=True)]
     return [c.id for c in cards if c.code == code and (approvers is None or set(c.approvers) & set(approvers))]
 
@@ -80,6 +83,7 @@ async def turns(
     query += f' AND {names.SA_ACTOR} = "{_word(actor)}"' if actor else ""
     query += f' AND StartTime >= "{_time(since)}"' if since else ""
     found: list[TurnRow] = []
+    # A generator that is left half read is closed only when it is collected; its pages would stay until then.
     async with aclosing(_executions(client, query, TURNS_SEEN)) as rows:
         async for row in rows:
             each = await _turn_row(row)
@@ -126,12 +130,14 @@ async def sessions(
 async def _soonest(client: Client, query: str, wanted: int) -> tuple[str, str]:
     """Two queries for the nearest deadlines: one that fewer than `wanted` turns meet, one that fills the page."""
     now = datetime.now(UTC)
+    # The first window is empty: a page may be full of what is overdue.
     low, high = now - _WINDOWS[-1], now + _WINDOWS[-1]
     for window in _WINDOWS:
         high = now + window
         if await _count(client, f"{query} AND {_before(high)}") >= wanted:
             break
         low = high
+    # It ends at one second, as many may be due in the same moment; who reads takes no more than twice the page.
     while high - low > _NARROW:
         middle = low + (high - low) / 2
         found = await _count(client, f"{query} AND {_before(middle)}")
@@ -165,11 +171,13 @@ def _suspended(tenant: str, approvers: Sequence[str] | None) -> str:
     query = f'{_turns(tenant)} AND {names.SA_STATE} = "suspended" AND ExecutionStatus = "Running"'
     if approvers is None:
         return query
+    # For the list alone, which is a moment behind: who may decide is judged in the turn, when they do.
     known = ", ".join(f'"{_approver(a)}"' for a in approvers)
     return f"{query} AND {names.SA_APPROVERS} IN ({known})"
 
 
 def _word(text: str) -> str:
+    # A list query takes no parameters: what comes from outside must have nothing in it that ends the quotes.
     if not is_id(text):
         raise NotFound(f"`{text}` is no valid name")
     return text
@@ -206,6 +214,7 @@ async def _cards(row: WorkflowExecution, *, every: bool = False) -> list[Waiting
     if key is None:
         return []
     memo = await row.memo()
+    # The memo is not written anew when a card is decided, which would be one event more; the codes are.
     codes = set(row.typed_search_attributes.get(shown.CODES) or ())
     cards = [WaitingCard.model_validate(card) for card in memo.get(names.MEMO_CARDS) or ()]
     named = {"tenant": key.tenant, "session": key.session, "turn": key.turn}

@@ -61,10 +61,13 @@ class _Watched(WorkflowInstance):
 
     def activate(self, act: Any) -> Any:
         """Answer the core; its messages are those of the SDK's bridge."""
+        # The core gives queries an activation of their own, so the first job tells for all.
         if act.jobs and act.jobs[0].HasField("query_workflow"):
             return self._answer(act)
+        # A run that is let go may be read anew here: what its old instance knew is nothing that the new one has heard.
         if any(job.HasField("remove_from_cache") for job in act.jobs):
             self._looks.forget(act.run_id)
+        # Good for the next task alone: that is the one with which the workflow hears of them.
         written, self._written = self._written, frozenset()
         ended = [job for job in act.jobs if job.HasField("resolve_activity") and job.resolve_activity.is_local]
         if not (ended or self._begun):
@@ -72,11 +75,13 @@ class _Watched(WorkflowInstance):
         ids = {job.resolve_activity.seq: self._begun.pop(job.resolve_activity.seq, "") for job in ended}
         self._looks.heard(act.run_id, ids.values())
         first = [job for job in ended if ids[job.resolve_activity.seq] in written]
+        # Either nothing comes late, or nothing else comes with it: there is no order to mend.
         if not first or len(first) == len(act.jobs):
             return self._followed(act)
         return self._in_order(act, first)
 
     def _answer(self, act: Any) -> Any:
+        # A query outside a task ends none, so nothing is written to history with its answer.
         if act.jobs[0].query_workflow.query_id == _APART or not self._begun:
             return self._inner.activate(act)
         ended = self._looks.look(act.run_id)
@@ -88,6 +93,7 @@ class _Watched(WorkflowInstance):
                 time.sleep(MARGIN)
             return done
         finally:
+            # Also when the answer fails: until then every local activity of this run is held back.
             self._looks.away(act.run_id)
 
     def _in_order(self, act: Any, first: list[Any]) -> Any:
@@ -99,12 +105,14 @@ class _Watched(WorkflowInstance):
             del each.jobs[:]
         earlier.jobs.extend(first)
         later.jobs.extend(job for job in act.jobs if not any(job is each for each in first))
+        # Read from the history it belongs to that task: another time or length would be another `now()` and other caps.
         if self._before is not None:
             earlier.timestamp.CopyFrom(self._before.timestamp)
             earlier.history_length = self._before.history_length
             earlier.history_size_bytes = self._before.history_size_bytes
         done = self._followed(earlier)
         rest = self._followed(later)
+        # Both are one task to the core, which takes one completion: if either half failed, that is its end.
         if not (done.HasField("successful") and rest.HasField("successful")):
             return rest if done.HasField("successful") else done
         done.successful.commands.extend(rest.successful.commands)
@@ -113,6 +121,7 @@ class _Watched(WorkflowInstance):
 
     def _followed(self, act: Any) -> Any:
         done = self._inner.activate(act)
+        # Of a failed completion this reads an empty message: protobuf gives unset fields their default.
         for command in done.successful.commands:
             if command.HasField("schedule_local_activity"):
                 begun = command.schedule_local_activity

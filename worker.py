@@ -77,6 +77,7 @@ async def furnish(
         store=store,
         people=people or catalog.people,
         drivers=build_drivers(catalog, instead=model),
+        # A card shows its digest under this key: the bare one would let a masked argument be guessed by trying.
         mark_key=await store.secret_key(_MARK_KEY),
         profile=profile,
         verifier=verifier,
@@ -111,6 +112,7 @@ class SignoffPlugin(SimplePlugin):
         config = super().configure_worker(config)
         runner, client = config.get("workflow_runner"), config.get("client")
         if runner is not None and client is not None:
+            # The very class: of somebody else's runner nobody here knows what its contexts are good for.
             plain = type(runner) is SandboxedWorkflowRunner and not _wants_contexts(client)
             config["workflow_runner"] = WatchedRunner(runner, self._looks, contextless=plain)
         return config
@@ -136,8 +138,11 @@ class WorkerOptions(TypedDict):
 def worker_options(max_cached_workflows: int = 5_000) -> WorkerOptions:
     """The options of every worker. No failure types: a bug in workflow code stalls its turns and never fails them."""
     return WorkerOptions(
+        # A turn that is kept while it waits costs some 70 kB; any other is read anew from its history once answered.
         max_cached_workflows=max_cached_workflows,
+        # The SDK's own is zero: each deploy would cancel the tools that run.
         graceful_shutdown_timeout=timedelta(seconds=30),
+        # The SDK's own leaves one poller to runs that are not kept: of 30 at once the slowest took twice as long.
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
     )
@@ -148,6 +153,7 @@ def quicken() -> None:
 
     What was imported stays, so no collection need look at it again.
     """
+    # First: what is garbage now would be frozen too, and never be freed.
     gc.collect()
     gc.freeze()
 
@@ -166,6 +172,7 @@ def build_worker(
 def _share(runner: WorkflowRunner | None) -> WorkflowRunner:
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner or SandboxedWorkflowRunner()
+    # Added to what an embedder's own sandbox lets through, which stays.
     return dataclasses.replace(runner, restrictions=runner.restrictions.with_passthrough_modules(*PASSED_THROUGH))
 
 
