@@ -122,6 +122,7 @@ def _executed(facts: Mapping[str, Any]) -> Event:
     """An execution by the question it ran on: the call's own, or the one what became of its last try."""
     approval, digest, revision = facts["approval"], facts["digest"], facts.get("revision", 1)
     permit = {"action_id": approval, "intent_id": approval}
+    # A call that was in doubt runs again on the later of two answers: the call's own, or the one about its last try.
     doubted = max((each["revision"] for each in facts.get("doubts", ())), default=0)
     if doubted > (revision if facts["permit"] == "approved" else 0):
         revision, digest = doubted, doubt_digest(digest, int(str(facts["ticket"]).partition("/")[2]) - 1)

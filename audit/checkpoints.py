@@ -117,6 +117,7 @@ class Checkpoints:
 
 
 def _take(connection: Connection, signer: Signer) -> Checkpoint | None:
+    # The chain's head first: of several gateways one states at a time, and the next one sees what this one covered.
     number, previous, now = lock_head(connection, CHAIN)
     if not number and (last := connection.execute(_LAST).first()) is not None:
         # Somebody took the head of the chain away; it goes on all the same.
@@ -134,6 +135,7 @@ def _take(connection: Connection, signer: Signer) -> Checkpoint | None:
         "signature": mark.signature,
     }
     connection.execute(insert(AUDIT_CHECKPOINTS), row)
+    # Up to the number that was signed: a stream that grew since is uncovered by what came after it.
     connection.execute(_COVER, [{"of": head.stream, "to": head.seq} for head in grown])
     move_head(connection, CHAIN, statement.number, statement.hash)
     return Checkpoint(statement=statement, key_id=mark.key_id, signature=mark.signature)
@@ -148,5 +150,6 @@ def _checkpoint(row: Row[Any]) -> Checkpoint | None:
     try:
         statement = Statement.model_validate_json(row.body)
     except ValidationError:
+        # The gap in the numbers is what the verifier reports; an error here would hide all that follows.
         return None
     return Checkpoint(statement=statement, key_id=row.key_id, signature=row.signature)

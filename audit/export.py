@@ -65,9 +65,11 @@ class Export:
             elif kind == "checkpoint":
                 self.checkpoints.append(Checkpoint.model_validate(found))
             elif kind == "record":
+                # In the file `data` is plain JSON for other tools; its hash is over the canonical text.
                 data = canonical_json(found.pop("data")).decode()
                 self.records.append(Record.model_validate({**found, "data": data}))
             elif kind == "end":
+                # A chain does not tell that the streams after it were left out: this count does.
                 self.complete = found["records"] == len(self.records)
             else:
                 raise ValueError(kind)
@@ -77,6 +79,7 @@ class Export:
 
 def read_export(path: Path) -> Export:
     """The export in a file. Raises `Refused`, `OSError`."""
+    # A damaged byte then shows as a record that was changed, with its number.
     with path.open(encoding="utf-8", errors="replace") as lines:
         return Export(lines, str(path))
 

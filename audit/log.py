@@ -79,6 +79,7 @@ class AuditLog:
         while rows := await self._store.run(partial(_page, query=page)):
             for record in rows:
                 yield record
+            # Each page is a transaction of its own and begins behind the last: an export holds up nobody who writes.
             page = wanted.where(place > (rows[-1].stream, rows[-1].seq))
 
 
@@ -91,9 +92,11 @@ def writing(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
     by_stream: defaultdict[str, dict[str, Record]] = defaultdict(dict)
     for entry in entries:
         record = first_form(entry)
+        # The first of a key stands, as it does in the store.
         by_stream[record.stream].setdefault(record.key, record)
 
     def write(connection: Connection) -> int:
+        # In one order, so that two who write to the same streams do not wait for each other.
         return sum(_append(connection, stream, by_stream[stream]) for stream in sorted(by_stream))
 
     return write
@@ -106,6 +109,7 @@ def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
     row away, what comes next still goes behind the last record: a turn must not stand still for that.
     """
     values = {"stream": stream, "seq": 0, "hash": FIRST, "covered": 0}
+    # The clock is read once the lock is held: the times stand in the order of the numbers.
     seq, last, now = connection.execute(_locking(connection.dialect.name), values).one()
     if not seq and (end := connection.execute(_END, {"of": stream}).first()) is not None:
         seq, last = end
@@ -116,6 +120,7 @@ def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
 @cache
 def _locking(dialect: str) -> Any:
     adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(AUDIT_HEADS)
+    # Sets what is there already: DO NOTHING would neither lock the row nor return it.
     unchanged = {"covered": AUDIT_HEADS.c.covered}
     made = adding.on_conflict_do_update(index_elements=[AUDIT_HEADS.c.stream], set_=unchanged)
     return made.returning(AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash, StoreClock())
@@ -128,6 +133,7 @@ def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:
 
 def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> int:
     seq, last, now = lock_head(connection, stream)
+    # Under the lock: a retry that ran beside its first try finds what that one wrote.
     known = _known(connection, stream, list(wanted)) if seq else set()
     rows = []
     for key, record in wanted.items():
@@ -146,6 +152,7 @@ def _known(connection: Connection, stream: str, keys: list[str]) -> set[str]:
     found: set[str] = set()
     for first in range(0, len(keys), _KEYS_ASKED):
         some = keys[first : first + _KEYS_ASKED]
+        # Filled up with the last key, which changes nothing in a search.
         some += some[-1:] * (_KEYS_ASKED - len(some))
         asked = {f"key{number}": key for number, key in enumerate(some)}
         found.update(connection.scalars(_KNOWN, {"of": stream, **asked}))
@@ -157,4 +164,5 @@ def _page(connection: Connection, query: Any) -> list[Record]:
 
 
 def _record(row: Row[Any]) -> Record:
+    # Unchecked: a row that somebody changed is for the verifier to find, and must not keep the others from being read.
     return Record.model_construct(**row._mapping)

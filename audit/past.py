@@ -43,6 +43,7 @@ def _take(found: dict[tuple[str, str], PastCall], record: Record) -> None:
     place = record.stream, str(facts["call"])
     if record.kind == "ending":
         asked = found.get(place)
+        # Another digest is an ending of an older revision, and says nothing of what was asked last.
         if asked is not None and facts.get("digest") == asked.digest:
             found[place] = asked.model_copy(update={"became": str(facts.get("state", "")), "by": record.subject})
         return

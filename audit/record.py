@@ -35,6 +35,7 @@ class Record(Shape):
 
     def computed(self, seq: int | None = None) -> str:
         """The hash that this record should have, in its own place or as number `seq`; "" when nothing can be hashed."""
+        # All fields but the hash itself, not a list of names: none can be forgotten.
         fields = {name: value for name, value in self if name != "hash"}
         try:
             return sha256_hex({"v": _VERSION, **fields, "seq": self.seq if seq is None else seq})
@@ -77,11 +78,13 @@ def placed(record: Record, seq: int, prev: str, written_at: int) -> Record:
 
 def moment_text(at: datetime) -> str:
     """`at` as records hold it; the order of such texts is the order of the times."""
+    # In UTC and of one width: `since` is compared with them as text, in the database.
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def bounded(text: str, limit: int = TEXT_CHARS) -> str:
     """`text` without what a database cannot hold; a longer one keeps its beginning and its sha-256."""
+    # PostgreSQL takes no NUL in a text, and half a surrogate pair has no UTF-8.
     plain = text.encode(errors="replace").decode().replace("\0", "�")
     if len(plain) <= limit:
         return plain
@@ -96,11 +99,13 @@ def _data_text(data: dict[str, Any]) -> str:
         # A record is written whatever a sender put into a message: what JSON cannot hold is told in words.
         body = canonical_json(_writable(data))
     if len(body) > DATA_BYTES:
+        # The hash still binds what was said, for whoever kept it elsewhere.
         body = canonical_json({"too_long": len(body), "sha256": sha256_hex(body.decode())})
     return body.decode()
 
 
 def _writable(value: Any, depth: int = 0) -> Any:
+    # Whoever sends a message chooses its depth; the record is written all the same.
     if depth > 8:
         return "..."
     if isinstance(value, dict):

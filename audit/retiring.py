@@ -44,6 +44,7 @@ async def retire(
     done: list[Retired] = []
     for stream in await _old(store, before):
         turn = parse_workflow_id(stream)
+        # Asked outside the transaction: the answer comes from another server, and the stream would be locked meanwhile.
         if turn is None or not await is_over(turn):
             continue
         count = await store.run(partial(_retire, stream=stream, signer=signer, before=before, at=at))
@@ -65,6 +66,7 @@ def stands_for(record: Record, verifier: Verifier) -> bool:
         mark = Mark(str(facts["key_id"]), str(facts["signature"]))
         return verifier.check_bytes(PURPOSE, _body(record.stream, record.seq, record.prev, facts["at"]), mark, at=at)
     except (Refused, KeyError, TypeError, ValueError, NotCanonical):
+        # Whatever is not what the gateway signs: who can write rows can put anything there.
         return False
 
 
@@ -84,6 +86,8 @@ def _retire(connection: Connection, *, stream: str, signer: Signer, before: date
     """How many records went; none when the stream was added to meanwhile."""
     seq, last, now = lock_head(connection, stream)
     in_stream = AUDIT_RECORDS.c.stream == stream
+    # All of it is asked again under the lock, as a late answer may have been written since the list was made.
+    # A head that is not its last record's was tampered with: the gateway's key vouches for nothing there.
     newest = connection.execute(select(AUDIT_RECORDS).where(in_stream, AUDIT_RECORDS.c.seq == seq)).first()
     if newest is None or newest.hash != last or newest.written_at >= millis(before) or newest.kind == RETIRED:
         return 0

@@ -109,8 +109,10 @@ async def _looked(
 async def _note(store: Store, kind: Standing, where: str, tenant: str, parts: Mapping[str, str], **facts: Any) -> bool:
     last = await _last(store, kind, where, tenant)
     before = "" if last is None else str(last.facts.get("after", ""))
+    # A tenant of which nothing was ever said and nobody is known: no record to begin with.
     if last is None and not parts:
         return False
+    # Before the record that names it: one that says how it was must be able to show it.
     blob = await store.put_blob(canonical_json(dict(parts)))
     if blob.sha256 == before:
         return False
@@ -145,6 +147,7 @@ async def _last(store: Store, kind: Standing, where: str, tenant: str) -> Record
     page = wanted
     while rows := await store.run(partial(_rows, query=page)):
         for record in rows:
+            # What somebody touched is the verifier's to report; here it only means an older one to compare with.
             with contextlib.suppress(Refused):
                 if record.facts.get("where") == where:
                     return record

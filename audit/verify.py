@@ -59,6 +59,7 @@ class _Ledger:
     hashes: dict[int, str] = field(default_factory=dict)
 
     def claim(self, head: Head, by: str) -> None:
+        # The first word stands: checkpoints are read before heads, and who can write rows can write heads.
         self.claims[head.stream].setdefault(head.seq, _Claim(head.hash, by))
 
 
@@ -76,12 +77,14 @@ async def verify(
     kept elsewhere. What a checkpoint covers cannot be changed, taken out, exchanged or cut off unseen; of what was
     written after the last one, the end of a stream can be, by somebody who may write to the database.
     """
+    # Checkpoints before records: each stream is held against all that is known of it, one at a time in memory.
     ledger = _Ledger()
     finding = await _read_checkpoints(ledger, checkpoints, verifier) or _check_kept(ledger, kept, verifier)
     heads = None if heads is None else tuple(heads)
     finding = finding or _read_heads(ledger, heads or ())
     headed = {head.stream for head in heads or ()}
     streams = count = uncovered = 0
+    # A stream of which every record was taken away has no record to fail at: it is what is left here.
     missing = set(ledger.claims)
     seen: set[str] = set()
     if finding is None:
@@ -98,6 +101,7 @@ async def verify(
                 break
             streams += 1
             count += len(stream)
+            # From a retired stream only what is still there counts.
             uncovered += stream[-1].seq - max(ledger.covered.get(name, 0), stream[0].seq - 1)
     if finding is None and missing:
         name = min(missing)
@@ -175,6 +179,7 @@ def _read_heads(ledger: _Ledger, heads: Iterable[Head]) -> Finding | None:
     if chain is not None and chain.seq > ledger.number:
         return Finding("truncated", CHAIN, chain.seq, f"checkpoint {chain.seq} was written and is missing")
     for head in given.values():
+        # At 0 it was locked, and nothing was written: there is no record to know.
         if head.seq:
             ledger.claim(head, "the head of its stream")
     return None
@@ -183,6 +188,7 @@ def _read_heads(ledger: _Ledger, heads: Iterable[Head]) -> Finding | None:
 def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
     """The first record that is not where, or what, it was written as."""
     name, prev = stream[0].stream, FIRST
+    # Only signed: else whoever writes a record of that kind could cut off all that was before it.
     if (start := begins(stream[0])) > 1:
         if not stands_for(stream[0], verifier):
             words = f"record {start} of `{name}` stands for those before it, and no known key signed that"
@@ -195,6 +201,7 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
                 return Finding("missing", name, expected, f"record {expected} of `{name}` is missing")
             words = f"record {record.seq} of `{name}` stands where record {expected} belongs"
             return Finding("reordered", name, expected, words)
+        # Place, then content, then link: a broken link alone does not say which of the two was touched, or how.
         if record.computed() != record.hash:
             return _displaced(stream, record)
         if record.prev != prev:
@@ -207,6 +214,7 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
 def _displaced(stream: list[Record], record: Record) -> Finding:
     """Why a record has not the hash of its place: it was written for another place, or something in it was changed."""
     name, seq, start = record.stream, record.seq, begins(stream[0])
+    # Further than the end: of a stream with records taken out, the last ones have higher numbers than its length.
     places = range(start, start + len(stream) + 100)
     true = next((other for other in places if record.computed(other) == record.hash), None)
     if true is None:
