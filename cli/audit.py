@@ -133,6 +133,7 @@ def show(
                 told = await tell(store, stream, _verifier(settings.public_keys, given=False))
         else:
             async with at_gateway(there) as gateway:
+                # The slash of a stream such as `admin/main` stays one: the route takes the rest of the path.
                 told = await gateway.call(Telling, "GET", f"/v1/audit/{quote(turn.strip())}")
         finding = told.finding
         verdict = finding.message if finding else f"verified: {len(told.records)} records, none changed or missing"
@@ -156,6 +157,7 @@ def checkpoint(
         signer = Signer(read_private(settings.signing_keys))
         async with working_store(settings) as store:
             points = Checkpoints(store)
+            # None is taken where nothing is new: the last one still says all.
             found = await points.take(signer) or await points.last()
         if found is None:
             raise Refused("nothing is recorded yet, so there is nothing to state")
@@ -196,6 +198,7 @@ def retire_old(
         async with working_store(settings) as store:
             report = await _of_store(store, _verifier(settings.public_keys, given=False), None)
             if report.finding is not None:
+                # Else a record that somebody removed could pass for one that was retired.
                 raise Refused(f"{report.finding.message}: nothing was taken out, see `signoff audit verify`")
             # What goes is covered before it goes, and what stays in its place at once.
             await Checkpoints(store).take(signer)

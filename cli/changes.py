@@ -9,6 +9,7 @@ import typer
 from signoff.approvals.changes import changes
 from signoff.contracts.approval import ApprovalRequest
 
+# For types alone: to load the registry would cost every answer that is given at a gateway.
 if TYPE_CHECKING:
     from signoff.registry.catalog import Catalog
     from signoff.registry.tool import Tool

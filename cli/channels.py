@@ -172,6 +172,7 @@ async def _opened(place: Workplace) -> AsyncIterator[tuple[Store, dict[str, Chan
         try:
             yield store, channels, problems
         finally:
+            # One that cannot be closed keeps no other from it, nor hides what the command found.
             await asyncio.gather(*(channel.close_down() for channel in channels.values()), return_exceptions=True)
 
 
@@ -201,6 +202,7 @@ async def _tried(place: Workplace, store: Store, channel: Channel, person: Perso
     except TimeoutError:
         return Tried(channel=channel.name, address=address, sent=False, said="the vendor did not answer in time")
     except Exception as error:
+        # Its name alone, as in `_asked`.
         said = f"the channel failed: {type(error).__name__}"
         return Tried(channel=channel.name, address=address, sent=False, said=said)
     named = f", as {sent.vendor_id}" if sent.vendor_id else ""

@@ -185,6 +185,7 @@ async def _decide(out: Output, names: list[str], said: Said, opened: Opened) -> 
 async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tuple[Receipt, str]]]) -> int:
     """One receipt a name, in their order; one that is refused keeps none of the others from counting."""
     if len(names) == 1:
+        # An error ends the command here; of several each has to be told by a receipt of its own.
         receipt, line = await act(names[0])
         out.show(receipt, line)
         return 1 if receipt.status == "refused" else 0
@@ -193,6 +194,7 @@ async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tu
         try:
             receipt, line = await act(name)
         except Refused as error:
+            # Not `ServerUnavailable`: the others would fail as this one does.
             code: ReceiptCode = "unknown" if isinstance(error, NotFound) else "malformed"
             receipt = Receipt(status="refused", code=code, approval_id=clean(name), message=error.message)
             line = error.message
@@ -216,6 +218,7 @@ async def _answered(out: Output, desk: Desk, name: str, said: Said) -> tuple[Rec
         found = await desk.arguments(request)
         edited = edited_args(out, request, found, said.change.settings, editor=said.change.editor)
         answer = answer.model_copy(update={"edited_args": edited})
+        # The card as it will be: the value that is typed again has to be one that is approved.
         seen = as_edited(request, edited, found.catalog)
     if seen is not None and answer.verdict == "approved":
         _check_confirmed(seen, said.confirm)

@@ -107,6 +107,7 @@ async def _dev(
             signoff = Signoff(server.client, task_queue=queue)
             gateway = await stack.enter_async_context(running_gateway(place, signoff, store))
             stack.callback(out.say, "stopping: gateway")
+            # Last to come and first to go: who finds the word in another terminal finds everything running.
             stack.enter_context(_word_left(place, server))
             await _greet(out, place, server)
             async with _watched(server) as ended:

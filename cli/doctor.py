@@ -58,6 +58,7 @@ def doctor(
 async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> list[Check]:
     """Every check, in the order in which one thing needs the other."""
     checks = [await _checked("python", _python), await _checked("settings", _settings)]
+    # All that follows is found by the settings.
     if not checks[-1].ok:
         return checks
     settings = load_settings(manifest=manifest)

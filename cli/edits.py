@@ -61,6 +61,7 @@ def _shape_of(value: Any) -> dict[str, Any]:
         case dict():
             return {"type": "object", "properties": {name: _shape_of(each) for name, each in value.items()}}
         case bool():
+            # Before `int`, which a bool is in Python.
             return {"type": "boolean"}
         case int() | float():
             return {"type": "number"}

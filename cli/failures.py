@@ -45,6 +45,7 @@ def _write_down(error: BaseException) -> Path:
 
 def _append(path: Path, text: str) -> None:
     # Tracebacks can hold what arguments held.
+    # In a folder that everybody writes to, a link laid at this name would have us write elsewhere.
     with open(
         os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW, 0o600), "a", encoding="utf-8"
     ) as file:

@@ -67,6 +67,7 @@ def revoke(
         else:
             async with at_gateway(there, person) as gateway:
                 where = gateway.acting | ({"tenant": tenant} if tenant else {})
+                # Asked before: afterwards every one of them is taken back.
                 known = await gateway.listed(Grant, "grants", every=True, tenant=tenant)
                 again = any(each.id == grant and each.revoked_at is not None for each in known)
                 gone = await gateway.call(Grant, "DELETE", f"/v1/grants/{quote(grant, safe='')}", params=where, json={})

@@ -81,6 +81,7 @@ class Here:
         """See `Desk`. The answer is stored also while no worker shows what it is about."""
         decision = signed_off(answer, approval_id, request, self.person, utc_now())
         if request is None:
+            # The server's index knows the revision without a worker: an answer to what is edited meanwhile is stale.
             cards = await listing.waiting(self.signoff.temporal, tenant=self.place.tenant)
             revision = next((card.revision for card in cards if card.id == approval_id), None)
             decision = decision.model_copy(update={"revision": revision})
@@ -176,6 +177,7 @@ async def begun_here(
     turn = TurnInput(
         engine=ENGINE,
         tenant_id=place.tenant,
+        # As the gateway does; `find_turn` relies on it to find a turn by its id alone before the server's index has it.
         session_id=session or turn_id,
         turn_id=turn_id,
         actor=chosen,
@@ -222,6 +224,7 @@ def _actor(place: Workplace, name: str) -> str:
 
 
 async def _message(place: Workplace, text: str) -> Message:
+    # Histories hold what is short; a long text goes to the store before the turn begins.
     if len(json_bytes(text)) <= INLINE_BYTES:
         return user_message(text)
     async with open_store(place.settings.store_url, durable=place.settings.durable) as store:

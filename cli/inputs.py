@@ -41,6 +41,7 @@ def read_object(text: str, option: str) -> dict[str, Any]:
 
 
 def _refused(name: str) -> float:
+    # NaN and the infinities, which Python reads: there is no canonical form of them (RFC 8785), and so no digest.
     raise ValueError(f"{name} is no JSON number")
 
 

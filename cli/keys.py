@@ -52,6 +52,7 @@ def list_keys(as_json: AsJson = False) -> None:
         settings = load_settings()
         if settings.signing_keys.exists():
             private = read_private(settings.signing_keys)
+            # `Signer` is not made where no key is in use; those that are retired are listed all the same.
             signing = Signer(private).key_id if any(key.retired_at is None for key in private.keys) else ""
             keys = private.public()
         else:

@@ -27,6 +27,7 @@ def logged_to(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
     path = state_dir / name
     if path.exists():
         path.replace(path.with_name(f"{name}.old"))
+    # Made before the handler opens it, which would leave it to the umask who may read it.
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     file = logging.FileHandler(path, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

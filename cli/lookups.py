@@ -52,6 +52,7 @@ async def find_turn(signoff: Signoff, text: str, *, tenant: str) -> TurnKey:
     key = TurnKey(*parts) if len(parts) == 3 and all(map(is_id, parts)) else parse_workflow_id(text)
     if key is not None:
         return key
+    # Workflow ids begin with the tenant and the session: by its own id alone no turn can be asked for.
     recent = await listing.turns(signoff.temporal, tenant=tenant, limit=_RECENT)
     known = {TurnKey(row.tenant, row.session, row.turn) for row in recent}
     named = [key for key in known if key.turn == text] or [key for key in known if text and key.turn.startswith(text)]
@@ -60,6 +61,7 @@ async def find_turn(signoff: Signoff, text: str, *, tenant: str) -> TurnKey:
         raise Refused(f"{shown(text)} fits several turns, name one of them whole: {ids}")
     if named:
         return named[0]
+    # The index comes later than the turn; one begun without a session has its own id for that, too.
     if is_id(text) and await _exists(signoff, TurnKey(tenant, text, text)):
         return TurnKey(tenant, text, text)
     raise NotFound(f"there is no turn {shown(text)}{did_you_mean(text, (key.turn for key in known))}")

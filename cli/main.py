@@ -90,8 +90,10 @@ def invoke(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BrokenPipeError:
+        # Whoever read what is printed, such as `head`, has left: nobody is there to be told.
         return 1
     except Exception as error:
+        # The last place for any error: the traceback of what is none of ours goes to a file, and not to the terminal.
         print(f"signoff: {sentence(error)}", file=sys.stderr)
         return 1
     return 0
@@ -99,6 +101,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """The `signoff` program."""
+    # Until the command is loaded: see `loading`.
     gc.disable()
     code = invoke(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
@@ -126,6 +129,7 @@ def _listed() -> Callable[..., None]:
     return lambda: None
 
 
+# These do nothing: help lists them without an import, and `_Lazy` puts the command itself in the place of what is run.
 for _name, (_, _words) in COMMANDS.items():
     app.command(_name, help=_words)(_listed())
 

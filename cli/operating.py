@@ -43,6 +43,7 @@ async def freeze_here(
     place = find_workplace(manifest)
     person = operator(place, person_id, tenant)
     async with working_store(place.settings) as store:
+        # Written in one transaction with the freeze: neither is there without the other.
         seen = writing([told(tenant, "freeze", person, reason=reason)])
         standing = await Freezes(store).freeze(tenant, reason=reason, by=named(person), also=seen)
     out.say(frozen_line(standing))
@@ -88,6 +89,7 @@ async def revoked_here(grant: str, person_id: str, tenant: str, manifest: Path |
     async with working_store(place.settings) as store:
         grants = Grants(store)
         found = await grants.look(grant)
+        # One of another tenant's is told like none: ids must not tell what another tenant remembers.
         if found is None or found.like.tenant != tenant:
             raise NotFound(f"there is no grant `{clean(grant)}`; `signoff grants list` shows those there are")
         if who is not None and who.id not in found.people:

@@ -77,10 +77,12 @@ def _descriptor(stdout: TextIO) -> Iterator[TextIO]:
     except (io.UnsupportedOperation, OSError):
         yield stdout
         return
+    # What is buffered belongs to the descriptor as it is now.
     stdout.flush()
     kept = os.dup(number)
     os.dup2(sys.stderr.fileno(), number)
     try:
+        # A copy of the copy: closing the file closes it, and `kept` is still needed to put everything back.
         with os.fdopen(os.dup(kept), "w", encoding="utf-8") as alone:
             yield alone
     finally:

@@ -57,6 +57,7 @@ async def at_gateway(url: str, person: str = "") -> AsyncIterator["Gateway"]:
     """The gateway at `url`, with the token of the environment. `person` is who somebody says they are, or ""."""
     secret = os.environ.get(TOKEN, "").strip()
     headers = {"authorization": f"Bearer {secret}"} if secret else {}
+    # Refused here: the HTTP library's error about a header repeats what stands in it.
     if not secret.isascii() or not secret.isprintable():
         raise ConfigError(f"what {TOKEN} holds is no token; make one with `signoff token create`", field=TOKEN)
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=_ANSWER_SECONDS) as http:
@@ -117,10 +118,12 @@ class Gateway:
         self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = ""
     ) -> Receipt:
         """See `Desk`."""
+        # An answer binds to the digest of what was shown; the gateway can only bind it to what is shown now.
         if request is None:
             raise ServerUnavailable("no worker can show what this request says now; nothing was changed, try again")
         said = answer.model_dump(mode="json", include={"verdict", "reason", "edited_args", "remember", "result"})
         body = {name: value for name, value in said.items() if value}
+        # With secret arguments the gateway tells no digest, from which they could be guessed: the card's mark does.
         body |= {"revision": request.revision, "digest": request.digest or request.card.mark}
         body |= self.acting | ({"confirm": confirm} if confirm and request.confirm else {})
         reply = await self._send("POST", f"/v1/approvals/{quote(approval_id, safe='')}/decide", json=body, receipt=True)
@@ -152,6 +155,7 @@ class Gateway:
 
     async def cancel(self, turn: str) -> str:
         """See `Desk`."""
+        # JSON, though empty: the gateway changes nothing for a request that a form on another site could send.
         said = self._json(await self._send("POST", f"/v1/turns/{quote(turn, safe='')}/cancel", json={}))
         state = said.get("state") if isinstance(said, dict) else None
         if not isinstance(state, str):
@@ -225,6 +229,7 @@ class Gateway:
             reply = await self._http.request(method, path, **content)
         except httpx.HTTPError as error:
             raise self._silent(error) from None
+        # A decision that is refused has a receipt, too, which says by whom and when it was decided.
         if reply.is_success or (receipt and self._is_receipt(reply)):
             return reply
         raise self._refusal(reply)

@@ -77,6 +77,7 @@ async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> A
         task = asyncio.create_task(serve(app, settings.host, settings.port, stop=stop, ready=ready.set))
         waiting = asyncio.create_task(ready.wait())
         try:
+            # Whichever is first: where the port is taken the gateway ends and is never ready.
             await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 task.result()
@@ -98,6 +99,7 @@ async def gateway_signer(place: Workplace, store: Store) -> Signer:
     login = settings.oidc_issuer is not None or await _has_tokens(place, store)
     there = settings.signing_keys.exists()
     require_ready(settings, people=place.peopled, signing_keys=there, login=login)
+    # Read, never made: workers would refuse what a key signs whose public half nobody gave them.
     return Signer(read_private(settings.signing_keys))
 
 

@@ -79,6 +79,7 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
             call=past.call,
             tool=past.tool,
             definition=past.definition,
+            # The digest is over what would run, which a tool's own check may have corrected.
             args=args if tool is None else as_run(tool, args),
         )
     except (StoreUnavailable, NotCanonical, TypeError, ValueError):
@@ -108,6 +109,7 @@ async def _turn(client: Client, workflow_id: str) -> _Turn | None:
                     asked[event.event_id] = task.ctx
             elif event.HasField("activity_task_completed_event_attributes"):
                 done = event.activity_task_completed_event_attributes
+                # A completed activity does not say which it was, only which event scheduled it.
                 ctx = asked.get(done.scheduled_event_id)
                 if ctx is not None:
                     (reply,) = await client.data_converter.decode(done.result.payloads, [ModelReply])

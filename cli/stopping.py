@@ -31,6 +31,7 @@ def stop_signals() -> Iterator[asyncio.Event]:
             stop.set()
         elif loop.time() - first > _ONE_WISH_SECONDS:
             print("signoff: stopped at once", file=sys.stderr, flush=True)
+            # Not `sys.exit`, which would wait for the very tasks that do not end.
             os._exit(1)
 
     ours = _SIGNALS if threading.current_thread() is threading.main_thread() else ()

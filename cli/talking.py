@@ -52,6 +52,7 @@ def chat(
     given = None if text is None else [spoken(text)]
     failed = False
     for words in _lines() if given is None else given:
+        # By the id `_heard` knows the turns that answer this message, also where others speak in the same session.
         said = {"text": words, "id": uuid7(utc_now())} | ({"actor": actor} if actor else {})
         # An event loop a message: while a person types, Ctrl-C ends the command as everywhere else.
         opened = desk_of(url, manifest, address, asks=person)

@@ -177,6 +177,7 @@ async def _judgement(place: Workplace, tool: Tool, ctx: Pinned | None, args: dic
         raise ConfigError(f"no actor has the tool `{tool.name}`: add it to the `tools` of one")
     call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args or {}))
     if args is None:
+        # No handler is asked: of arguments that nobody gave it could say nothing.
         return judge(place.catalog, ctx, call, {}, Tally())
     return await judged(place.catalog, ctx, call, args, frozenset(KINDS))
 

@@ -146,6 +146,7 @@ async def _begun(out: Output, desk: Desk, turn: str, words: str, *, wait: bool, 
     if not wait:
         out.show(found, f"turn {short} is accepted: signoff watch {short}")
         return 0
+    # The id first: whatever stops from here on, the turn can be found by it.
     out.say(words)
     try:
         return await _follow(out, desk, turn, every=False)

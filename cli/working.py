@@ -60,6 +60,7 @@ async def running_worker(
     )
     worker = build_worker(client, room, task_queue=task_queue)
     where = f"worker {task_queue}"
+    # Before the worker runs: the record has the policies before anything is judged by them.
     await note_catalog(store, place.catalog, where)
     async with people_followed(store, place.people, where):
         quicken()

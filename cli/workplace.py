@@ -137,6 +137,7 @@ def read_running(settings: Settings) -> Running | None:
     """What `signoff dev` left word of in the state folder, if its process is still there."""
     try:
         running = Running.model_validate_json((settings.state_dir / _RUNNING_FILE).read_bytes())
+        # Signal 0 only asks whether the process is there: one that was killed leaves its file behind.
         os.kill(running.pid, 0)
     except (OSError, ValidationError):
         return None

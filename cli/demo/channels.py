@@ -136,6 +136,7 @@ async def vendors(example: Path, folder: Path) -> AsyncIterator[Vendors]:
         phone = await stack.enter_async_context(fake_whatsapp())
         mail = await stack.enter_async_context(fake_mail(free_port()))
         for vendor in (slack, phone):
+            # The gateway is a process of its own, which checks the times that are signed by the real clock.
             vendor.clock = lambda: datetime.now(UTC)
         # People wrote to the number before: buttons may be sent for a day.
         phone.write(PHONE, "hello")

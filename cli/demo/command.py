@@ -127,6 +127,7 @@ def story_manifest(story: Story, folder: Path) -> Path:
         raise ConfigError(f"the demo plays on Signoff's examples: run it in a clone of its repository ({name} is gone)")
     if story is not Story.TWO_PEOPLE:
         return example / "signoff.yaml"
+    # In the file, not by a clock of ours: what is played is then what the manifest's rules bring about.
     copy = shutil.copytree(example, folder / name) / "signoff.yaml"
     copy.write_text(_HOURS.sub(r"\1s", copy.read_text(encoding="utf-8")), encoding="utf-8")
     return copy

@@ -42,6 +42,7 @@ class Program:
     async def start(cls, folder: Path, env: dict[str, str], *arguments: str) -> "Program":
         """Start `signoff ARGUMENTS` and return when it is ready. Raises `Unexpected` with its last words."""
         log = folder / f"{arguments[0]}.txt"
+        # A file, not a pipe: one that nobody reads fills up and then stops the process.
         with log.open("ab") as words:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "signoff.cli.main", *arguments, "--json"),
@@ -217,6 +218,7 @@ async def open_stage(folder: Path, manifest: Path, more: Mapping[str, str] | Non
         given = ("--manifest", str(manifest), "--address", server.address, "--port", str(port))
         gateway, client = await asyncio.gather(Program.start(folder, env, "gateway", *given), server.connect())
         stack.push_async_callback(gateway.stop)
+        # Past any proxy of this terminal: it would be asked for 127.0.0.1 in vain.
         http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
         await stack.enter_async_context(http)
         stage = Stage(folder, manifest, server, Signoff(client), http, env)
