@@ -100,6 +100,7 @@ def _page(body: str, title: str, notify_type: str, *args: Any, meta: Mapping[str
 @asynccontextmanager
 async def fake_apprise() -> AsyncIterator[FakeApprise]:
     """A host that is there while the block runs."""
+    # Plugins are the process's, not the fake's: all share the scheme, and each is found by its host.
     if SCHEME not in NotificationManager():  # type: ignore[no-untyped-call]
         notify(on=SCHEME, name="Signoff Pager")(_page)  # type: ignore[no-untyped-call]
     vendor = FakeApprise()

@@ -54,6 +54,7 @@ class FakeMail:
         domain = sender.partition("@")[2]
         seen = f"spf={verdict} smtp.mailfrom={sender}; dmarc={verdict} header.from={domain}"
         judged = f"Authentication-Results: {OWN_SERVER}; {seen}\r\n".encode()
+        # In a thread: `smtplib` blocks, and the channel may listen in this very loop.
         given = partial(_hand_in, self.inbound, sender, str(to["Reply-To"]), judged + mail.as_bytes())
         await asyncio.get_running_loop().run_in_executor(None, given)
 

@@ -206,6 +206,7 @@ class FakeSlack(Vendor):
             return self._no(problem or "channel_not_found")
         message = Message(user, self._stamp(), body["text"], body.get("blocks", []), body.get("thread_ts", ""))
         self.messages.append(message)
+        # What is sent to a user's id comes back with the conversation's, and only by that it can be edited.
         return JSONResponse({"ok": True, "channel": f"D{user}", "ts": message.ts})
 
     def _ephemeral(self, body: Mapping[str, Any]) -> Response:
@@ -228,6 +229,7 @@ class FakeSlack(Vendor):
 
     def _window(self, body: Mapping[str, Any]) -> Response:
         view = body["view"]
+        # Gone with its first use.
         opened = self._triggers.pop(body["trigger_id"], None)
         if opened is None or self.clock().timestamp() - opened > TRIGGER_SECONDS:
             return self._no("expired_trigger_id")
@@ -248,6 +250,7 @@ class FakeSlack(Vendor):
 
     def _no(self, error: str) -> Response:
         self.refused.append(error)
+        # With status 200, as Slack refuses: only limits and outages have a status of their own.
         return JSONResponse({"ok": False, "error": error})
 
     def _problem(self, body: Mapping[str, Any]) -> str:

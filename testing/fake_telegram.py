@@ -318,6 +318,7 @@ class FakeTelegram(Vendor):
             raise Refusal(
                 409, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete it"
             )
+        # `offset` confirms what lies before it; what nobody confirmed comes again.
         self.updates = [each for each in self.updates if each["update_id"] >= body.get("offset", 0)]
         if not self.updates:
             self._arrived.clear()
@@ -354,6 +355,7 @@ def _buttons_of(body: Body) -> list[Body]:
         data = button.get("callback_data", "")
         if not button.get("text") or set(button) != {"text", "callback_data"}:
             raise Refusal(400, "Bad Request: can't parse inline keyboard button")
+        # In bytes, unlike the limits of texts.
         if not 1 <= len(data.encode()) <= _DATA:
             raise Refusal(400, "Bad Request: BUTTON_DATA_INVALID")
     return buttons

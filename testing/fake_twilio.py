@@ -222,6 +222,7 @@ class FakeTwilio(Vendor):
     def sign(self, body: bytes, url: str = CALLED) -> Raw:
         """Any body, as a form where it is one."""
         pairs = [each.partition("=")[::2] for each in body.decode("latin-1").split("&")] if body else []
+        # Sorted by name and value, and of exact duplicates one: so Twilio signs.
         signed = url + "".join(_plain(name) + _plain(value) for name, value in sorted(set(pairs), key=_in_order))
         mark = base64.b64encode(hmac.new(AUTH_TOKEN.encode(), signed.encode(), hashlib.sha1).digest()).decode()
         headers = {"content-type": f"{_FORM}; charset=UTF-8", "x-twilio-signature": mark}
@@ -298,6 +299,7 @@ class FakeTwilio(Vendor):
         variables = json.loads(written)
         places = set(_PLACE.findall(body + "".join(name for _, name in actions)))
         values = variables.values()
+        # WhatsApp takes no line ends, tabs or long runs of blanks in a variable, and no empty one.
         plain = all(isinstance(each, str) and each and not re.search(r"[\n\t]| {5}", each) for each in values)
         if set(variables) != places or not plain:
             return 21656

@@ -214,6 +214,7 @@ class FakeWhatsApp(Vendor):
 
     def sign(self, body: bytes) -> Raw:
         """Any body."""
+        # Over the body alone: without a time in it, replays are known by the ids of messages only.
         mark = hmac.new(APP_SECRET.encode(), body, hashlib.sha256).hexdigest()
         headers = {"content-type": "application/json", "x-hub-signature-256": f"sha256={mark}"}
         return Raw(body, headers, at=self.clock())
@@ -285,6 +286,7 @@ class FakeWhatsApp(Vendor):
             alike = len(set(titles)) < len(titles) or len(set(names)) < len(names)
             if alike or _units(content["body"]["text"]) > _MOST:
                 return 100
+        # Last, and not for templates, which may begin a conversation.
         return 0 if self.within(known[to]) else 131047
 
     def _unfit(self, template: Mapping[str, Any]) -> int:
