@@ -123,5 +123,6 @@ class Channel(ABC):
 
     def receive(self, raw: Raw) -> Received:
         """Verify, then read. Raises `Forged`, `Malformed`."""
+        # In this order, and here for all adapters: no parser is shown what just anybody sent.
         self.verify(raw)
         return self.parse(raw)

@@ -143,6 +143,7 @@ class Hearing:
         failures = 0
         try:
             while True:
+                # Before looking: what comes in while we look wakes us again.
                 self._woken.clear()
                 try:
                     heard = await self._claim()
@@ -168,7 +169,9 @@ class Hearing:
     async def _claim(self) -> int:
         """Begin to hear what is due, as much as there is room for; how much that was."""
         queued = Counter(row.channel for queue in self._queues.values() for row, _ in queue)
+        # What such a channel were given on top would lie here until its claim runs out, and each claim is a try.
         full = [name for name, rows in queued.items() if rows >= CLAIMED]
+        # Read before the store is asked, so that by our clock a claim ends no later than by the store's.
         claimed = asyncio.get_running_loop().time()
         rows = await self._arrivals.claim(CLAIMED, full)
         for row in rows:
@@ -183,13 +186,16 @@ class Hearing:
         queue = self._queues[speaker]
         try:
             while queue:
+                # It stays in the queue while it is heard: `_leave` gives back whatever is still there.
                 await self._hear(*queue[0])
                 queue.popleft()
+            # Nothing is awaited since the queue was seen empty, so `_claim` cannot have put anything into it.
             del self._queues[speaker]
         finally:
             del self._speakers[speaker]
 
     async def _leave(self) -> None:
+        # A copy, as each of them takes itself out when it ends.
         speaking = list(self._speakers.values())
         for task in speaking:
             task.cancel()
@@ -234,16 +240,20 @@ class Hearing:
                 answered = await replied(self._channels[row.channel], made.where, made.reply, until)
                 result = None if result is None else {**result, "answered": answered}
             if made.forgotten:
+                # Of a flood not even the key is kept, or the store would grow by whatever anybody sends.
                 await self._arrivals.forget(row.key)
             elif result is not None:
                 await self._arrivals.done(row.key, result, state=made.state)
+            # The sweep passes over what is not settled: without an end here it would lie in the store for ever.
             elif self._clock() - row.received_at < KEPT:
                 await self._arrivals.later(row.key, backoff(row.attempts))
             else:
                 await self._arrivals.done(row.key, {"what": "given up"}, state="dropped")
+        # The world's failures are not counted, or a long outage would lose answers; only our own are, below.
         except Unavailable as error:
             _log.info("`%s` is heard later: %s", row.key, error.message)
             await self._again(row)
+        # Anything else is a fault for this one message. It may neither end its speaker's task nor be tried for ever.
         except Exception as error:
             _log.exception("`%s` could not be heard", row.key)
             await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
@@ -262,6 +272,7 @@ class Hearing:
         """What came of an arrival, whoever is still to be told of it."""
         channel = self._channels.get(row.channel)
         if channel is None:
+            # It may be back after the next start; until then this is looked at ever more rarely.
             return _Made()
         try:
             if row.kind == "status":
@@ -274,6 +285,7 @@ class Hearing:
     async def _reported(self, channel: Channel, status: Status, attempts: int) -> dict[str, Any] | None:
         card = await self._deliveries.state(channel.name, status.vendor_id, status.state, status.code, status.told)
         if card is None:
+            # Vendors report a message before their answer to its sending is written down here; these tries take 15 s.
             return None if attempts < _UNKNOWN_CARD_TRIES else {"what": status.state, "token": ""}
         if status.state == "failed":
             await self._failed(channel, status)
@@ -281,6 +293,7 @@ class Hearing:
 
     async def _failed(self, channel: Channel, status: Status) -> None:
         """What the vendor took and could not deliver: the person's next channel takes over, and the record says so."""
+        # A list is one message for several cards. What was read, or is over, has not failed.
         for card in await self._deliveries.by_vendor(channel.name, [status.vendor_id]):
             if card.state == "failed" and card.ended_at is None:
                 await next_channel(self._deliveries, card)
@@ -302,12 +315,14 @@ class Hearing:
             return await self._question(channel, heard, person, said, about)
         asked = about.asked[0]
         request = asked.request
+        # A template has buttons where its card should have none, and words can be written below any card.
         typed = request.confirm == "type" or request.kind == "in_doubt"
         if request.state == "pending" and typed and self._seated(person, request):
             language = voice_of(person, self._clock()).language
             link = await self._desk.link(request, person, channel.kind)
             told = Reply(text=f"{text('reply.link_only', language)} {text('reply.see', language, link=link)}")
             return _Made({"what": "link", "person": person.id}, told, heard.where)
+        # Noted before it is decided: after a crash in between, the next try must not be about what is shown by then.
         asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
         return await self._decided(channel, heard, person, said, asked, row)
 
@@ -333,6 +348,7 @@ class Hearing:
     async def _who(self, channel: Channel, heard: Heard) -> Person | None:
         """The one active person who is that identity: in the tenant of the card, else in whichever tenant it is."""
         card = await self._deliveries.by_token(heard.token) if heard.token else None
+        # An identity is one person's within a tenant alone. Without a card to say which, two people are nobody.
         everywhere = dict.fromkeys(person.tenant for person in self._directory.all())
         tenants = everywhere if card is None else (card.tenant,)
         found = [self._directory.by_identity(channel.identity, heard.identity, tenant) for tenant in tenants]
@@ -352,6 +368,7 @@ class Hearing:
         requests = list(found.values())[:CHOICES]
         where = heard.where if requests and about.certain else _in_words(heard.where)
         if not requests:
+            # The same words for what is others' and for what there is not: by asking, nobody finds out which it is.
             told = "receipt.unknown" if said.code or heard.token else "reply.none"
             reply = Reply(text=text(told, voice.language))
         elif about.certain or (said.verdict is None and len(requests) == 1):
@@ -396,6 +413,7 @@ def _answered(channel: Channel, person: Person, verdict: Verdict, reason: str, r
         reason=reason if len(reason) <= REASON_CHARS else reason[: REASON_CHARS - 1] + "…",
         channel=channel.kind,
         assurance=channel.assurance,
+        # Part of an Update's id, by which a retry counts once; vendors' keys may be of any length.
         delivery=hashlib.sha256(row.key.encode()).hexdigest()[:32],
         received_at=row.received_at,
         again=row.attempts > 1,

@@ -64,11 +64,14 @@ class Intake:
         if channel is None:
             raise NotFound("there is no such channel")
         received = await self._read(name, channel, raw)
+        # Scanners and previews follow any address that they see, so that a GET must never say anything.
         if raw.method != "POST" or not (received.heard or received.statuses):
             return received
+        # More is never read, and a mail may be of megabytes.
         heard = [each.model_copy(update={"text": each.text[:READ_CHARS]}) for each in received.heard]
         try:
             new = await self._arrivals.put(name, heard, received.statuses)
+        # JSON may hold half of a surrogate pair (`"\ud800"`), which Python reads and UTF-8 cannot write.
         except PydanticSerializationError:
             raise Malformed("it holds text that is none") from None
         if new:
@@ -78,6 +81,7 @@ class Intake:
     async def _read(self, name: str, channel: Channel, raw: Raw) -> Received:
         loop = asyncio.get_running_loop()
         try:
+            # Not on the loop: checking DKIM asks the DNS, for seconds where a stranger's server is slow on purpose.
             return await loop.run_in_executor(self._readers[name], channel.receive, raw)
         except Forged:
             await self._note_forged(name)
@@ -98,6 +102,7 @@ class Intake:
         told = act(DEFAULT_TENANT, "forged message", "", now, kind="attempt", channel=name, more_before=more or None)
         try:
             await self._record([told])
+        # What is forged is refused with 401 all the same, and nobody learns how our store is.
         except StoreUnavailable as error:
             _log.warning("not recorded: a forged message on `%s` (%s)", name, error.message)
 

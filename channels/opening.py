@@ -47,6 +47,7 @@ async def open_channels(
     opened: dict[str, Channel] = {}
     problems: list[Problem] = []
     for each in declared:
+        # Not caught below: without the store none can be opened, and that is no fault of the channel.
         secret = await store.secret_key(KEY + each.name)
         try:
             made = channel_class(each.kind)
@@ -69,10 +70,12 @@ def channel_class(kind: str) -> type[Channel]:
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
+        # The kind itself is missing; any other name is that of a package which its module wants.
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise _unknown(kind) from None
         why = f"it needs the Python module `{error.name}`, which is not installed"
         raise ConfigError(f"kind `{kind}`: {why}", field="kind", value=kind) from error
+    # An import runs whatever the module says, and one may even end the process; the other channels open anyway.
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise ConfigError(f"kind `{kind}`: its module cannot be imported: {why}", field="kind", value=kind) from error
@@ -98,6 +101,7 @@ def read_options(made: type[Channel], options: Mapping[str, Any], environment: M
     try:
         made.options.model_validate(given)
     except ValidationError as error:
+        # Pydantic's own message quotes what it was given, which by now holds the secrets.
         found = error.errors(include_url=False, include_input=False, include_context=False)
         raise ConfigError("; ".join(_sentence(made.options, each) for each in found[:5]), field="options") from None
     return given
@@ -105,6 +109,7 @@ def read_options(made: type[Channel], options: Mapping[str, Any], environment: M
 
 def known_kinds() -> tuple[str, ...]:
     """The kinds that are there without anybody's own module, by name."""
+    # Looked for in the text: to name the kinds must not import each vendor's libraries.
     files = (file for folder in channels.__path__ for file in Path(folder).glob("*.py"))
     return tuple(sorted(file.stem for file in files if _ENDS_IN in file.read_text(encoding="utf-8")))
 

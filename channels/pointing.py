@@ -78,6 +78,7 @@ async def pointed(
     if agreeing:
         return _one_of(_shown(agreeing))
     coded = await _by_code(deliveries, codes, channel, person, code, at)
+    # A code that is not its card's: nobody can say which is meant. A list has none, so what is written counts.
     of_one = bool(rows) and rows[0].kind != "digest"
     return Pointed((*_shown(rows), *coded.asked), certain=False) if of_one else coded
 
@@ -85,6 +86,7 @@ async def pointed(
 async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard: Heard) -> list[DeliveryRow]:
     """The cards that an answer names: by our own name, else by the vendor's, those to this very person first."""
     row = await deliveries.by_token(heard.token) if heard.token else None
+    # A token counts on the channel by which it went out. Elsewhere somebody copied it, and it names nothing.
     if heard.token and (row is None or row.channel != channel.name):
         return []
     if row is not None and row.kind != "digest":
@@ -93,6 +95,7 @@ async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard
         found = await deliveries.by_vendor(channel.name, heard.vendor_ids if row is None else [row.vendor_id])
         # Of a list, what is over is not asked about any more.
         found = [each for each in found if each.kind != "digest" or each.ended_at is None]
+    # Whoever answers may not even be asked about another tenant's card, though its token is right.
     here = [each for each in found if each.tenant == person.tenant]
     return [each for each in here if each.person == person.id] or here
 
@@ -122,6 +125,7 @@ async def _out(deliveries: Deliveries, channel: Channel, person: Person, at: dat
     found: dict[str, DeliveryRow] = {}
     for address in person.identities.get(channel.identity, ()):
         for row in await deliveries.open_for(channel.name, address, at):
+            # The same address may be another person in another tenant.
             if (row.tenant, row.person) == (person.tenant, person.id):
                 found[row.token] = row
     return list(found.values())

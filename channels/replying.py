@@ -31,6 +31,7 @@ async def _tried(channel: Channel, where: Mapping[str, Any], reply: Reply) -> bo
             await channel.answer(where, reply)
         except NotDelivered as error:
             _log.warning("an answer on `%s` did not get out: %s", channel.name, error.message)
+            # A pause beyond our own end would only be cut off there.
             if not error.again or pause is None or error.after > TOTAL_SECONDS:
                 return False
             await asyncio.sleep(max(pause, error.after))

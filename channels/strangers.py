@@ -51,7 +51,9 @@ class Strangers:
             identity=identity[:_IDENTITY_CHARS],
             more_before=more or None,
         )
+        # The record is shared by all processes and takes a key once: it says whether this is the first time today.
         if not await self._record([seen]):
             return "seen"
+        # Not set to 0: others may have been turned away while this was written.
         self._uncounted -= more
         return "new"

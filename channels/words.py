@@ -39,6 +39,7 @@ class Said:
     why: Why = ""
 
 
+# No single letters and no short forms: what is yes by them in one language is no in another (`j`, `n`, `da`).
 _YES: Final[Mapping[str, str]] = {
     "en": "yes",
     "de": "ja",
@@ -119,7 +120,9 @@ _OPENING: Final = frozenset("\"'*_“”„«»‹›‘’([{¡/")
 _CLOSING: Final = frozenset("\"'*_“”„«»‹›‘’)]}.!,;:…。！")
 _HIDDEN: Final = frozenset(("Cf", "Cc", "Mn", "Me", "So", "Sk", "Zs", "Zl", "Zp"))
 _QUESTION: Final = frozenset("?¿？؟;⁇⁈⁉")
+# Keyboards and mail programs put one of these where a code has a hyphen.
 _DASHES: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
+# What some program shows as the end of a line is one here, or the first line would be longer than what was seen.
 _LINE_ENDS: Final = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), "\n")
 
 
@@ -135,6 +138,7 @@ def read(text: str, locale: str) -> Said:
     """What `text`, newly written by somebody of `locale`, says. Never raises; the work grows with its length alone."""
     text = text[:READ_CHARS].translate(_LINE_ENDS).strip()
     words = _words(_language(locale))
+    # What stands further down may be a quotation, or somebody's signature: it can only take a decision back.
     first, _, rest = text.partition("\n")
     said = _of_line(first.strip(), words)
     if said.verdict is None:
@@ -161,6 +165,7 @@ def _of_line(line: str, words: _Words) -> Said:
     if not line:
         return Said(None, why="empty")
     tokens = line[:LINE_CHARS].split()
+    # The longest first: `nein abgelehnt` is one decision, and no `nein` with something beside it.
     for length in range(min(len(tokens), _LONGEST + 1), 0, -1):
         head = _bare(" ".join(tokens[:length]))
         verdict = words.verdicts.get(head)
@@ -245,6 +250,7 @@ def _words(language: str) -> _Words:
         (_APPROVE, "approved", True),
         (_DENY, "denied", True),
     )
+    # Never all languages at once: what agrees in one denies in another. Their own comes last, so that it wins.
     for spoken in dict.fromkeys(("en", language)):
         for table, verdict, command in tables:
             for word in table.get(spoken, "").split(", "):
@@ -267,11 +273,13 @@ def _bare(line: str) -> str:
 
     `~`, `>` and a leading `-` or `!` stay: what is struck out, quoted or negated is no decision.
     """
+    # Folding case may leave what is not in normal form any more (Unicode, section 3.13), so that is done again.
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", line).casefold())
     start, end = 0, len(folded)
     while start < end and (folded[start] in _OPENING or unicodedata.category(folded[start]) in _HIDDEN):
         start += 1
     while end > start and (folded[end - 1] in _CLOSING or unicodedata.category(folded[end - 1]) in _HIDDEN):
         end -= 1
+    # Python folds by no language: Turkish `HAYIR` becomes `hayir`, while its small letter without a dot stays.
     plain = unicodedata.normalize("NFD", folded[start:end].replace("ı", "i").replace("’", "'"))
     return " ".join("".join(char for char in plain if unicodedata.category(char) != "Mn").split())
