@@ -68,11 +68,13 @@ class Carrier:
 
     async def send(self, pace: float = 0.0) -> int:
         """Send what is due, `pace` seconds apart; how many messages it was. Raises `StoreUnavailable`."""
+        # Not even claimed: each claim counts as an attempt, and by attempts the pauses grow.
         if self._supplies.clock() < self._not_before:
             return 0
         rows = await self._cards.claim_due(_AT_ONCE, [self.name])
         wanted = [row for row in rows if await self._still_wanted(row)]
         loop, done = asyncio.get_running_loop(), 0
+        # What is begun until then may take as long again, and is still out before its claim ends.
         late = loop.time() + SEND_SECONDS
         for message in self._messages(wanted):
             if loop.time() > late or self._supplies.clock() < self._not_before:
@@ -100,6 +102,7 @@ class Carrier:
         again = row.state != "planned"
         before = Sent(vendor_id=row.vendor_id, handle=row.handle) if again else None
         notice = await self._notice(row, "remind" if again else "ask")
+        # Sent first, then written down: killed in between, it goes out twice under one token, and not never.
         sent = await self._tried(row, lambda: self._channel.deliver(notice, before))
         if sent is None:
             return 0
@@ -129,6 +132,7 @@ class Carrier:
         if self._supplies.clock() < self._not_before:
             return 0
         rows = await self._cards.to_close(_AT_ONCE, [self.name])
+        # At the same time, since one after the other, each as slow as it may be, they would outlast their claims.
         closed = await asyncio.gather(*map(self._over, rows))
         return sum(closed)
 
@@ -159,6 +163,7 @@ class Carrier:
         except NotDelivered as error:
             pause = self._pause(row, error)
             deadline = row.request.expires_at
+            # After the deadline it would ask for what nobody can give any more; the next channel may be in time.
             late = deadline is not None and self._supplies.clock() + timedelta(seconds=pause) >= deadline
             if error.again and not late:
                 await self._cards.failed(row.token, error.code, error.message, again_after=pause)
@@ -185,6 +190,7 @@ class Carrier:
         if error.after:
             # The vendor speaks of us, not of this card.
             self._not_before = self._supplies.clock() + timedelta(seconds=min(error.after, LONGEST_PAUSE))
+        # No vendor's word, be it a day or nonsense, puts a card off for longer than our own longest pause.
         return min(max(error.after, 2.0 ** min(row.attempts - 1, 10)), LONGEST_PAUSE)
 
     async def _still_wanted(self, row: DeliveryRow) -> bool:
@@ -192,14 +198,17 @@ class Carrier:
         request = row.request
         person = self._supplies.people.find(row.person, row.tenant)
         table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
+        # By the directory as it is now: who has left since the card was planned is not told what waits.
         seated = not seat_of(person, self._supplies.people, table, self._supplies.clock()).code
         if not seated or any(vote.subject == row.person for vote in request.votes):
+            # One acts on cards that are not out yet alone, the other on reminders of those that are.
             await self._cards.drop(row.token)
             await self._cards.reminded(row.token)
             return False
         if row.state != "planned":
             return True
         others = await self._cards.of_request(row.approval, row.revision)
+        # `delivered` does not count: it is in a mailbox, or on a phone that nobody has looked at.
         if any(each.person == row.person and each.state == "read" for each in others):
             await self._cards.drop(row.token)
             return False

@@ -71,12 +71,15 @@ class Courier:
         for row in rows:
             try:
                 await self._take(row)
+            # The store is away for all of them. The claims run out by themselves, and nothing is put off for it.
             except Unavailable:
                 raise
+            # One notice that cannot be taken must not keep back those behind it.
             except Exception:
                 _log.exception("the notice %s cannot be taken now", row.key)
                 await self._notices.later(row.key, _ASIDE)
                 continue
+            # Last: killed before, it is taken once more, and cards that are planned or ended twice are so once.
             await self._notices.done(row.key)
         return len(rows)
 
@@ -98,12 +101,14 @@ class Courier:
         if row.event == "closed":
             await cards.end(request.id, request.revision, request)
             return
+        # For every event: who is asked now may be more than at first, and cards that are there stay as they are.
         await self._plan(request)
         if row.event == "reminded":
             await cards.remind(request)
         elif row.event == "escalated":
             await cards.renew(request)
         # Notices of one request may be read in any order: what is over stays so.
+        # After the cards are planned: an end that is read in between would miss them, and they would stay open.
         over = await self._notices.look(notice_key(request, "closed"))
         if over is not None:
             await cards.end(request.id, request.revision, over.request)
@@ -122,6 +127,7 @@ class Courier:
                     person=each.person.id,
                     channel=each.channel,
                     address=each.address,
+                    # What is due at once is so by the store's clock, which need not be ours.
                     due_at=each.due_at if each.due_at > now else None,
                 )
                 for each in found.cards
@@ -141,4 +147,5 @@ class Courier:
                 continue
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), pause)
+            # All of these tasks share it, so a wake may be lost here; that costs no more than one pause.
             self._woken.clear()

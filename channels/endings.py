@@ -61,6 +61,7 @@ def which_one(requests: Sequence[ApprovalRequest], voice: Voice) -> str:
     """Asks which of several requests an answer meant: each with its code, and how to name one."""
     each = [f"- {show_code(request.code)}: {shown_again(request.card.effect, EFFECT_CHARS)}" for request in requests]
     language = voice.language
+    # The word for a code stands where one would: a real one, as the example, is what people would copy.
     words = {"approve": text("word.approve", language), "deny": text("word.deny", language)}
     how = text("card.how.text", language, **words, code=text("word.code", language))
     return "\n".join((text("reply.which", language), *each, how))
@@ -96,5 +97,6 @@ def _receipt(receipt: Receipt, voice: Voice) -> str:
             why = text("end.reason", language, reason=one_line(receipt.reason, REASON_CHARS).text)
             ending = f"{ending}. {why.removesuffix('.')}"
         return text("receipt.already_decided", language, ending=ending)
+    # It may quote names and rules that somebody wrote, and stands among our own sentences.
     why = one_line(receipt.message, REASON_CHARS).text
     return text(f"receipt.{receipt.code or 'malformed'}", language, why=why)

@@ -73,6 +73,7 @@ class Outward:
         """Send `body`; any answer is one. Raises `NotDelivered` where none came, or nobody may be asked."""
         target = httpx.URL(url)
         try:
+            # The timeouts of httpx are for each step: a server that sends a byte now and then would never be late.
             async with asyncio.timeout(self.seconds):
                 addresses = await self._addresses(target)
                 return await self._first(target, addresses, body, headers)
@@ -85,6 +86,7 @@ class Outward:
             found = await self.resolve(_name(target), target.port or (443 if target.scheme == "https" else 80))
         except OSError:
             raise NotDelivered(f"`{target.host}` has no address", code="dns", again=True) from None
+        # `getaddrinfo` puts a zone behind link-local addresses: `fe80::1%eth0`.
         addresses = [ip_address(each.partition("%")[0]) for each in found]
         good = [each for each in addresses if self._may_be_asked(each, secure=target.scheme == "https")]
         if not good:
@@ -104,6 +106,7 @@ class Outward:
         for address in addresses[:_TRIED]:
             try:
                 return await self._post(target, address, body, headers)
+            # Nothing was sent yet, so the next address cannot make it arrive twice.
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error
             except httpx.TransportError as error:
@@ -119,6 +122,7 @@ class Outward:
         # The name is what the certificate must hold, though the connection goes to the address.
         extensions = {"sni_hostname": _name(target)}
         request = self._http().build_request("POST", pinned, content=body, headers=given, extensions=extensions)
+        # The head alone: a body may be without end, and nothing that it says is wanted.
         response = await self._http().send(request, stream=True)
         await response.aclose()
         told = response.headers
@@ -127,6 +131,7 @@ class Outward:
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
             # No proxy of the environment: it would resolve the name again, and reach what it likes.
+            # Certificates are another matter: a company's own authority is told by `SSL_CERT_FILE`.
             verify = httpx.create_ssl_context(trust_env=True)
             self._client = httpx.AsyncClient(
                 verify=verify, trust_env=False, follow_redirects=False, timeout=self.seconds
@@ -140,7 +145,9 @@ def is_public(address: Address) -> bool:
     if wrapped is not None:
         return is_public(wrapped)
     if isinstance(address, IPv6Address):
+        # Python calls global whatever is not listed as special, also what is not given out, such as 4000::1.
         return address.is_global and address in _UNICAST
+    # `is_global` is true of multicast, and of 192.0.0.192 and 168.63.129.16.
     special = address.is_multicast or address.is_reserved or any(address in each for each in _SPECIAL)
     return address.is_global and not special
 
@@ -152,6 +159,7 @@ def read_networks(written: Sequence[str]) -> tuple[Network, ...]:
 
 def retry_after(written: str) -> float:
     """Seconds of a `Retry-After` header that says a number of them; 0 for anything else."""
+    # `isdigit` is true of `²` too, on which `float` fails. For a date, which RFC 9110 allows, our own pause is taken.
     return float(written) if written.isascii() and written.isdigit() and len(written) < 8 else 0.0
 
 
@@ -161,6 +169,7 @@ def read_date(written: str) -> datetime | None:
         moment = parsedate_to_datetime(written)
     except ValueError:
         return None
+    # For `-0000` Python gives no zone; HTTP means UTC always (RFC 9110, section 5.6.7).
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

@@ -108,6 +108,7 @@ def _rest_at(reach: Reach, local: datetime) -> datetime | None:
         return None
     begins, ends = time.fromisoformat(reach.quiet_from), time.fromisoformat(reach.quiet_to)
     clock = local.time()
+    # Two equal times are no rest at all, and not one from day to day that never ends.
     if begins <= ends:
         return _at(local, ends, 0) if begins <= clock < ends else None
     if clock >= begins:

@@ -32,5 +32,6 @@ def text(key: str, language: str, **values: object) -> str:
 
     `values` are put in as they are: make them visible first.
     """
+    # Filled in once: braces in a value, which a model may have written, are never looked at as places.
     words = TABLES.get(language, {}).get(key) or TABLES[ENGLISH][key]
     return words.format(**values) if values else words

@@ -145,6 +145,7 @@ class _Writer:
         rows = min(len(self.request.card.rows), limits.rows)
         for value in (limits.value, *(each for each in _TIGHTER if each < limits.value)):
             yield self.words(value, limits.says, rows)
+        # The agent's words go before any argument does: only arguments run.
         least = min(limits.value, _TIGHTER[-1])
         yield self.words(least, 0, rows)
         for kept in range(rows, -1, -1):
@@ -172,6 +173,7 @@ class _Writer:
         how = how_words(self.how, request, voice, notice.link)
         linked = self.how == "link"
         incomplete = "" if whole else text("card.incomplete", language, link=notice.link)
+        # The link stands in `how` already.
         if linked and incomplete:
             incomplete = text("card.incomplete_short", language)
         agent = "" if digest else request.card.agent_says
@@ -217,6 +219,7 @@ class _Writer:
     def line(self, row: CardRow, limit: int) -> Line:
         shown = shown_again(row.value, limit)
         cut = row.cut or len(shown) < len(row.value)
+        # A row may come cut already; only its own `length` knows how much there was.
         length = max(row.length, len(row.value))
         note = text("card.cut", self.voice.language, n=length) if cut else ""
         return Line(shown_again(row.label or row.name, NAME_CHARS), shown, note)
