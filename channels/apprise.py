@@ -102,6 +102,7 @@ class Apprise(Channel):
         asset = library.AppriseAsset(
             allow_templates=False, interpret_escapes=False, storage_mode="memory", service_timeout=SECONDS
         )
+        # With nothing left unquoted: an identity can add no host, no path and no parameter to the service's address.
         url = self._url.replace(IDENTITY, quote(address, safe=""))
         place = library.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
         if place is None:
@@ -115,6 +116,7 @@ class Apprise(Channel):
         sender = self._library.Apprise()
         sender.add(place)
         if not await sender.async_notify(body=body, title=title, body_format=self._library.NotifyFormat.TEXT):
+            # A refusal for good looks like one that passes: apprise says only whether it was taken.
             why = f"`{self._service}` did not take it; the log of apprise says why"
             raise NotDelivered(why, code="refused", again=True)
 
@@ -122,6 +124,7 @@ class Apprise(Channel):
 def _installed() -> Any:
     """The library. Raises `ConfigError`."""
     try:
+        # It takes about a second to import, which only those pay who use it.
         import apprise  # noqa: PLC0415
     except ImportError:
         raise ConfigError("apprise is not installed: run `pip install 'signoff[apprise]'`", field="kind") from None

@@ -54,6 +54,7 @@ class Slack(Channel):
     kind: ClassVar[str] = "slack"
     identity: ClassVar[str] = "slack"
     options: ClassVar[type[Options]] = SlackOptions
+    # Slack takes about one message a second in one conversation.
     per_second: ClassVar[float] = 1.0
 
     def __init__(self, means: Means) -> None:
@@ -99,9 +100,11 @@ class Slack(Channel):
         """See `Channel`. The signature is Slack's `v0`; what came by our own socket carries our own."""
         given = raw.headers.get(_SOCKET, "")
         if given:
+            # The header says nothing by itself, as the door lets it in too: only the key behind the mark does.
             _same(given, self._own(raw.body))
             return
         stamp, secret = raw.headers.get(_STAMP, ""), self._options.signing_secret
+        # With an empty secret anybody could sign. `int` takes blanks and digits of any script, and fails on the rest.
         if not secret or not (stamp.isascii() and stamp.isdigit() and len(stamp) < 12):
             raise Forged("it has no signature of Slack's")
         if abs(self.means.clock().timestamp() - int(stamp)) > TOLERANCE:
@@ -158,6 +161,7 @@ class Slack(Channel):
                 envelope = json.loads(frame)
             except ValueError:
                 continue
+            # Slack ends a socket now and then by a `disconnect`; `listen` asks for a new one at once.
             if not isinstance(envelope, dict) or envelope.get("type") == "disconnect":
                 return
             name = envelope.get("envelope_id")
@@ -172,6 +176,7 @@ class Slack(Channel):
                 continue
             except (Forged, Malformed) as error:
                 _log.warning("a message on the socket of `%s` cannot be read: %s", self.name, error.message)
+            # Acknowledged also where it cannot be read: brought again, it would be as it is.
             await socket.send(json.dumps({"envelope_id": name}))
 
     async def _responded(self, url: str, told: Mapping[str, Any]) -> bool:
@@ -181,6 +186,7 @@ class Slack(Channel):
         try:
             await self._sent(url, {**told, "response_type": "ephemeral", "replace_original": False}, {})
         except NotDelivered as error:
+            # Slack as a whole is away then, and the other way would fail as well.
             if error.again:
                 raise
             return False
@@ -201,6 +207,7 @@ class Slack(Channel):
         """Slack's answer. Raises `NotDelivered` with Slack's own code."""
         headers = {"authorization": f"Bearer {token or self._options.token}"}
         told = await self._sent(f"{self._options.api_url}/{method}", body, headers)
+        # Slack answers 200 to what it refuses, too.
         if told.get("ok") is True:
             return told
         code = str(told.get("error") or "no_answer")[:80]
@@ -215,6 +222,7 @@ class Slack(Channel):
             why = f"Slack cannot be reached: {type(error).__name__}"
             raise NotDelivered(why, code="connection", again=True) from None
         if response.status_code == _TOO_MANY:
+            # Never 0: by a pause the whole channel is left alone, and not this one card.
             after = retry_after(response.headers.get("retry-after", "")) or 1.0
             raise NotDelivered("Slack takes no more for now", code="ratelimited", again=True, after=after)
         if not response.is_success:
@@ -229,6 +237,7 @@ class Slack(Channel):
 
     def _is_slacks(self, url: str) -> bool:
         """Whether an address to answer at is one of Slack's own."""
+        # It comes out of a message: nobody has us call an address of theirs, or one of our own network, by that.
         parts, api = urlsplit(url), urlsplit(self._options.api_url)
         host = parts.hostname or ""
         return parts[:2] == api[:2] or (parts.scheme == "https" and host.endswith(".slack.com"))
@@ -253,6 +262,7 @@ def _user(address: str) -> str:
 
 
 def _same(given: str, right: str) -> None:
+    # In bytes: of text beyond ASCII it raises a `TypeError`, and anybody may send such a header.
     if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode()):
         raise Forged("its signature is not right")
 

@@ -40,6 +40,7 @@ def card_blocks(notice: Notice, voice: Voice, public_url: str) -> tuple[str, lis
     # What would be done is what has to be read first; of several things, how many they are.
     first, second = (words.heading, words.effect) if several else (words.effect, words.heading)
     blocks: list[Block] = [_header(first), _section(f"{second}\n{words.code}")]
+    # Slack takes no longer header, so that one is cut; below it stands all of it.
     if len(first) > HEADER_CHARS:
         blocks.append(_section(first))
     blocks += [_section(each) for each in _paragraphs(words)]
@@ -63,6 +64,7 @@ def closed_blocks(closed: Closed, voice: Voice) -> tuple[str, list[Block]]:
     blocks: list[Block] = [_section(each) for each in _cut(said)]
     if closed.link:
         button = _button(OPEN, text("button.open", voice.language), url=closed.link)
+        # Another name than before: Slack wants a new one where a message is changed.
         blocks.append({"type": "actions", "block_id": f"signoff.{closed.token}.over", "elements": [button]})
     return escaped(told)[:FALLBACK_CHARS] or closing_words(closed.request, voice), blocks
 
@@ -91,6 +93,7 @@ def reason_view(token: str, where: dict[str, Any], language: str) -> Block:
 
 def escaped(words: str) -> str:
     """Words that mean nothing but themselves where Slack reads marks."""
+    # `<!channel>` in an argument would call everybody, and `<https://...|here>` hide where it leads.
     return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -140,4 +143,5 @@ def _section(words: str) -> Block:
 
 def _plain(words: str, chars: int) -> Block:
     shown = words if len(words) <= chars else words[: chars - 1] + "…"
+    # Without `emoji` off, `:white_check_mark:` in an argument would look like a sign of ours.
     return {"type": "plain_text", "text": shown or "…", "emoji": False}

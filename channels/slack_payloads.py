@@ -41,6 +41,7 @@ def event(body: Mapping[str, Any]) -> Received:
     if body.get("type") == "url_verification":
         return Received(body=_text(body, "challenge").encode())
     inner = _map(body, "event")
+    # What the app says comes back as an event, and we would answer ourselves; edits and removals have a subtype.
     ours = "bot_id" in inner or "subtype" in inner or inner.get("channel_type") != "im"
     if body.get("type") != "event_callback" or inner.get("type") != "message" or ours:
         return Received()
@@ -48,7 +49,9 @@ def event(body: Mapping[str, Any]) -> Received:
     return Received(
         heard=(
             Heard(
+                # Slack brings an event up to four times, under this one name, where it is not answered within 3 s.
                 key=_text(body, "event_id") or f"{channel}:{_text(inner, 'ts')}",
+                # The writer's workspace before that of the app: a guest of Slack Connect has another one.
                 identity=_who(inner.get("team") or body.get("team_id"), inner.get("user")),
                 vendor_ids=(f"{channel}:{thread}",) if thread else (),
                 text=_text(inner, "text"),
@@ -75,6 +78,7 @@ def _pressed(payload: Mapping[str, Any], action: Any) -> Heard | None:
         key=":".join((_team(payload), channel, stamp, where["user"], _text(action, "action_ts"))),
         identity=_who(_team(payload), user.get("id")),
         token=token,
+        # A denial counts once its window is submitted: until then whoever pressed may go back.
         verdict=None if denies else "approved",
         where=where,
     )
@@ -113,6 +117,7 @@ def _field(body: bytes) -> bytes:
         found = parse_qs(body.decode(), strict_parsing=True, max_num_fields=5).get("payload", [])
     except ValueError:
         raise Malformed("the form cannot be read") from None
+    # Of two, one reader takes the first and another the last.
     if len(found) != 1:
         raise Malformed("the form has not one `payload`")
     return found[0].encode()

@@ -22,10 +22,12 @@ TOLERANCE_SECONDS: Final = 300
 """How far the sender's clock may be from ours, either way."""
 
 _PREFIX: Final = "whsec_"
+# As the specification has it; a shorter key could be guessed from one signed message.
 _LEAST_BYTES, _MOST_BYTES = 24, 64
 _VERSION: Final = "v1,"
 _ID: Final = re.compile(r"[!-~]{1,200}\Z")
 _TIME: Final = re.compile(r"[0-9]{1,12}\Z")
+# A few secrets at most are in use at once; each signature that is given costs a comparison with each.
 _SIGNATURES_CHARS: Final = 2_000
 
 
@@ -36,6 +38,7 @@ def read_secret(written: str) -> bytes:
     """
     try:
         bare = written.removeprefix(_PREFIX).rstrip("=")
+        # Not strict, Python skips what is no Base64, and a secret with a slip in it would become another one.
         key = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
     except (binascii.Error, ValueError):
         key = b""
@@ -60,6 +63,7 @@ def verified_id(secrets: Sequence[bytes], headers: Mapping[str, str], body: byte
     message, moment = headers.get(ID_HEADER, ""), headers.get(TIME_HEADER, "")
     if not _ID.match(message) or not _TIME.match(moment):
         raise Forged("the message has no id or no time that could be signed")
+    # Both ways: what is dated ahead could else be sent again for as long.
     if abs(now.timestamp() - int(moment)) > TOLERANCE_SECONDS:
         raise Forged("the message is too old, or its sender's clock is wrong")
     given = _given(headers.get(SIGNATURE_HEADER, ""))
@@ -78,4 +82,5 @@ def _given(header: str) -> list[bytes]:
     """The signatures of the version that is known; others are skipped."""
     if len(header) > _SIGNATURES_CHARS or not header.isascii():
         return []
+    # In bytes: of text beyond ASCII `compare_digest` raises a `TypeError`.
     return [each.removeprefix(_VERSION).encode() for each in header.split(" ") if each.startswith(_VERSION)]

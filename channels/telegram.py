@@ -25,7 +25,9 @@ from signoff.channels.voice import voice_of
 POLL_SECONDS: Final = 50
 """For how long Telegram holds back its answer while there is nothing to fetch."""
 _GIVEN, _FETCHED = "x-telegram-bot-api-secret-token", "x-signoff-fetched"
+# Telegram has one code, 400, for this and for real refusals, so that its words have to tell them apart.
 _SAME: Final = "message is not modified"
+# Groups have negative numbers: a card there would be everybody's. A person's own is that of the chat with them.
 _PERSON: Final = re.compile(r"[1-9][0-9]{0,18}\Z")
 _TOLD_CHARS: Final = 120
 _log = logging.getLogger(__name__)
@@ -49,6 +51,7 @@ class Telegram(Channel):
     kind: ClassVar[str] = "telegram"
     identity: ClassVar[str] = "telegram"
     options: ClassVar[type[Options]] = TelegramOptions
+    # Telegram takes some 30 a second of a bot, whomever they are for.
     per_second: ClassVar[float] = 20.0
 
     def __init__(self, means: Means) -> None:
@@ -97,6 +100,7 @@ class Telegram(Channel):
         if given:
             _same(given, self._own(raw.body))
             return
+        # Else no secret at all would be the right one.
         if not self._options.webhook_secret:
             raise Forged("Telegram does not call this gateway")
         _same(raw.headers.get(_GIVEN, ""), self._options.webhook_secret)

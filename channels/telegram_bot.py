@@ -70,5 +70,6 @@ def _refused(response: httpx.Response, told: Mapping[str, Any]) -> NotDelivered:
     after = float(wait) if isinstance(wait, int) and wait > 0 else retry_after(response.headers.get("retry-after", ""))
     if status == _TOO_MANY:
         return NotDelivered("Telegram takes no more for now", code=str(status), again=True, after=after or 1.0)
+    # A conflict passes once the other one ends. A 200 without `ok` is nothing that Telegram says.
     again = status == CONFLICT or response.is_server_error or response.is_success
     return NotDelivered(f"Telegram says: {said}", code=str(status), again=again, after=after)

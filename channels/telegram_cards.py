@@ -40,6 +40,7 @@ def closed_message(closed: Closed, voice: Voice) -> Message:
 
 def text_message(words: str) -> Message:
     """Words, cut where they are longer than a message may be."""
+    # Else Telegram fetches the card's link, and shows whatever it finds there.
     return {"text": cut(words, TEXT_UNITS), "link_preview_options": {"is_disabled": True}}
 
 
@@ -59,12 +60,14 @@ def cut(words: str, limit: int) -> str:
     shown = words
     while _units(shown) > limit:
         over = _units(shown) - limit
+        # A character is one unit or two: by half of what is over it loses hardly too much, and the loop does the rest.
         shown = shown[: -max(over // 2, 1) - 1] + ELLIPSIS
     return shown
 
 
 def _fitting(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
     """The card's words, few enough to fit."""
+    # Limits count characters, of which one has at most two units: half of the room always fits.
     for whole in (TEXT_UNITS, TEXT_UNITS * 3 // 4, TEXT_UNITS // 2):
         limits = Limits(whole=whole, value=400, says=600, rows=60)
         words = card_words(notice, voice, how="buttons", assurance=assurance, limits=limits)
@@ -74,6 +77,7 @@ def _fitting(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
 
 
 def _button(does: str, token: str, label: str) -> Message:
+    # Telegram takes 64 bytes here: a letter and the token, which says all that is to be looked up.
     return {"text": label, "callback_data": f"{does}:{token}"}
 
 

@@ -8,6 +8,7 @@ from signoff.channels.base import Malformed
 from signoff.channels.shapes import Heard, Raw, Received
 from signoff.channels.telegram_cards import pressed
 
+# Without `edited_message`: what somebody decided does not change with their words.
 ALLOWED: Final = ("message", "callback_query")
 """The kinds of update that are asked for."""
 
@@ -42,6 +43,7 @@ def _press(query: Mapping[str, Any]) -> Received:
         raise Malformed("a press has no name")
     who = _number(_map(query, "from"), "id")
     verdict, token = found
+    # The answer goes to the chat with who pressed: where the card stands, others may read.
     where = {"query": name, "chat": who}
     return _one(Heard(key=f"press:{name}", identity=str(who), token=token, verdict=verdict, where=where))
 

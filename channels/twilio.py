@@ -48,6 +48,7 @@ class TwilioOptions(Options):
 
     via: Via = Field(description="`whatsapp` or `sms`.")
     account_sid: str = Field(description="The account's SID, which begins with AC.", pattern=r"^AC[0-9a-fA-F]{32}$")
+    # With an empty one anybody could sign.
     auth_token: str = Field(description="The account's auth token, env:NAME; Twilio signs with it.", min_length=1)
     sender: str = Field(
         description="Our number, such as +14155238886, a short code, or the SID of a Messaging Service.",
@@ -128,6 +129,7 @@ class Twilio(Channel):
         no message.
         """
         query = raw.url.partition("?")[2]
+        # Of such an address no field is signed, so that whoever has seen one could put any form beside it.
         if raw.method != "POST" or _JSON in query or _JSON in raw.query:
             raise Forged("Twilio brings messages as forms")
         try:
@@ -202,6 +204,7 @@ class Twilio(Channel):
             raise NotDelivered(why, code="address", again=False)
         service = options.sender.startswith("MG")
         ours = {"MessagingServiceSid": options.sender} if service else {"From": PREFIX[options.via] + options.sender}
+        # Twilio takes most of what it cannot deliver, and says so only later, there.
         form = {"To": address, **ours, "StatusCallback": self._address, **fields}
         told = await self._call("POST", self._api("/Messages.json"), form)
         return Sent(vendor_id=str(told.get("sid") or ""), handle={"to": address})
@@ -224,6 +227,7 @@ class Twilio(Channel):
         except ValueError:
             read = {}
         told: Mapping[str, Any] = read if isinstance(read, dict) else {}
+        # A message that is taken may bring the code of its failure with it.
         code = told.get("error_code" if response.is_success else "code")
         if response.is_success and not code:
             return told

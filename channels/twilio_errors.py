@@ -57,6 +57,7 @@ def refused(code: int | None, status: int, after: float) -> NotDelivered:
     passing = status >= 500 or status == 429
     if code is None:
         return NotDelivered(f"Twilio answered {status}", code=str(status), again=passing, after=after if passing else 0)
+    # What is known to be final stays so, whatever the status says.
     again = code in _PAUSES or code in _PASSING or (code not in _SAID and passing)
     pause = max(after, _PAUSES.get(code, 0.0))
     return NotDelivered(meaning(code), code=str(code), again=again, after=pause if again else 0.0)

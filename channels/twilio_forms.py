@@ -43,6 +43,7 @@ _CODE_CHARS: Final = 80
 def signature(token: str, url: str, fields: Sequence[tuple[str, str]]) -> str:
     """What Twilio puts beside a form that it posts to `url`: fields by name, those of one name by value, each once."""
     signed = url + "".join(name + value for name, value in sorted(set(fields)))
+    # SHA-1 is Twilio's choice. That others find collisions of it forges no HMAC.
     return base64.b64encode(hmac.new(token.encode(), signed.encode(), hashlib.sha1).digest()).decode()
 
 
@@ -57,6 +58,7 @@ def spelled(url: str) -> tuple[str, ...]:
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:
     """The fields of a form, as they are signed. Raises `ValueError`."""
+    # Strict: else any bytes that are no UTF-8 read as the same character, and share a signature.
     return parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS)
 
 
@@ -120,6 +122,7 @@ def _status(form: Mapping[str, str], key: str) -> Status:
     written = form.get("ErrorCode", "")
     code = int(written) if written.isascii() and written.isdigit() and len(written) < 9 else 0
     return Status(
+        # Each state of a message once: Twilio brings them one by one, and some again.
         key=f"{key}:{new}",
         vendor_id=key,
         state=known or "unknown",

@@ -45,6 +45,7 @@ def template_fields(notice: Notice, voice: Voice, assurance: Assurance, content:
     """The card as a template: four variables as in the one for Meta itself, and the token, which its buttons send."""
     message = template_message(notice, voice, assurance, "", "")
     values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
+    # The fifth is the token, which the buttons' ids hold: see `ACTIONS` in `twilio_templates.py`.
     variables = {str(number): value for number, value in enumerate((*values, notice.token), 1)}
     return {"ContentSid": content, "ContentVariables": json.dumps(variables)}
 

@@ -41,6 +41,7 @@ class WebhookOptions(Options):
     secret: str = Field(description="The signing secret, env:NAME; its value is whsec_ and base64.")
     previous_secret: str = Field("", description="The secret before this one, while both are in use.")
     allow_networks: tuple[str, ...] = Field((), description="Private networks that may be asked, such as 10.0.0.0/8.")
+    # Less than the courier gives one card (`SEND_SECONDS`), so that what is told is this channel's own error.
     timeout_seconds: float = Field(10.0, gt=0, le=25, description="How long an answer is waited for.")
 
     @field_validator("url")
@@ -125,6 +126,7 @@ class Webhook(Channel):
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`."""
         number = f".{notice.request.reminded}" if notice.kind == "remind" else ""
+        # The same however often it is tried, by which the receiver knows what it has; each reminder is another message.
         message = f"{notice.token}.{notice.kind}{number}"
         await self._post(message, _KINDS[notice.kind], _asked(notice, voice_now=self.means.clock()))
         return Sent(vendor_id=message if before is None else before.vendor_id)
@@ -160,6 +162,7 @@ class Webhook(Channel):
             "state": receipt.state if receipt else "",
             "choices": list(reply.choices),
         }
+        # An answer has no number of its own: by what it says, one that is told again has the same id.
         told = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
         await self._post(f"answer.{told}", "answer.receipt", data)
 
@@ -174,6 +177,7 @@ class Webhook(Channel):
         key = raw.headers["webhook-id"]
         try:
             body = json.loads(raw.body)
+        # Deep nesting ends the parser by a `RecursionError`, which is no `ValueError`.
         except (ValueError, RecursionError):
             raise Malformed("the body is not JSON") from None
         if not isinstance(body, dict):
@@ -227,6 +231,7 @@ def _asked(notice: Notice, voice_now: datetime) -> dict[str, Any]:
     request = notice.request
     words = card_words(notice, voice_of(notice.person, voice_now), how="buttons", assurance=Webhook.assurance)
     return {
+        # Whoever answers a list as a whole must not decide the first of it by that.
         "token": "" if notice.kind == "digest" else notice.token,
         "to": notice.address,
         "person": {"id": notice.person.id, "name": notice.person.name, "locale": notice.person.locale},
@@ -275,6 +280,7 @@ def _received(key: str, kind: Any, data: Any) -> Received:
             # What failed told of the card again, or of its end: the card itself is out.
             state = "unknown"
         return Received(statuses=(Status(key=key, vendor_id=card, state=state, code=told.code, told=told.told),))
+    # Also what we sent and somebody sends back: one secret signs both ways, and only types tell them apart.
     return Received()
 
 

@@ -43,6 +43,7 @@ class WhatsAppOptions(Options):
 
     phone_number_id: str = Field(description="Meta's id of our number, in digits.", pattern=r"^[0-9]{1,30}$")
     token: str = Field(description="A system user's token, env:NAME.", min_length=1)
+    # With an empty one anybody could sign.
     app_secret: str = Field(description="The app's secret, env:NAME; Meta signs with it.", min_length=1)
     verify_token: str = Field(
         description="Any secret of your own, env:NAME, that Meta is given with the address.", min_length=8
@@ -79,6 +80,7 @@ class WhatsApp(Channel):
         voice, template = voice_of(notice.person, self.means.clock()), self._options.template
         about = before.vendor_id if before is not None else ""
         sent: Sent | None = None
+        # Without a template it is tried all the same: who wrote before this process began is not known here.
         if not template or self._window.is_open(notice.address, self.means.clock().timestamp()):
             sent = await self._free(notice.address, card_message(notice, voice, self.assurance), about, template)
         if sent is None:

@@ -46,6 +46,7 @@ def refused(code: int | None, status: int, after: float) -> NotDelivered:
         again = status >= 500 or status == 429
         return NotDelivered(f"Meta answered {status}", code=str(status), again=again, after=after if again else 0.0)
     pause = max(after, _PAUSES.get(code, 0.0))
+    # What is known to be final stays so, whatever the status says.
     again = code in _PAUSES or code in _PASSING or (code not in _SAID and (status >= 500 or status == 429))
     return NotDelivered(meaning(code), code=str(code), again=again, after=pause if again else 0.0)
 

@@ -48,6 +48,7 @@ def read_payload(raw: Raw, number: str, window: Window) -> Received:
             _log.warning("WhatsApp reports an error: %s", meaning(_number(error, "code")))
         messages, contacts = _maps(value, "messages"), _maps(value, "contacts")
         # Of several with one number the first.
+        # A table, as a body may be of 3 MB: to search the contacts for each message would take time in its square.
         by_number = {_text(each, "wa_id"): each for each in reversed(contacts)}
         lone = contacts[0] if len(messages) == len(contacts) == 1 else {}
         for message in messages:
@@ -64,6 +65,7 @@ def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]
     for entry in _maps(body, "entry"):
         for change in _maps(entry, "changes"):
             value = _map(change, "value")
+            # An app may have several numbers, of which Meta tells all at one address.
             if change.get("field") == "messages" and _text(_map(value, "metadata"), "phone_number_id") == number:
                 yield value
 
@@ -71,11 +73,14 @@ def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]
 def _message(message: Mapping[str, Any], sender: tuple[str, str], window: Window) -> Heard | Status | None:
     """One message: something said, or something that is only written down."""
     key, kind, (scoped, phone) = _text(message, "id"), _text(message, "type"), sender
+    # The scoped id first: a number may be hidden, and one that was given up becomes somebody else's.
     identity = scoped or phone
     if not key or not identity:
         return None
+    # Whatever they sent opens the window, also what says nothing to us.
     for name in filter(None, sender):
         window.heard(name, float(_number(message, "timestamp")))
+    # What is written in a group is said to others, and not to us alone.
     said = None if "group_id" in message else _said(message, kind)
     if said is None:
         return Status(key=key, vendor_id=key, state="unknown", code=_unknown_code(message, kind))
@@ -107,6 +112,7 @@ def _said(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, s
         payload = _text(_map(_map(message, "interactive"), "button_reply"), "id")
     elif kind == "button":
         payload = _text(_map(message, "button"), "payload")
+    # Reactions and edited messages come to nothing here: a thumb below a card is no decision.
     found = pressed(payload)
     return None if found is None else (*found, "")
 
@@ -141,6 +147,7 @@ def _status(told: Mapping[str, Any], window: Window) -> Status | None:
     known = _STATES.get(state)
     new = one_line(state, _CODE_CHARS).text
     return Status(
+        # Meta repeats these for up to 7 days, and not in their order.
         key=f"{name}:{new}",
         vendor_id=name,
         state=known or "unknown",

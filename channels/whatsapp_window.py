@@ -18,6 +18,7 @@ class Window:
 
     def heard(self, name: str, at: float) -> None:
         """Somebody wrote; what is told again later, or out of order, opens nothing anew."""
+        # Taken out and put in again: the first in it, which goes when it is full, was heard longest ago.
         self._last[name] = max(at, self._last.pop(name, 0.0))
         while len(self._last) > _KEPT:
             self._last.popitem(last=False)
