@@ -45,6 +45,8 @@ class Capabilities:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of capability that are declared, in the order of the fields."""
+        # Spelt out, as no field is read by its name here. A kind that is missing would pass its gate without a backend;
+        # a test asks about each of `KINDS`.
         declared = {
             "network": self.network,
             "secrets": self.secrets,
@@ -155,6 +157,7 @@ class Granted:
         return self._of(kind, "NOT_DECLARED")
 
     def _of(self, kind: str, code: CapabilityCode) -> Any:
+        # In the words of E47: a `KeyError` would tell neither the model nor the developer what the handler may not do.
         if kind not in self.by_kind:
             raise CapabilityError(code, f"the tool does not declare `{kind}` among its `capabilities`")
         return self.by_kind[kind]

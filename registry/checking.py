@@ -15,6 +15,7 @@ from signoff.registry.schema import Problem
 from signoff.registry.tool import Tool
 
 PROBLEMS_TOLD: Final = 5
+# A batch has up to 50 calls, and the words of all its rulings are one activity result: each has to be short.
 _WHY_CHARS: Final = 500
 _TOLD_CHARS: Final = 1_500
 _PATH_CHARS: Final = 200
@@ -36,6 +37,7 @@ def misshapen(call: CallPart, args: Any) -> str:
         return call.malformed
     if not isinstance(args, dict):
         return "the arguments must be one JSON object"
+    # Bounds before bytes: they are counted without recursion and stop at the first value that is too many.
     why = out_of_bounds(args)
     if why:
         return f"the arguments hold {why}; send it as a string or leave it out"
@@ -51,6 +53,7 @@ def misshapen(call: CallPart, args: Any) -> str:
 def check_arguments(tool: Tool, args: Any) -> Checked:
     """What the schema, as far as the tool's `validation` has it, and the tool's own check say. Never raises."""
     misfits = () if tool.validation == "off" else tuple(tool.schema.check(args))
+    # The tool's own check is not even called: it may rely on what the schema says.
     if misfits and tool.validation == "strict":
         return Checked(problems=misfits)
     if tool.validate_input is None:
@@ -59,6 +62,7 @@ def check_arguments(tool: Tool, args: Any) -> Checked:
         # A copy: only a `Corrected` changes arguments, as that is judged again and told of.
         found = tool.validate_input(copy.deepcopy(args))
         if isinstance(found, Corrected):
+            # Copied and cut within the `try`: what a developer's code returns may fail at that as well.
             return Checked((), misfits, Corrected(copy.deepcopy(dict(found.args)), str(found.why)[:_WHY_CHARS]))
         return Checked(tuple(found), misfits)
     except Exception as error:
@@ -78,6 +82,8 @@ def corrected(proposed: Mapping[str, Any], found: Corrected) -> tuple[dict[str, 
 def check_corrected(tool: Tool, args: Any) -> Checked:
     """The same of arguments that were corrected: once is enough, so they must be right now."""
     checked = check_arguments(tool, args)
+    # Corrected to themselves they are settled. Otherwise what runs would hang on how often it was checked, and the
+    # digest that people approve would not be the one computed where the tool runs.
     if checked.corrected is None or dict(checked.corrected.args) == args:
         return Checked(checked.problems, checked.misfits)
     return Checked((Problem("", "are corrected again and again"),))
@@ -87,6 +93,7 @@ def as_run(tool: Tool, args: Any) -> Any:
     """The arguments with which a call is judged, bound and run: those given, or those they are corrected to."""
     if tool.validate_input is None:
         return args
+    # Worked out anew from what was proposed, also where the call runs: there is no second copy to be trusted.
     found = check_arguments(tool, args).corrected
     return args if found is None else dict(found.args)
 

@@ -16,7 +16,9 @@ _ALL_CHARS: Final = 1_500
 
 def would_be_called(tool: Tool, args: Mapping[str, Any]) -> str:
     """The sentence for the model: the tool and its arguments, secret ones hidden and long ones cut."""
+    # Hidden before cut: the first 500 characters of a secret are the secret.
     shown = hide(args, tool.masked_arguments, lambda _: HIDDEN)
+    # Not as `\u` escapes: the limits count characters, and text that is not English would be cut six times as soon.
     told = json.dumps(_shortened(shown), ensure_ascii=False)
     told = told if len(told) <= _ALL_CHARS else f"{told[:_ALL_CHARS]}...[truncated, {len(told)} chars]"
     return f"[dry-run] {tool.name} would be called with: {told}"

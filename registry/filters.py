@@ -29,8 +29,10 @@ def permitted(actor: Actor, tool: Tool) -> bool:
     The list is the boundary (B45). Tools of MCP servers and plugins pass it also where the actor has filters for what
     they come from (E13), and pass those filters in any case. What the framework itself brings needs no list (X25).
     """
+    # First, as it has `always_include`: further down every actor would see it once a single one declares it.
     if tool.name == READ_REST:
         return actor.read_rest
+    # Before the list and `always_include`: naming a tool there does not bring back what its server or plugin may not.
     if not (_server_passes(actor, tool) and _plugin_passes(actor, tool)):
         return False
     if is_built_in(tool):
@@ -62,6 +64,7 @@ def mcp_parts(name: str) -> tuple[str, str]:
 
 def check_filters(actor: Actor, registry: ToolRegistry) -> None:
     """Raise `ConfigError` for a filter that is of the wrong kind, or names what no tool has."""
+    # Most actors have none of these, and a catalog may have thousands of tools: not all are gone through for each.
     if (actor.toolset, actor.allowed_plugins, actor.allowed_mcp_servers, actor.allowed_mcp_tools) == (None,) * 4:
         tools = []
     else:
@@ -82,6 +85,7 @@ def check_filters(actor: Actor, registry: ToolRegistry) -> None:
             raise _wrong(actor, "surfaces", channel, why)
         if not isinstance(surface, Surface):
             raise _wrong(actor, f"surfaces.{channel}", surface, "must be a `Surface`")
+        # A misspelt name would leave nothing out, and the strongest gate there is would stand open unseen.
         _check_list(actor, f"surfaces.{channel}.exclude", surface.exclude, {*registry.list(), *actor.own_names})
 
 
@@ -95,6 +99,7 @@ def _server_passes(actor: Actor, tool: Tool) -> bool:
     server, bare = mcp_parts(tool.name)
     if actor.allowed_mcp_servers is not None and server not in actor.allowed_mcp_servers:
         return False
+    # A server that is not named in it is not narrowed by it: whether its tools pass at all is for the list to say.
     names = None if actor.allowed_mcp_tools is None else actor.allowed_mcp_tools.get(server)
     return names is None or bare in names
 

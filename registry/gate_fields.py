@@ -16,6 +16,7 @@ from signoff.registry.usage import UsageLimit
 
 _MODES: Final = ("strict", "warn", "off")
 _LISTS: Final = ("network", "secrets", "fs_reach")
+# Lower case and exact, without `*`: hosts are compared as text, and one that only looks declared must not pass.
 _HOST: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,62})\.)*[a-z0-9](?:[a-z0-9-]{0,62})(?::[0-9]{1,5})?\Z")
 _SECRET: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _FRAMEWORK: Final = "signoff."
@@ -44,6 +45,7 @@ def _validation(tool: Tool) -> Iterator[Wrong]:
         yield Wrong(
             "validation", mode, f"has `validation: off`, but is not `read_only` without approval: {why}; use `strict`"
         )
+    # With `true` it may stand: a person is asked in any case, and reads of the misfit on the card.
     elif mode == "warn" and isinstance(asks, ApprovalPolicy):
         why = "has `validation: warn` and a policy, whose rules read arguments as the schema says; use `strict`"
         yield Wrong("validation", mode, why)
@@ -73,6 +75,7 @@ def _async(
 
 def _capabilities(tool: Tool) -> Iterator[Wrong]:
     declared = tool.capabilities
+    # Most tools declare none, and this is asked of each tool of a catalog that may have ten thousand.
     if declared is NO_CAPABILITIES:
         return
     if not isinstance(declared, Capabilities):
@@ -101,6 +104,7 @@ def _named(declared: Capabilities) -> Iterator[Wrong]:
 def _always_include(tool: Tool) -> Iterator[Wrong]:
     if not isinstance(tool.always_include, bool):
         yield Wrong("always_include", tool.always_include, "needs `always_include` to be true or false")
+    # It passes every actor's list, which is the boundary of what that actor can do (B45): no author may set it.
     elif tool.always_include and not tool.handler.__module__.startswith(_FRAMEWORK):
         why = "sets `always_include`, which is for the framework's own tools; name it in the `tools` of each actor"
         yield Wrong("always_include", True, why)

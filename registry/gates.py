@@ -31,6 +31,7 @@ DOUBTED_RULE: Final = "requester"
 """The rule of a call that people are asked about because nobody is sure who the requester is."""
 UNREMEMBERED_RULES: Final = (DOUBTED_RULE, PERMISSION_RULE)
 """Rules of calls that people are asked about one by one: no answer to them is remembered, and none answers them."""
+# No tool can be called so, see `TOOL_NAME_PATTERN`.
 _UNNAMEABLE: Final = "?"
 
 
@@ -122,6 +123,7 @@ def judge(
         if (found := early(proposal)) is not None:
             return found
     tool = sight.tool(call.tool)
+    # `resolve` has answered for it already; only the types do not know.
     if tool is None:
         return _not_there(proposal, "resolve")
     for exists in _EXISTING:
@@ -142,6 +144,7 @@ def _judged(proposal: _Proposal, tool: Tool) -> Judgement:
 def next_tally(tally: Tally, call: CallPart, args: Any, judgement: Judgement) -> Tally:
     """The tally with this call counted, whatever became of it. Denials are counted where decisions arrive."""
     key = _tally_key(call)
+    # What failed at the shape may be impossible to hash: what the model's own text was refused for stands for it.
     action = _action(call, args) if judgement.gate != "shape" else _action(call, call.malformed)
     return tally.model_copy(
         update={
@@ -162,9 +165,11 @@ def shape(proposal: _Proposal) -> Judgement | None:
 def caps(proposal: _Proposal) -> Judgement | None:
     """Gate 2: the loop caps of one turn (E48)."""
     tally, call = proposal.tally, proposal.call
+    # Before the counts: its arguments were dropped, and it must not be told that it repeats itself.
     if call.surplus:
         return proposal.settled("caps", "too_many_calls", "too many calls in one completion; propose fewer at a time")
     actor = proposal.sight.actor
+    # An actor's own limit can only be the lower one: the cap is part of what keeps a history within the server's.
     calls = MAX_CALLS if actor is None else min(MAX_CALLS, actor.limits.calls)
     if tally.calls >= calls:
         why = f"this turn has made its {calls} calls; answer with what you have"
@@ -191,6 +196,7 @@ def surface(proposal: _Proposal, tool: Tool) -> Judgement | None:
     sight = proposal.sight
     if not sight.excludes(tool):
         return None
+    # The words below tell that the tool exists: only who would have it elsewhere may read them.
     if sight.hides(tool) or not sight.permits(tool) or not sight.sees(tool):
         return _not_there(proposal, "surface")
     return proposal.settled("surface", "not_available", f"Tool {tool.name} is not available on this surface")
@@ -222,6 +228,7 @@ def layer(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 def available(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 8: the tool is there now, and was when the model was told of its tools."""
+    # After all gates that hide: its words name the tool, as does what may be tried in its place.
     if proposal.sight.is_available(tool):
         return None
     return proposal.settled("available", "not_available", f"Tool {tool.name} is not currently available", tool)
@@ -235,6 +242,8 @@ def schema(proposal: _Proposal, tool: Tool) -> Judgement | _Proposal:
     checked, note = check_arguments(tool, proposal.args), ""
     if checked.corrected is not None:
         args, note = corrected(proposal.args, checked.corrected)
+        # They come from a developer's code now: they are digested, kept and shown like those that a model sent, so the
+        # first gate looks at them too.
         why = misshapen(proposal.call, args)
         checked = Checked((Problem("", why),)) if why else check_corrected(tool, args)
         proposal = dataclasses.replace(proposal, args=args, corrected=True, note=note)
@@ -266,6 +275,7 @@ def permission(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 def capabilities(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 12: there is a backend for every capability that the tool declares (E16)."""
+    # Whoever knows of no backends has an empty set: the tool does not run with less than it declares (E16).
     missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
     if not missing:
         return None
@@ -298,6 +308,7 @@ def approval(proposal: _Proposal, tool: Tool) -> Judgement:
     verdict = proposal.sight.verdict(policy, proposal.args)
     found = by_verdict(proposal.sight, proposal.call, tool, verdict, _override(proposal, tool))
     handler = handler_rule(policy)
+    # A handler lifts no denial, so that there is nothing to ask it.
     if not handler or found.kind == "settled":
         return found
     why = f"{verdict.why}; `handler` has not been asked"
@@ -310,9 +321,11 @@ def by_verdict(sight: Sight, call: CallPart, tool: Tool, verdict: PolicyVerdict,
 
     People are asked in any case where there is something to `override`: no rule and no earlier answer does that.
     """
+    # Deny first, then whoever asks: an override is of the permission check alone and lifts no policy's denial.
     if verdict.verdict == "deny":
         return dataclasses.replace(_denied(call, tool, verdict.why), verdict=verdict)
     ruling = sight.ruling(tool)
+    # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
     if ruling.effect == "require_approval" and verdict.verdict == "auto":
         name, text = (ruling.rule.name, ruling.rule.rule) if ruling.rule is not None else ("policies", "")
         why = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
@@ -324,8 +337,11 @@ def by_verdict(sight: Sight, call: CallPart, tool: Tool, verdict: PolicyVerdict,
     return Judgement(call.call, kind, "approval", tool=tool, verdict=verdict, override=override)
 
 
+# Shape before caps, which hash the arguments. Caps before names, so that a model that guesses names is stopped.
 _EARLY: Final[tuple[_Early, ...]] = (shape, caps, resolve)
+# Whether it exists before what is wrong with the arguments: their problems would tell of a hidden tool's schema.
 _EXISTING: Final[tuple[_Late, ...]] = (surface, tag_policy, allowlist, layer, available)
+# People come last: nobody is asked about what could not run, nor about a dry run.
 _LATE: Final[tuple[_Late, ...]] = (permission, capabilities, usage, dry_run)
 
 
@@ -334,6 +350,7 @@ def _override(proposal: _Proposal, tool: Tool) -> str:
     answer = proposal.known.permission
     if tool.check_permissions is None or answer is None or answer.allowed or not answer.can_override:
         return ""
+    # With nobody to ask, the denial is final: a request to no one would only wait for its deadline.
     return answer.why if proposal.catalog.approvers(tool.activity) else ""
 
 
@@ -356,6 +373,7 @@ def _denied(call: CallPart, tool: Tool, reason: str) -> Judgement:
 
 
 def _tally_key(call: CallPart) -> str:
+    # The tally lies in every ruling's history: names that no tool could have, of any length, are counted as one.
     return call.tool if is_tool_name(call.tool) else _UNNAMEABLE
 
 

@@ -86,6 +86,7 @@ def _may_use(actor: Actor, tool: Tool) -> bool:
 
 def _needs(person: Reach, compiled: CompiledPolicy, rules: Iterable[tuple[Effect, Reach]]) -> str:
     found, policy = set(rules), compiled.policy
+    # Hide is the stronger of the two, as at the gates: of a hidden tool nobody learns that it would be denied.
     for effect, word in (("hide", "hidden"), ("deny", "denied")):
         if (effect, "always") in found:
             return word
@@ -97,6 +98,7 @@ def _needs(person: Reach, compiled: CompiledPolicy, rules: Iterable[tuple[Effect
 
 def _reach(expression: Expression, tool: Tool, users: Iterable[Actor]) -> Reach:
     """Whether a global rule reaches the tool in the hands of those who may use it, whatever the context is."""
+    # Actors are facts of a rule too: for one it may hide what another sees.
     found = {_reach_of(expression, tool, actor) for actor in users} or {"never"}
     return found.pop() if len(found) == 1 else "maybe"
 
@@ -104,10 +106,12 @@ def _reach(expression: Expression, tool: Tool, users: Iterable[Actor]) -> Reach:
 def _reach_of(expression: Expression, tool: Tool, actor: Actor) -> Reach:
     if _ABOUT_CTX.search(expression.text):
         return "maybe"
+    # Asked without a context: whatever reads one is an error then, and answers for no turn.
     data = {"actor": {"name": actor.name, "tags": list(actor.tags)}, "tool": tool.facts.as_cel(), "ctx": {}}
     kinds = {answer.kind for answer in expression.ask(facts(data))}
     if kinds == {"false"}:
         return "never"
+    # An error applies a rule like a true does: where it cannot come from the missing context, it always will.
     return "always" if kinds == {"true"} or "ctx" not in expression.text else "maybe"
 
 
