@@ -47,6 +47,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.updates import check_updates
 from signoff.registry.visibility import Sight
 
+# A worker serves turns without end, and each of them brings contexts of its own: what is kept needs a bound.
 _SIGHTS_KEPT: Final = 200
 
 
@@ -101,6 +102,7 @@ class Catalog:
     def tool(self, activity: str) -> Tool | None:
         """The tool of this activity, which for all but an actor's own is its name; or None."""
         found = self.registry.resolve(activity)
+        # A `place` brings an `@` into an activity, which no name in the registry can have: never do both answer.
         placed = () if found is not None else self.every_tool[self.registry.size :]
         return next((tool for tool in placed if tool.activity == activity), found)
 
@@ -132,6 +134,7 @@ class Catalog:
         if verdict is not None and verdict.approvers:
             return verdict.approvers
         policy = self.policy(tool).policy
+        # Never empty where there are default ones: nobody could answer, and the request would wait out its time.
         return (policy.named_approvers if policy is not None else ()) or self.default_approvers
 
     def sight(self, ctx: Pinned) -> Sight:
@@ -139,15 +142,20 @@ class Catalog:
 
         The sights of recent contexts are kept: one turn asks at least four times.
         """
+        # As text: a context holds mappings, and `1`, `1.0` and `True` are one key to Python but not one fact to a rule.
         key = repr(ctx.model_dump())
         found = self._sights.get(key)
         if found is None:
             if len(self._sights) >= _SIGHTS_KEPT:
                 self._sights.clear()
             cel, actor = pinned_cel(ctx, self.fields), self.actors.get(ctx.actor)
+            # Rulings outlive this context only where it cannot have changed them. Out of bounds, every rule errs and so
+            # applies: kept, that would hide or deny the actor's tools in later turns that are sound.
             lasting = actor is not None and not self.rules.read_context and not out_of_bounds(cel)
             rulings = self._rulings.setdefault(ctx.actor, {}) if lasting else {}
+            # Without what is withheld: that changes from one completion to the next, and is taken out by the caller.
             found = Sight(self.registry, self.rules, actor, ctx.actor, cel, rulings, self._unlisted)
+            # No scopes, no position: an actor that this worker lacks sees nothing, rather than the whole registry.
             scopes = self.scopes.get(ctx.actor)
             if scopes is not None:
                 moment = Moment(scopes.have(ctx.extra), ctx.transient, found.actor_facts, cel)
@@ -201,17 +209,20 @@ def build_catalog(
     more of them afterwards changes nothing (E43). `destinations` get the records that tools return; `observer` is
     told of what did not arrive. `channels` are how people are reached beside the inbox, by the rules of `routing`.
     """
+    # They are gone through several times, and may come from a generator.
     actors = tuple(actors)
     registry = ToolRegistry(_with_own(tools, actors))
     known = check_actors(actors, registry)
     fields = context_fields(context)
     approvers = _approvers(default_approvers)
+    # Scopes need the registry and the context's fields; policies need the scopes, as own tools are judged like others.
     scopes = {name: build_scopes(actor, registry, fields) for name, actor in known.items()}
     check_updates(_every_tool(registry, scopes), scopes.values(), fields)
     compiled = _policies(registry, scopes, fields, approvers)
     for name, policy in compiled.items():
         _check_somebody_decides(name, policy, approvers)
     rules = compile_rules(policies, context_schema=fields.declared)
+    # A global rule names nobody itself: it may ask about a tool that has no policy, and so no approvers.
     if not approvers and any(rule.effect == "require_approval" for rule in policies):
         raise ConfigError(
             "a global rule requires approval, but there are no default approvers", field="default_approvers"
@@ -225,6 +236,7 @@ def build_catalog(
         policies=MappingProxyType(compiled),
         rules=rules,
         default_approvers=approvers,
+        # Production takes the built-in people out again (`declared_people`): here nobody knows the profile.
         people=DevelopmentDirectory(people if isinstance(people, Directory) else FixedDirectory(people)),
         fields=fields,
         hash=catalog_hash(registry, known, compiled, rules, approvers, fields, types, distribution, reached),
@@ -249,6 +261,7 @@ def _with_own(tools: Iterable[Tool], actors: Sequence[Actor]) -> Iterator[Tool]:
             )
         yield tool
     if any(actor.read_rest for actor in actors):
+        # Only where an actor has it: what no one declares changes no catalog's hash.
         yield READ_REST_TOOL
 
 
@@ -281,6 +294,7 @@ def _policies(
     tools = (registry.resolve(name) for name in registry.list())
     placed = {key: each for of_actor in scopes.values() for key, each in of_actor.placed.items()}
     every = (*(tool for tool in tools if tool is not None), *(each.tool for each in placed.values()))
+    # All first, then those over others: what is shadowed may be an own tool itself, in any order.
     own = {tool.activity: _policy(tool, fields) for tool in every}
     return own | {key: policy_over(each, own, approvers) for key, each in placed.items()}
 
@@ -291,6 +305,7 @@ def _policy(tool: Tool, fields: ContextFields) -> CompiledPolicy:
             tool.requires_approval, tool=tool.facts, input_schema=tool.schema.schema, context_schema=fields.declared
         )
     except ConfigError as error:
+        # With `tool_name` the manifest would look under `tools`, where an actor's own tool does not stand.
         owner = tool.place.partition(".")[0]
         if not owner:
             raise
@@ -321,4 +336,5 @@ def _check_somebody_decides(name: str, policy: CompiledPolicy, default: tuple[st
 
 
 def _offer(tool: Tool) -> Offered:
+    # A copy: a model library that adapts a schema in place would change the one by which calls are checked.
     return Offered(name=tool.name, description=tool.description, parameters=copy.deepcopy(dict(tool.schema.schema)))

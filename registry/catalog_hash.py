@@ -28,12 +28,14 @@ def catalog_hash(
     return sha256_hex(
         {
             "tools": registry.hash,
+            # Sorted: the same sections in another order are the same catalog. Of mappings RFC 8785 sorts the names.
             "actors": [_actor_content(actors[name]) for name in sorted(actors)],
             "policies": {name: policies[name].hash for name in policies},
             "rules": rules.hash,
             "default_approvers": approvers,
             "context": fields.declared,
             "part_types": types,
+            # Left out where there are none, as below: an engine that learns to declare more changes no hash by that.
             **({"destinations": distribution.content} if distribution.destinations else {}),
             **({"channels": channels.content} if channels.declared else {}),
         }
@@ -78,6 +80,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
         "tags": actor.tags,
     }
     try:
+        # Tried one by one, so that the error names the actor; its settings are the part that nothing else has checked.
         sha256_hex(content)
     except NotCanonical as error:
         raise wrong_actor(actor, "model_settings", "", f"has settings that are not plain JSON: {error}") from None

@@ -13,6 +13,7 @@ from signoff.registry.people import EMAIL, Directory, same_identity
 from signoff.registry.people_vouched import OIDC, VouchedDirectory, id_of
 
 NAME_CHARS: Final = 200
+# OpenID Connect Core 1.0, section 2: `sub` is at most 255 ASCII characters.
 SUBJECT_CHARS: Final = 255
 
 
@@ -50,6 +51,7 @@ class ClaimsDirectory(VouchedDirectory):
 
         Raises `Refused` (`not_allowed`) for everybody else, with a sentence for the person.
         """
+        # Declared people first: a group that is mapped too widely gives none of them more than their declaration.
         person = self._declared(claims) or self._made(claims)
         if person is None or not person.active:
             raise Refused("nobody here is known by this login; ask whoever keeps the list of people", "not_allowed")
@@ -59,6 +61,7 @@ class ClaimsDirectory(VouchedDirectory):
         """The person these claims make, as they are now; nobody any more once they left the groups."""
         own_id, tenant = id_of(login_of(claims)), self.mapping.tenant
         made = person_from_claims(claims, self.mapping)
+        # Forgotten before anything else is known: who lost their groups must not keep the roles of an earlier login.
         self._vouched.pop((tenant, own_id), None)
         if made is not None:
             self._vouched[(tenant, own_id)] = made
@@ -81,6 +84,8 @@ class ClaimsDirectory(VouchedDirectory):
 
 def login_of(claims: Mapping[str, Any]) -> str:
     """The identity `ISSUER#SUBJECT` of verified claims. Raises `Refused` (`malformed`) without these two."""
+    # OpenID Connect Core 1.0, section 5.7: these two together, and nothing else, name a person for good. An issuer has
+    # no fragment (section 2), so that `#` divides them in one way only.
     issuer, subject = claims.get("iss"), claims.get("sub")
     if not isinstance(issuer, str) or not isinstance(subject, str) or not issuer or "#" in issuer:
         raise Refused("the provider's answer does not say who signed in", "malformed")
@@ -92,6 +97,8 @@ def login_of(claims: Mapping[str, Any]) -> str:
 def verified_email(claims: Mapping[str, Any]) -> str:
     """The e-mail address, in one spelling, that the provider says it has verified; "" if there is none."""
     address = claims.get("email")
+    # Exactly true: some providers send it as text, and `"false"` is true to Python. An address that somebody merely
+    # typed in would sign them in as whoever it belongs to.
     if claims.get("email_verified") is not True or not isinstance(address, str):
         return ""
     return same_identity(EMAIL, address.strip())
@@ -101,6 +108,7 @@ def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Per
     """The person whom claims alone make; None for one in no mapped group. Raises `Refused` (`malformed`)."""
     login = login_of(claims)
     given = claims.get(mapping.groups_claim)
+    # Some providers send one group as text; letter by letter it would be no group at all, or a strange one.
     groups = [given] if isinstance(given, str) else given if isinstance(given, list) else []
     mapped = [mapping.roles[group] for group in groups if isinstance(group, str) and group in mapping.roles]
     if not mapped:
@@ -111,11 +119,13 @@ def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Per
         tenant=mapping.tenant,
         tier=mapping.tier,
         roles=tuple(dict.fromkeys(role for roles in mapped for role in roles)),
+        # OpenID Connect Core 1.0, section 5.1: some write `en_US` where BCP 47 has `en-US`.
         locale=_text(claims.get("locale")).replace("_", "-") or "en",
         identities={OIDC: (login,)},
     )
 
 
 def _text(value: Any) -> str:
+    # Names stand on cards and in receipts: line breaks and marks of direction could make one read like another line.
     printable = "".join(char for char in value if char.isprintable()) if isinstance(value, str) else ""
     return printable.strip()[:NAME_CHARS]

@@ -33,6 +33,7 @@ def _problems(
     # Whom `route_to` names is known for each call only.
     fewest = 1 if policy.route_to else policy.quorum
     coming = {f"role:{role}" for role in by_login}
+    # By tenant, as nobody decides for another one: two people of two tenants are no quorum anywhere.
     if coming.isdisjoint(row.approvers) and not any(_eligible(row.approvers, here) for here in _tenants(active)):
         asked = ", ".join(f"`{each}`" for each in row.approvers)
         yield (
@@ -46,6 +47,7 @@ def _problems(
             field = "approvers" if approver in row.approvers else "escalate_to"
             near = did_you_mean(role, roles) or "; give it to somebody in `people`, or leave it out"
             yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
+    # Those to whom a call escalates count: the quorum may be met by them as well, only later.
     most = max(len(_eligible(named, here)) for here in _tenants(active))
     if most < fewest and coming.isdisjoint(named):
         yield (
@@ -56,6 +58,7 @@ def _problems(
 
 def _tenants(people: Sequence[Person]) -> list[list[Person]]:
     names = dict.fromkeys(person.tenant for person in people)
+    # One empty tenant where nobody is: then nobody is eligible, and `max` has something to look at.
     return [[person for person in people if person.tenant == name] for name in names] or [[]]
 
 

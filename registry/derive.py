@@ -30,6 +30,7 @@ def derive(
     There is no builder on purpose. What is registered before a catalog exists is a list of tools, in order (E51); what
     is registered together is one call (F25); and an object with a time in which it may be changed is what P04 rejects.
     """
+    # The framework's own tool is brought by actors that declare it: handed over as a tool its name is reserved.
     tools = {tool.name: tool for tool in catalog.tools() if tool.name != READ_REST}
     gone, others = _removed(tools, remove), _replaced(tools, replace)
     kept = {name: others.get(name, tool) for name, tool in tools.items() if name not in gone}
@@ -41,8 +42,10 @@ def derive(
         actors=catalog.actors.values() if actors is None else actors,
         policies=[rule for rule, _ in catalog.rules.rules],
         default_approvers=catalog.default_approvers,
+        # Unwrapped: the built-in people would be wrapped around themselves once more with each derivation.
         people=declared_people(catalog.people),
         context=catalog.fields.declared,
+        # Those that every catalog has are reserved, and cannot be declared.
         part_types=[each for each in catalog.part_types if each not in PART_TYPES],
         reducers=_reducers(catalog, gone),
         destinations=catalog.distribution.destinations.values(),
@@ -86,6 +89,7 @@ def _removed(tools: Mapping[str, Tool], remove: Iterable[str]) -> frozenset[str]
 def _reducers(catalog: Catalog, gone: frozenset[str]) -> ReducerRegistry:
     found = ReducerRegistry()
     for name, reducer in catalog.reducers.items():
+        # A reducer of a tool that is gone would be an error of the new catalog, which its author could not mend.
         if name not in gone:
             found.register(name, reducer)
     return found

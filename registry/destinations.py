@@ -18,6 +18,7 @@ LLM_SESSION: Final = "llm-session"
 AUDIT: Final = "audit"
 PEER_RESPONSE: Final = "peer-response"
 _WHOLE: Final = ("ui-streaming", "cache")
+# `\Z`, not `$`: that one also matches before a line break at the end, which would then stand in records and logs.
 _FORMATTER: Final = re.compile(r"formatter:[A-Za-z0-9_-]{1,48}\Z")
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 _KNOWN: Final = (LLM_SESSION, *_WHOLE, AUDIT, PEER_RESPONSE, "formatter:<name>")
@@ -83,8 +84,10 @@ class Distribution:
     def view(self, tool: Tool, name: str) -> Filter | None:
         """The filter of a destination for records of `tool`; None: they do not go there."""
         declared = self.destinations.get(name)
+        # Before any filter: what an actor has as its own is nobody else's to see, whatever a destination declares.
         if name == PEER_RESPONSE and not tool.for_peers:
             return None
+        # No last resort such as the whole record: where nobody has said what goes there, nothing does.
         return tool.filters.get(name) or (declared.filter if declared is not None else None) or _OURS.get(name)
 
     def sinks(self, tool: Tool) -> tuple[Destination, ...]:
@@ -96,6 +99,7 @@ class Distribution:
     def content(self) -> dict[str, Any]:
         """What a catalog's hash holds of it: everything but its functions."""
         return {
+            # A function has nothing that is the same in every process; that there is one is all that can be hashed.
             name: {"reads": sorted(each.reads), "filters": each.filter is not None}
             for name, each in self.destinations.items()
         }
@@ -126,6 +130,7 @@ def build_distribution(
                 )
                 raise ConfigError(why, tool_name=tool.name, field="filters", value=name)
     for name, each in known.items():
+        # Found at build: a destination that silently gets nothing looks like one that works.
         if each.filter is None and name not in _OURS and not any(name in tool.filters for tool in tools):
             raise _refuse(name, "filter", "has no `filter`, and no tool has one for it: nothing would ever go there")
     return Distribution(MappingProxyType(known), observer)
@@ -188,6 +193,7 @@ def _wrong_name(name: Any) -> str:
 def _wrong_view(name: str, given: Any) -> str:
     if not _takes_one(given, is_async=False):
         return "has a filter that is not a synchronous function `(record)`"
+    # X24: elsewhere it would bring private fields to a model and to peers, and secret ones into the record.
     if given is identity and name not in _WHOLE:
         return "has the filter `identity`, which only `ui-streaming` and `cache` may have; say what it gets"
     return ""
@@ -199,8 +205,10 @@ def _takes_one(function: Any, *, is_async: bool) -> bool:
     coroutine = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     try:
         inspect.signature(function).bind(None)
+    # `ValueError`: some functions written in C have no signature that Python could read.
     except (TypeError, ValueError):
         return False
+    # A synchronous sink would hold up every turn of the worker; an async filter would give a coroutine for a record.
     return coroutine is is_async
 
 

@@ -98,6 +98,7 @@ def _changes(kind: Kind, before: Mapping[str, Any], after: Mapping[str, Any]) ->
 
 
 def _changed(kind: Kind, name: str, before: Any, after: Any) -> Change:
+    # A field of the context is a JSON Schema: its keys are no fields of ours, and one of them alone tells nothing.
     if kind == "context" or not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return Change(kind=kind, name=name, what="changed")
     fields = tuple(field for field in _fields(before, after) if field != _DEFINITION)
@@ -110,6 +111,7 @@ def _fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
         one, other = before.get(field), after.get(field)
         if one == other:
             continue
+        # Only where the inner names are ours: from `true` to a policy, or within a schema, all of it has changed.
         if field in _NESTED and isinstance(one, Mapping) and isinstance(other, Mapping):
             yield from (f"{field}.{inner}" for inner in sorted({*one, *other}) if one.get(inner) != other.get(inner))
         else:

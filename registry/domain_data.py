@@ -30,6 +30,7 @@ def merged(before: Any, new: Any, how: DomainMerge) -> Any:
 def _field(before: Mapping[str, Any], name: str, new: Any, how: DomainMerge) -> Any:
     if name not in before:
         return new
+    # Of `append` only lists join here, so that objects are gone through one level deep; further is `deep-merge`.
     joins = isinstance(new, list if how == "append" else Mapping)
     return merged(before[name], new, how) if joins else new
 
