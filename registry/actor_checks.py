@@ -21,6 +21,7 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
     spelled = {name.casefold(): name for name in registry.list()}
     for actor in actors:
         if not is_id(actor.name):
+            # The pattern ends in `\Z`, as Python's `$` takes a line break at the end too; people know the `$`.
             raise wrong_actor(actor, "name", actor.name, f"needs a name that matches `{ID_PATTERN[:-2]}$`")
         if actor.name in known:
             raise wrong_actor(actor, "name", actor.name, "is declared twice; give one of the two another name")
@@ -69,6 +70,7 @@ def _check_secrets(actor: Actor) -> None:
 def _check_domain_data(actor: Actor) -> None:
     try:
         check_merge(actor.domain_merge)
+        # Made here and thrown away: what cannot be an argument of `respond` is found at build, not in the first turn.
         respond_form(data=schema_text(actor.domain_data))
     except ConfigError as error:
         field = str(error.context.get("field", "domain_data"))

@@ -65,6 +65,7 @@ class Scopes:
             message = f"actor `{self.actor}` has no route and step {shown(f'{route}/{step}')}; known: {known}"
             raise ConfigError(message, actor=self.actor, field="route", value=route)
         for name in transient:
+            # The turn's own layer is the nearest: a name that it does not own is unknown, or shadows what it may not.
             if position.resolve(name, Moment(transient=(name,))).at != 0:
                 message = (
                     f"actor `{self.actor}` can have no tool {shown(name)} for one turn: none, or it may not shadow"
@@ -75,6 +76,7 @@ class Scopes:
         """The data fields that are there: not null, and valid where a step collects them with a schema."""
         data = extra.get("data")
         given = {
+            # Declared fields of the context go before: what was collected under such a name cannot stand in for one.
             **(data if isinstance(data, Mapping) else {}),
             **{name: extra[name] for name in self.fields & {*extra}},
         }
@@ -91,6 +93,7 @@ def policy_over(placed: Placed, own: Mapping[str, CompiledPolicy], approvers: Se
     Raises `ConfigError` where nobody can say which of them is the stricter.
     """
     tool, nearest = placed.tool, own[placed.tool.activity]
+    # `own` and not what is stacked already: `over` names every tool behind this one, so each counts exactly once.
     below = [Below(own[each.activity], _fits(each)) for each in placed.obeys]
     why = incomparable(nearest, [each.policy for each in below], approvers)
     if why:
@@ -114,12 +117,15 @@ def dropped_gate(tool: Tool, over: Iterable[Tool]) -> str:
             return "available"
         if each.check_permissions is not None and tool.check_permissions != each.check_permissions:
             return "check_permissions"
+        # Windows are compared as they are written: two that mean the same are refused, none that is wider gets through.
         if each.hours and not (tool.hours and set(tool.hours) <= set(each.hours)):
             return "hours"
+        # Another limit need not be a looser one, but counts by user, session and tenant have no common order.
         if each.usage_limit is not None and tool.usage_limit != each.usage_limit:
             return "usage_limit"
     return ""
 
 
 def _fits(tool: Tool) -> Callable[[Mapping[str, Any]], bool]:
+    # Rules are type-checked against their own tool's schema: of arguments that do not fit it they say nothing sure.
     return lambda args: not tool.schema.check(args)

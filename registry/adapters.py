@@ -43,6 +43,7 @@ def success_results(handler: Handler) -> Handler:
 
 def from_ok(value: Any) -> Result:
     """What an `{ok, ...}` result means. One without `ok` is a failure: the handler is not what it was said to be."""
+    # Only a boolean: the text `false` is true to Python, and a failure would pass for success.
     if not isinstance(value, Mapping) or not isinstance(value.get("ok"), bool):
         return ToolFailure("the tool returned no `{ok, ...}` result, though it had run")
     if value["ok"]:

@@ -26,6 +26,7 @@ def _wrong(tool: Tool) -> Iterator[Wrong]:
         allowed = "allowed: `safe`, `exclusive`"
         yield Wrong("concurrency", tool.concurrency, f"has `concurrency` `{tool.concurrency}`; {allowed}")
     repeatable, attempts, fallbacks = tool.read_only or tool.idempotent, tool.attempts, tool.fallbacks
+    # `True` is the integer 1 to Python, here and wherever numbers are checked.
     if attempts is not None and (isinstance(attempts, bool) or not 1 <= attempts <= MAX_ATTEMPTS):
         yield Wrong("attempts", attempts, f"needs `attempts` from 1 to {MAX_ATTEMPTS}, or none")
     elif attempts is not None and attempts > 1 and not repeatable:

@@ -53,6 +53,8 @@ def _refuse(tool: Tool, field: str, value: object, why: str) -> RegistrationErro
 
 
 def _check_name(tool: Tool, taken: Collection[str]) -> None:
+    # In any case: names that differ by case only are one name to whoever reads them (X04). It may still be of any type,
+    # as B17 wants this looked at before its shape.
     if str(tool.name).casefold() == RESPOND:
         raise _refuse(tool, "name", tool.name, "has a reserved name: `respond` is given to every actor by itself")
     if tool.name in taken:
@@ -114,6 +116,7 @@ def _check_handler(tool: Tool) -> None:
     handler = tool.handler
     if not callable(handler):
         raise _refuse(tool, "handler", handler, "needs a `handler`: an async function `(args, context)`")
+    # An object with `async def __call__` is no coroutine function itself, but may be called like one.
     if not inspect.iscoroutinefunction(handler) and not inspect.iscoroutinefunction(type(handler).__call__):
         raise _refuse(tool, "handler", handler, "has a handler that is not `async def`; handlers are async only")
     try:
@@ -144,6 +147,7 @@ def _check_schemas(tool: Tool) -> None:
     schema = tool.schema
     output = None if tool.output is None else tool.output.schema
     try:
+        # What approvals are bound to is a hash of it. The registry's own hash would fail as well, but name no tool.
         canonical_json([schema.schema, output])
     except NotCanonical as error:
         raise _refuse(
@@ -153,6 +157,7 @@ def _check_schemas(tool: Tool) -> None:
 
 def _check_arguments_named(tool: Tool) -> None:
     properties = tool.schema.schema.get("properties", {})
+    # A misspelt secret would mask nothing, and nobody would see that before the value stood on a card.
     _check_known(tool, "secrets", tool.secrets, properties)
     policy = tool.requires_approval
     if isinstance(policy, ApprovalPolicy):
@@ -160,6 +165,7 @@ def _check_arguments_named(tool: Tool) -> None:
     names = _effect_names(tool)
     _check_known(tool, "effect", names, properties)
     for name in names:
+        # The card would say `hidden` in the middle of its sentence, the one line of it that everybody reads.
         if name in tool.masked_arguments:
             raise _refuse(tool, "effect", name, f"names the secret argument `{name}` in its `effect`; leave it out")
 
@@ -175,6 +181,7 @@ def _check_known(tool: Tool, field: str, names: Collection[str], properties: Map
 
 def _effect_names(tool: Tool) -> list[str]:
     try:
+        # Only the parser of Python's format strings: cards fill the places themselves, without attributes and widths.
         parts = list(string.Formatter().parse(tool.effect))
     except ValueError as error:
         raise _refuse(tool, "effect", tool.effect, f"has an `effect` that cannot be read: {error}") from None
@@ -192,6 +199,7 @@ def _check_approval(tool: Tool) -> None:
 
 
 def _check_numbers(tool: Tool) -> None:
+    # NaN fails the comparison too. Temporal needs an end to every activity, so that there is no `never`.
     if isinstance(tool.timeout, bool) or not (0 < tool.timeout < math.inf):
         raise _refuse(tool, "timeout", tool.timeout, "needs a `timeout` above 0 seconds")
     limit = tool.max_result_chars
@@ -224,6 +232,8 @@ def _check_gate_fields(tool: Tool) -> None:
         raise _refuse(tool, wrong.field, wrong.value, wrong.why)
 
 
+# In the order of B17, and each may rely on those before it: schemas are sound before arguments are looked up in
+# them, and `requires_approval` is a policy before what it shows is.
 _CHECKS: Final[tuple[Callable[[Tool], None], ...]] = (
     _check_place,
     _check_scope,

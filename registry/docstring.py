@@ -24,6 +24,7 @@ def parse_docstring(text: str | None) -> Docstring:
     sections: dict[str, list[str]] = {}
     section = ""
     for line in inspect.cleandoc(text or "").splitlines():
+        # Only without indent: `Returns:` within the words about an argument is part of those words.
         heading = _SECTION.match(line)
         if heading:
             section = heading[1]
@@ -41,6 +42,7 @@ def _entries(lines: list[str]) -> dict[str, str]:
     for line in lines:
         indent = len(line) - len(line.lstrip())
         entry = _ENTRY.match(line)
+        # What is indented further goes on with the entry, even if it looks like `name: words`.
         if entry and (not current or indent <= depth):
             current, depth = entry[1], indent
             found[current] = entry[2].strip()

@@ -72,6 +72,7 @@ class ToolFields(TypedDict, total=False):
     site: str
 
 
+# Titles repeat the arguments' names, and the model would be sent all of them with every completion.
 class _Untitled(GenerateJsonSchema):
     """pydantic's schemas without the titles it makes up from argument names."""
 
@@ -88,7 +89,10 @@ class _Signature:
 
     def values(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Typed values by parameter name; those not given are left to the function's defaults."""
+        # Not in strict mode: what arrives is plain JSON, which has no dates, tuples or enums, and the schema has been
+        # checked before. Made once to check and again to run, as a history lies between the two.
         arguments = self.adapter.validate_python(dict(args))
+        # Not `asdict`: it would take the function's own dataclasses apart again.
         return {field.name: vars(arguments)[field.name] for field in dataclasses.fields(arguments)}
 
 
@@ -107,6 +111,7 @@ def from_function(function: Callable[..., Awaitable[Any]], **fields: Unpack[Tool
         raise _refuse(name, "handler", "has a handler that is not `async def`; handlers are async only")
     words = parse_docstring(function.__doc__)
     signature = _signature(function, name, words.arguments)
+    # Below other decorators: the site is where the author wrote the function.
     code = inspect.unwrap(function).__code__
     given: dict[str, Any] = {
         "name": name,
@@ -129,6 +134,7 @@ def _refuse(name: str, field: str, why: str) -> RegistrationError:
 def _signature(function: Callable[..., Any], name: str, words: Mapping[str, str]) -> _Signature:
     try:
         hints = get_type_hints(function, include_extras=True)
+    # Annotations as text are evaluated here, so that anything the module's author wrote may fail.
     except Exception as error:
         raise _refuse(name, "handler", f"has a type that cannot be resolved: {error}") from None
     context, fields = "", []
@@ -138,10 +144,12 @@ def _signature(function: Callable[..., Any], name: str, words: Mapping[str, str]
         hint = hints.get(parameter.name)
         if hint is None:
             raise _refuse(name, "handler", f"has no type for its argument `{parameter.name}`")
+        # It is no argument: left out of the schema, which is closed, so that no model can send a context of its own.
         if hint is ToolContext:
             context = parameter.name
         else:
             fields.append(_field(parameter, hint, words.get(parameter.name, "")))
+    # `kw_only`: behind a `*` a parameter without a default may follow one that has it, which fields may not.
     arguments = dataclasses.make_dataclass(
         "Arguments", fields, kw_only=True, namespace={"__pydantic_config__": ConfigDict(extra="forbid")}
     )
@@ -156,6 +164,7 @@ def _field(parameter: inspect.Parameter, hint: Any, words: str) -> tuple[str, An
     if parameter.default is inspect.Parameter.empty:
         return parameter.name, annotation, dataclasses.field()
     default = parameter.default
+    # A dataclass refuses these as defaults, and one that a handler changes would be changed for every later call.
     if isinstance(default, list | dict | set):
         return parameter.name, annotation, dataclasses.field(default_factory=lambda: default.copy())
     return parameter.name, annotation, dataclasses.field(default=default)
@@ -166,6 +175,7 @@ def _json_schema(signature: _Signature, name: str) -> dict[str, Any]:
         schema = signature.adapter.json_schema(schema_generator=_Untitled)
     except PydanticInvalidForJsonSchema as error:
         raise _refuse(name, "handler", f"has an argument type without JSON Schema: {_first_line(error)}") from None
+    # The name of a class that nobody wrote; it would be part of what approvals are bound to.
     schema.pop("title", None)
     return schema
 
