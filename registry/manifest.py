@@ -56,6 +56,7 @@ def load_manifest(path: str | os.PathLike[str]) -> Catalog:
     file, folder = read_manifest(Path(path), str(path))
     if not isinstance(file.data, Mapping):
         raise file.error((), "a manifest is a mapping that begins with `version: 1`")
+    # Before any key is judged: without it this may be no manifest at all, and its first key says nothing of that.
     if "version" not in file.data:
         raise file.error((), "`version` is missing; begin with `version: 1`", field="version")
     top = read_section(file, (), Top, file.data, "the manifest")
@@ -66,6 +67,7 @@ def load_manifest(path: str | os.PathLike[str]) -> Catalog:
 
 
 def _catalog(file: YamlFile, folder: Path, top: Top) -> Catalog:
+    # Before tools and actors are read: reading them imports their handlers.
     extend_path((folder / each).resolve() for each in top.path)
     defaults = read_section(file, ("defaults",), Defaults, top.defaults, "`defaults`")
     return build_catalog(
@@ -121,6 +123,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         on_failure=section.on_failure,
         domain_data=section.domain_data,
         domain_merge=section.domain_merge,
+        # What is not given is left out, so that defaults stand in one place.
         limits=TurnLimits(**_given(limits)),
         model_settings=section.model_settings,
         tags=tuple(section.tags),
@@ -132,6 +135,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
 def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
     place = ("policies", index)
     if isinstance(data, Mapping):
+        # First with our own words: the nearest key and its line say more than what pydantic tells of it.
         check_keys(file, place, GlobalRule, data, "a rule of `policies`")
     try:
         return GlobalRule.model_validate(data)
@@ -144,6 +148,7 @@ def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
 
 def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
     section = read_section(file, place, ToolSection, data, f"tool `{name}`")
+    # Below, `key` is the word that was written: the line is looked up by it.
     if section.name is not None and section.name.casefold() == RESPOND:
         key = "name" if "name" in data else "id"
         raise file.error((*place, key), f"`{section.name}` is a reserved name: every actor has `respond` by itself")
@@ -181,6 +186,7 @@ def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> di
     fields = {key: value for key, value in _given(section).items() if key not in _OWN}
     for key in _TUPLES:
         if key in fields:
+            # A `Tool` is frozen, and its checks refuse lists: one could be changed after it was hashed.
             fields[key] = tuple(fields[key])
     if section.bypass_routing is not None:
         fields["bypass_routing"] = BypassRouting(section.bypass_routing.reason)
@@ -206,6 +212,7 @@ def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> di
 def _declared(target: Any, name: str, section: ToolSection, fields: dict[str, Any]) -> Tool:
     if isinstance(target, Tool):
         return _overridden(target, name, section, fields)
+    # Only a function lacks one; a tool declared in code brings its own, which the manifest may leave alone.
     if section.scope is None:
         raise ConfigError(f"tool `{name}` needs `scope`: `generalist` or `specialist`", tool_name=name, field="scope")
     if not callable(target):
@@ -213,6 +220,7 @@ def _declared(target: Any, name: str, section: ToolSection, fields: dict[str, An
             f"`handler` of tool `{name}` is neither a function nor a tool", tool_name=name, field="handler"
         )
     if section.input_schema is None:
+        # Read as a signature it would be a tool with one argument called `args`, which no handler like this means.
         if _is_raw(target):
             raise ConfigError(
                 f"`handler` of tool `{name}` takes `(args, context)`; give its `input_schema`, or name its arguments",
@@ -231,6 +239,8 @@ def _overridden(target: Tool, name: str, section: ToolSection, fields: dict[str,
             tool_name=name,
             field="handler",
         )
+    # The values that a function is given are made by its own signature: another schema would check one thing and
+    # run another.
     if section.input_schema is not None and section.input_schema != dict(target.input_schema):
         raise ConfigError(
             f"tool `{name}` has an `input_schema` here and another one in code; keep one",
@@ -245,6 +255,7 @@ def _is_raw(function: Callable[..., Any]) -> bool:
     try:
         names = list(inspect.signature(function).parameters)
         hints = get_type_hints(function)
+    # Whatever its annotations raise when they are evaluated: `from_function` tells of that with a remedy.
     except Exception:
         return False
     return len(names) == 2 and names[0] == "args" and hints.get(names[1], ToolContext) is ToolContext
@@ -262,6 +273,7 @@ def _located(file: YamlFile, error: ConfigError) -> ConfigError:
     """The error with the file and line it is about, unless it has them."""
     if "file" in error.context:
         return error
+    # The file and line in front say where; the place of the declaration in code would say it again.
     message = error.message.removesuffix(str(error.context.get("site", "")))
     return file.error(_place(file.data, error), message, **error.context)
 
@@ -271,6 +283,7 @@ def _place(data: Mapping[str, Any], error: ConfigError) -> Place:
     field = str(context.get("field", ""))
     rules = [each.get("name") for each in data.get("policies") or () if isinstance(each, Mapping)]
     if context.get("tool_name"):
+        # Errors of a policy name its bare field. A name that tools have too, such as `timeout`, is the tool's.
         of_policy = field.split(".")[0] in ApprovalPolicy.model_fields.keys() - ToolSection.model_fields.keys()
         return ("tools", str(context["tool_name"]), *(("requires_approval",) if of_policy else ()), *field.split("."))
     if context.get("actor"):

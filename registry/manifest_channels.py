@@ -93,6 +93,7 @@ def build_channels(
         _check(each)
         known[each.name] = each
     rules = RoutingRules() if routing is None else routing
+    # At build: a name that leads nowhere would be noticed by the first card that reached nobody.
     _check_names("`default` of `routing`", rules.default, known, field="routing.default")
     for tool, policy in policies.items():
         wanted = None if policy.policy is None else policy.policy.notify
@@ -116,11 +117,13 @@ def _check(given: ChannelDeclared) -> None:
         raise _refuse(given.name, "", "has the name of what everybody has anyway; give it another")
     if not isinstance(given.kind, str) or _KIND.match(given.kind) is None:
         raise _refuse(given.name, "kind", f"has the kind {shown(str(given.kind))}; write `email`, or `package.module`")
+    # Options are hashed, compared and printed; a secret among them would be in all of that.
     for name in literal_secrets(given.options):
         raise _refuse(
             given.name, name, f"has a secret in `{name}`; write `env:NAME` there and put it into that variable"
         )
     try:
+        # Tried here, where the channel is known: the catalog's hash would fail without saying by which one.
         sha256_hex(given.options)
     except NotCanonical as error:
         raise _refuse(given.name, "", f"has options that are not plain JSON: {error}") from None
@@ -132,6 +135,7 @@ def _check_names(who: str, names: Iterable[str], known: Mapping[str, Any], **con
         if name not in known:
             near = did_you_mean(name, known) or f"; known: {', '.join(f'`{each}`' for each in known) or 'none'}"
             raise ConfigError(f"{who} names the unknown channel {shown(name)}{near}", **context, value=name)
+        # Channels are tried in turn: the second time would tell the same person once more of a card they left unread.
         if name in seen:
             raise ConfigError(f"{who} names the channel `{name}` twice; keep one", **context, value=name)
         seen.add(name)

@@ -23,6 +23,7 @@ def read_manifest(path: Path, name: str) -> tuple[YamlFile, Path]:
     if not path.is_dir():
         return read_yaml(path, name), path.parent.resolve()
     main = read_yaml(path / MAIN, f"{name}/{MAIN}")
+    # What has the wrong shape is passed on as it is, here and below: the reader of sections tells it, with its line.
     if not isinstance(main.data, Mapping):
         return main, path.resolve()
     file = dataclasses.replace(main, data=dict(main.data), parts={})
@@ -41,6 +42,7 @@ def _with_named(file: YamlFile, folder: Path, section: str, name: str) -> YamlFi
     for path in _yaml_files(file, folder, name):
         part = read_yaml(path, f"{name}/{path.name}")
         place: Place = (section, path.stem)
+        # No order of files could say which of two policies holds, so neither does.
         if path.stem in entries:
             there, line = file.where(place)
             raise part.error((), f"`{path.stem}` of `{section}` stands here and on {there}:{line}; keep one")
@@ -66,6 +68,7 @@ def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
         return file
     if not isinstance(part.data, list):
         raise part.error((), "policies are a list of rules, each with `name`, `rule` and `effect`")
+    # The compiler of rules finds twins as well, but knows only one of the two places.
     names = {_name(rule): index for index, rule in enumerate(own)}
     parts: dict[Place, tuple[YamlFile, Place]] = dict(file.parts)
     for index, rule in enumerate(part.data):
@@ -73,6 +76,7 @@ def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
         if twin is not None:
             there, line = file.where(("policies", twin))
             raise part.error((index,), f"the rule `{_name(rule)}` stands here and on {there}:{line}; keep one")
+        # Its place in the whole is behind the others; errors tell of the one in its own file.
         parts["policies", len(own) + index] = (part, (index,))
     return dataclasses.replace(file, data={**file.data, "policies": [*own, *part.data]}, parts=parts)
 
@@ -92,6 +96,7 @@ def _with_people(file: YamlFile, path: Path, name: str) -> YamlFile:
 
 def _optional(file: YamlFile, path: Path, name: str) -> YamlFile | None:
     for other in (path.with_suffix(".yml"), path.with_suffix(".YAML"), path.with_suffix(".YML")):
+        # By the folder's own list: where file names have no case, `exists` says yes of `.YAML` for the right one.
         if other.name in _names(path.parent):
             raise file.error((), f"`{other.name}` would not be read; call it `{path.name}`", value=other.name)
     return read_yaml(path, name) if path.is_file() else None

@@ -139,9 +139,11 @@ def _join(known: dict[str, Any]) -> None:
     top, actor, tool = (known[name]["properties"] for name in ("Top", "ActorSection", "ToolSection"))
     person, policy = known["PersonSection"]["properties"], known["ApprovalPolicy"]["properties"]
     top["defaults"] |= _ref("Defaults")
+    # An actor may have nothing but its name, a tool needs its handler: so only one of them may be null.
     top["actors"] |= {"additionalProperties": {"anyOf": [_ref("ActorSection"), {"type": "null"}]}}
     top["tools"] |= {
         "additionalProperties": _ref("ToolSection"),
+        # Letter by letter: patterns of JSON Schema (ECMA-262) have no flag that ignores case.
         "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$", "not": {"pattern": "^[Rr][Ee][Ss][Pp][Oo][Nn][Dd]$"}},
     }
     top["destinations"] |= {"additionalProperties": _ref("DestinationSection")}
@@ -162,16 +164,19 @@ def _join(known: dict[str, Any]) -> None:
         level["own_tools"] |= {"additionalProperties": _ref("OwnToolSection")}
     for each in (tool, known["OwnToolSection"]["properties"]):
         _join_tool(each)
+    # Reducers go by the names of the registry, which an own tool is not in.
     del known["OwnToolSection"]["properties"]["reducer"]
     person["reach"]["anyOf"] = [_ref("ReachSection"), {"type": "null"}]
     person["delegations"] |= {"items": _ref("DelegationSection")}
     for approvers in (known["Defaults"]["properties"]["approvers"], policy["approvers"], policy["escalate_to"]):
+        # ECMA-262 has no `\Z`. `chr(92)`, as Python 3.11 takes no backslash within an f-string's braces.
         approvers["items"] = {"type": "string", "pattern": f"^{APPROVER.pattern.removesuffix(chr(92) + 'Z')}$"}
 
 
 def _join_tool(tool: dict[str, Any]) -> None:
     tool["requires_approval"]["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
     for name in _REFERENCES:
+        # Pydantic writes an optional text as `anyOf` with null, a required one as it is.
         texts = [tool[name], *tool[name].get("anyOf", ())]
         next(each for each in texts if each.get("type") == "string")["pattern"] = "^[^:]+:.+$"
 
@@ -184,6 +189,7 @@ def _spell(name: str, definition: dict[str, Any]) -> None:
     for field, words in _WORDS.get(name, {}).items():
         fields[field]["description"] = words
     for schema in fields.values():
+        # Null here means `not given`; an editor would offer to write it down.
         if schema.get("default", ...) is None:
             del schema["default"]
     keys: dict[str, list[str]] = {field: [] for field in fields}
@@ -193,6 +199,7 @@ def _spell(name: str, definition: dict[str, Any]) -> None:
     definition["properties"] = {key: copy.deepcopy(fields[field]) for field in fields for key in sorted(keys[field])}
     required = definition.pop("required", ())
     if required:
+        # `required` can name one spelling only, and would refuse the other.
         definition["allOf"] = [{"anyOf": [{"required": [key]} for key in sorted(keys[field])]} for field in required]
 
 

@@ -21,6 +21,7 @@ from signoff.registry.yamlfile import Place, YamlFile
 ReadTool = Callable[[Place, str, Any], Tool]
 """How one tool is read: its place in the file, its name, its section."""
 
+# In both spellings: they are taken out of what stands in the file, before aliases are read.
 _OF_USE = ("loosens", "min_step", "minStep")
 
 
@@ -68,6 +69,7 @@ def _level(file: YamlFile, place: Place, name: str, section: LevelSection, tool:
         "name": name,
         "description": section.description,
         "tools": (
+            # Own tools first, in the order in which the model sees them: at a step they are the nearer layer.
             *_own(file, (*place, "own_tools"), section.own_tools, tool),
             *(_use(file, (*place, "tools", index), each) for index, each in enumerate(section.tools)),
         ),
@@ -102,8 +104,10 @@ def _own_tool(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool
     """One own tool: a tool's section, and beside it what a `Use` says of it."""
     if not isinstance(data, Mapping):
         raise file.error(place, f"tool `{name}` must be a mapping of keys and values")
+    # Reducers are kept by the name of a registered tool: it would shorten another tool's results, or nobody's.
     if "reducer" in data:
         raise file.error((*place, "reducer"), f"own tool `{name}` has a `reducer`; only those of `tools` have one")
     section = read_section(file, place, OwnToolSection, data, f"tool `{name}`")
+    # The tool's section is closed, and would refuse what is said of its use.
     declared = tool(place, name, {key: value for key, value in data.items() if key not in _OF_USE})
     return Use(tool=declared, min_step=section.min_step, loosens=section.loosens)
