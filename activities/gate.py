@@ -69,6 +69,7 @@ class GateActivity:
         rulings: list[Ruling] = []
         sure = await self._room.believes(task.ctx)
         forged = self._room.witness.requester_problem(task.ctx)
+        # Once for the batch: a freeze that comes later is found again where the call is run.
         freeze = await self._freezes.look(task.ctx.tenant)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
         known = await self._known(task, forged)
@@ -89,6 +90,7 @@ class GateActivity:
             if task.edited_by or found.corrected is not None:
                 ruling = await self._kept(ruling, args)
             rulings.append(ruling.model_copy(update={"action": action}))
+        # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
         await hand_over(self._room, _told(task, rulings))
         return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
 
@@ -136,6 +138,7 @@ class GateActivity:
 
         An edit is somebody's own proposal to the others, so no remembered answer answers it, then or later.
         """
+        # Before remembered answers: no approval in advance holds in a frozen tenant, and no use of one is spent there.
         if freeze is not None:
             return frozen(found, freeze.reason, call)
         written = task.edited_by or task.changed_by
@@ -174,6 +177,7 @@ class GateActivity:
         args = as_run(tool, proposed)
         digest = doubt_digest(task.doubt_of, task.doubt)
         asked = self._request(task, call, args, tool, verdict, digest, _DOUBT_NOTE)
+        # Neither other arguments nor a word about the next time say what has happened.
         doubt = {"kind": "in_doubt", "rule": "in_doubt", "rule_text": "", "confirm": "", "allow_edit": False}
         request = asked.model_copy(update=doubt | {"allow_remember": False})
         ruling = Ruling(call=call.call, verdict="ask", digest=digest, rule=request.rule, request=request)
@@ -266,6 +270,7 @@ class GateActivity:
             grant_ttl=policy.grant_ttl,
             idempotent=tool.idempotent,
             read_only=tool.read_only,
+            # Local activities run twice when a worker is killed, and have no heartbeat by which a lost one is noticed.
             local=tool.routing == "bypass" and tool.read_only and needs_nobody and inline,
             task_queue=tool.task_queue,
             summary=tool.title or tool.name,
@@ -314,6 +319,7 @@ def digest_of(ctx: Pinned, call: str, tool: Tool, args: Any) -> str:
 def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:
     """Whether `permit` is for `tool` as it is defined now, run with these arguments or what they are corrected to."""
     try:
+        # What cannot be written in RFC 8785 has no digest, so no permit is for it.
         return digest_of(permit.ctx, permit.call, tool, as_run(tool, proposed)) == permit.digest
     except NotCanonical:
         return False

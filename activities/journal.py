@@ -85,6 +85,7 @@ class Journal:
         if self._required:
             self._owed = _own(seen)
         else:
+            # `_keep` may lose what this tool's policy holds cheap; what the turn saw is not of this tool alone.
             await hand_over(self._room, seen)
 
     async def settle(self) -> None:

@@ -46,6 +46,7 @@ class OutcomeActivity:
         """
         info = activity.info()
         permit = task.permit
+        # This activity's own type and id say nothing of the call: it is the turn that is checked here.
         caller = Caller(info.workflow_type or "", info.workflow_id or "", task.tool, permit.call)
         problem = caller_problem(caller, permit, task.tool)
         if problem:
@@ -72,6 +73,7 @@ class OutcomeActivity:
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         args = await load(self._room.store, task.args)
         found = await judged_past(self._room.catalog, permit.ctx, call, args)
+        # Among the doubts, so that its author is looked up and may be one of those escalated to.
         asked = permit.model_copy(update={"doubts": (*permit.doubts, word)})
         seating = await seated(self._room, asked, tool.activity, found)
         policy = self._room.catalog.policy(tool.activity)
@@ -90,6 +92,7 @@ class OutcomeActivity:
         tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
         key = ticket_key(permit.digest, task.ticket)
         if tool is not None and tool.read_only and await self._asked_of(task, tool):
+            # A lost read has changed nothing, so there is nothing that people could be asked about.
             failed = _settled(task, "execution_failed", "The tool did not answer in time.")
             return ToolReply(outcome=await self._gave_up(failed, tool, key))
         found = await self._room.store.void_unclaimed(key, workflow=workflow, call=permit.call, tool=task.tool)
@@ -105,6 +108,7 @@ class OutcomeActivity:
         if tool.usage_limit is None:
             return failed
         try:
+            # Refused where it never claimed its ticket: then it took no use, either.
             return await self._room.store.record(key, failed)
         except Refused:
             return failed

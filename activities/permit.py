@@ -49,6 +49,7 @@ RUN = Standing("run")
 
 def caller_problem(caller: Caller, permit: Permit, tool: str) -> str:
     """Why this activity was not scheduled by the turn its permit names; "" when it was."""
+    # Temporal lets any holder of a credential start this activity, by itself or from a workflow of their own.
     if caller.workflow_type != ACTOR_TURN:
         return "this tool runs only inside a turn"
     if caller.workflow_id != _turn(permit).workflow_id:
@@ -68,6 +69,7 @@ class Witness:
     def requester_problem(self, ctx: Pinned) -> str:
         """Why the gateway does not vouch for who asked for the turn of `ctx`; "" when it does."""
         user = ctx.user
+        # A key id alone claims a signature: else leaving that out would make of what is forged what is merely unsigned.
         if not (user.signature or user.key_id):
             return "" if self.development else "nobody vouches for who asked"
         if self.verifier.check_principal(user, ctx.tenant, ctx.session, ctx.turn):
@@ -106,6 +108,7 @@ class Seating:
                 standing_in.append(decision)
             elif not seat.code:
                 own.add(decision.subject)
+        # Own seats are taken first: who has answered must not count once more through somebody who stands in for them.
         return len(own | self._lent(standing_in, own))
 
     def _lent(self, decisions: Iterable[Decision], own: set[str]) -> set[str]:
@@ -124,6 +127,7 @@ class Seating:
         if decision.subject == UNSIGNED and not decision.signature:
             # Where answers are taken that name nobody, all of them together are one.
             return Seat()
+        # Delegations and escalations are judged by when the answer was given. Only a signed time is believed.
         received = decision.received_at if decision.signature else None
         moment = received if received is not None and received.tzinfo is not None else self.now
         person = self.people.find(decision.subject, self.table.tenant)
@@ -161,6 +165,7 @@ def believed(ctx: Pinned, person: Person | None, *, development: bool) -> bool:
         return development
     user = ctx.user
     known = person.active and person.tier == user.tier and set(person.roles) == set(user.roles)
+    # What the turn says has been through JSON, so what the directory says goes through it before they are compared.
     return known and _said_of_user(ctx.extra) == to_jsonable_python(person.attributes)
 
 
@@ -191,6 +196,7 @@ def standing(
 
     `digest_of_args` gives the digest that this call would have with other arguments; may raise `NotCanonical`.
     """
+    # Not refused: a deploy can change a tool under an honest turn, which then asks anew.
     if permit.digest != digest:
         return Standing("again", "the tool changed while you were asked", "stale")
     if permit.kind == "auto":
@@ -204,13 +210,16 @@ def standing(
         )
         if problem:
             return Standing("refuse", problem)
+    # By the permit's own count first: whatever the policy is by now, no honest turn sends fewer than that.
     if len(_people(permit)) < permit.quorum:
         return Standing("refuse", _FEW.refused)
     lacking = _lacking(permit, rules)
     if lacking is None:
         # People leave, roles and delegations end after an answer was counted: those who may answer now are asked.
+        # The larger of the two quorums holds: a policy that was loosened meanwhile releases nothing.
         enough = seating.seated(permit.decisions) >= max(permit.quorum, rules.quorum)
         return RUN if enough else Standing("again", "not everybody who approved this may decide it now", "policy")
+    # Under this very policy no honest turn would have sent it.
     if permit.policy_hash == policy.hash:
         return Standing("refuse", lacking.refused)
     # The permit says that another policy asked for less; nobody can check that, so the present one asks.
@@ -239,6 +248,7 @@ def _says(
     rules = policy.policy or ApprovalPolicy()
     return (
         _is_about(permit, word, verdict)
+        # Bound to the one try: an answer about the first must not free the second.
         and word.digest == doubt_digest(permit.digest, number)
         and not witness.decision_problem(word, accept_unsigned=rules.accept_unsigned)
     )
@@ -274,6 +284,7 @@ def _lacking(permit: Permit, rules: ApprovalPolicy) -> _Lack | None:
         return _FEW
     if not rules.allow_self_approval and permit.ctx.user.user in _people(permit):
         return _OWN
+    # Anyone can write an assurance into what is unsigned; whether that counts at all was `decision_problem`'s question.
     signed = (decision for decision in permit.decisions if decision.signature)
     if not all(at_least(decision.assurance, rules.min_assurance) for decision in signed):
         return _WEAK

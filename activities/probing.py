@@ -57,6 +57,7 @@ class Probing:
         if isinstance(answer, DidNotHappen):
             found = await self._store.void_claimed(key, also=self._journal.together([said]))
             await self._journal.apart([said])
+            # Not `undone` for sure: a worker that was only slow may have told its outcome meanwhile, and that stands.
             return known(found)
         await self._journal.alone([said])
         return None
@@ -65,8 +66,10 @@ class Probing:
         if self._tool.probe is None:
             return Unknown()
         try:
+            # The probe may do to the arguments what it likes; they are recorded after it.
             answer: object = await bounded(self._tool.probe(deepcopy(args), context), self._seconds)
         except Exception as error:
+            # A probe that fails knows nothing: taken for `DidNotHappen`, it would have the tool act twice.
             activity.logger.warning("the probe of %s failed: %s", self._tool.name, type(error).__name__)
             return Unknown()
         if isinstance(answer, Happened | DidNotHappen | Unknown):

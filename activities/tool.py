@@ -42,6 +42,7 @@ from signoff.store.tickets import Ticket, ticket_key
 
 T = TypeVar("T")
 
+# Python's own names for it: tools need not import ours, and the network capability raises them as well.
 TRANSIENT = (ConnectionError, TimeoutError)
 WORKERS_TRIED = 60
 """Tries, a second apart, before a tool is taken for removed: a rolling deploy must get past its old workers."""
@@ -94,6 +95,7 @@ class ToolActivity:
     async def _judged(self, task: ToolTask, args: Any) -> ToolReply | Judgement:
         """Gates again with the present catalog, digest, decisions or policy; a judgement when the call may run."""
         permit, witness = task.permit, self._room.witness
+        # First of all: everything below judges by who asks, and a permit can name anybody.
         problem = witness.requester_problem(permit.ctx)
         if problem:
             return await self._refused(task, problem)
@@ -106,6 +108,7 @@ class ToolActivity:
         if found.kind not in ("run", "ask"):
             return await self._begun_before(task) or await self._ended(task, found)
         args = found.args(args)
+        # The directory may have changed since the gates: no rule runs a call for a tier that its requester has lost.
         if not await self._room.believes(permit.ctx):
             found = doubted(found)
         if permit.kind == "auto":
@@ -158,6 +161,7 @@ class ToolActivity:
         tool, store = self._tool, self._room.store
         # What runs by a grant or within a limit takes a ticket even if it only reads: they are spent with a ticket.
         if tool.read_only and not found.grant and tool.usage_limit is None:
+            # A claim looks for a freeze in its own transaction; what takes no ticket has to look by itself.
             freeze = await self._freezes.look(task.permit.ctx.tenant)
             if freeze is not None:
                 return await self._ended(task, frozen(found, freeze.reason, _call(task)))
@@ -178,6 +182,7 @@ class ToolActivity:
             also=self._journal.together(begins),
         )
         claim = await self._whole(claiming)
+        # `also` is written with a fresh ticket alone: beside any other claim, what was received is still owed.
         if claim.kind == "fresh":
             self._journal.settled()
         else:
@@ -191,13 +196,16 @@ class ToolActivity:
             return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
         if claim.again is not None and tool.usage_limit is not None:
             return await self._ended(task, _used_up(found, used_up(tool.name, tool.usage_limit, claim.again)))
+        # An idempotent tool is begun again under its key, but in a frozen tenant nothing is begun.
         if claim.kind == "open" and (claim.frozen or not (tool.idempotent or tool.read_only)):
             looked_up = await self._probing.reply(task.permit, args, self._context(task, key))
             if looked_up is not None:
                 return looked_up
+            # Not tried again: each try would find the same ticket, and only people can say what became of it.
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
         await self._whole(self._journal.apart(begins))
         if _unwanted():
+            # An `open` ticket is of an earlier try, which may have acted; only what was claimed here is surely unused.
             if claim.kind == "fresh":
                 await self._never_began(task, key)
             raise asyncio.CancelledError
@@ -207,6 +215,7 @@ class ToolActivity:
             looked_up = await self._probing.reply(task.permit, args, self._context(task, key))
             if looked_up is not None:
                 return looked_up
+        # Before the transaction that records the outcome: a specialist's large arguments go to the store for it.
         ends = await self._ends(task, outcome, key, Ran(args, made.kept))
         await self._results.patiently(lambda: store.record(key, outcome, also=self._journal.together(ends)))
         await self._journal.apart(ends)
@@ -234,6 +243,7 @@ class ToolActivity:
     async def _earlier(self, task: ToolTask, found: Judgement) -> ToolReply | None:
         """What earlier tickets of the call leave to say; None when each is void, or people said it did not happen."""
         permit, policy, witness = task.permit, self._room.catalog.policy(self._tool.activity), self._room.witness
+        # `ticket_key` raises for numbers below 1, and what escapes from here is tried again without end.
         not_given_up = "an earlier ticket of this call was not given up"
         if task.ticket < 1:
             return await self._refused(task, not_given_up)
@@ -269,10 +279,13 @@ class ToolActivity:
             async with limit:
                 value = await self._shielded(contained(tool, given, context), limit)
         except Exception as error:
+            # Whatever escaped would fail the activity, and the server would run the tool again, without end.
             repeatable = tool.read_only or tool.idempotent
             if limit.expired() and not repeatable:
+                # The handler was stopped in the middle of its work: its effect may have happened.
                 return Made(plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT))
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < tool.tries:
+                # By its class alone, without its cause: Temporal keeps the words of failures in plain text.
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = (
                 f"no answer within {tool.timeout:g} s"
@@ -292,6 +305,7 @@ class ToolActivity:
                 if running.cancelled() and not _is_cancelled():
                     # Reported as a cancelled activity, it would be tried again without end.
                     raise HandlerEnded("the tool cancelled itself") from None
+                # What only reads is stopped at once: there is no effect to lose sight of.
                 asked = _unwanted() and not self._tool.read_only
                 if not asked or running.cancelled() or (limit is not None and limit.expired()):
                     running.cancel()
@@ -340,6 +354,7 @@ def _absent(room: Room) -> Any:
             raise ApplicationError(text, type="NotDeployed", next_retry_delay=_ELSEWHERE)
         changed = ToolReply(again="stale", note=_CHANGED)
         task: ToolTask = activity.payload_converter().from_payload(args[0].payload, ToolTask)
+        # Checked here as well: whoever names a digest would else be told the outcome of somebody's call.
         if caller_problem(_caller(), task.permit, info.activity_type):
             return changed
         await hand_over(room, task.audit)
@@ -373,6 +388,7 @@ async def _left(room: Room, task: ToolTask) -> ToolReply | None:
 async def _ticket(room: Room, task: ToolTask, number: int) -> Ticket | None:
     """The ticket of this number, if it is this call's."""
     found = await room.store.look(ticket_key(task.permit.digest, number))
+    # The digest is the permit's word. A ticket of another call must not be told as the outcome of this one.
     here = (activity.info().workflow_id, task.permit.call, task.tool)
     return None if found is None or (found.workflow, found.call, found.tool) != here else found
 
