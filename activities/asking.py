@@ -74,6 +74,7 @@ async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float = SEC
     if answer is None:
         logger.warning("tool %s: %s", tool.name, why)
         return Permission.deny(why)
+    # Hidden before it is cut: half of a secret would not be found.
     reason = redacted(answer.reason, args, tool.masked_arguments)[:_REASON_CHARS]
     return dataclasses.replace(answer, reason=reason)
 
@@ -115,6 +116,7 @@ async def judged(
     """
     away = await unavailable(catalog, ctx, (call.tool,), at=at)
     known = Known(unavailable=away, backends=backends, spent={})
+    # With an empty tally: repeats were counted when the whole batch was judged.
     found = judge(catalog, ctx, call, args, Tally(), known=known)
     return await answered(catalog, ctx, call, args, Tally(), found, known)
 
@@ -149,6 +151,7 @@ async def _selected(select: Select, ctx: Pinned) -> frozenset[str]:
         given = copy.deepcopy(data) if isinstance(data, dict) else {}
         said: object = await bounded(called(select, occasion_of(ctx), given), SECONDS)
     except Exception as error:
+        # No choice is no tool: all of them would be more than anybody meant to show.
         logger.warning("no tool is chosen: `select` of actor %s failed (%s)", ctx.actor, type(error).__name__)
         return frozenset()
     if isinstance(said, list | tuple | set | frozenset) and all(isinstance(name, str) for name in said):
@@ -165,6 +168,7 @@ async def _is_available(tool: Tool, occasion: Occasion, seconds: float) -> bool:
     except Exception as error:
         logger.warning("tool %s is not available: `available` failed (%s)", tool.name, type(error).__name__)
         return False
+    # Not by its truth: a forgotten `await`, or the text "no", would be true.
     if said is not True and said is not False:
         logger.warning("tool %s is not available: `available` returned a %s", tool.name, type(said).__name__)
     return said is True

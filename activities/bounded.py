@@ -19,6 +19,7 @@ async def bounded(asked: Awaitable[T], seconds: float) -> T:
     """
     task = asyncio.ensure_future(_contained(asked))
     try:
+        # Not `wait_for`: that waits for what it cancelled to end, which may be never.
         await asyncio.wait({task}, timeout=seconds)
     finally:
         ended = task.done()
@@ -32,6 +33,7 @@ async def bounded(asked: Awaitable[T], seconds: float) -> T:
 
 async def called(function: Callable[..., Any], *given: Any) -> Any:
     """What `function` returns: awaited if it is async, else run where it holds up nobody."""
+    # An object with an async `__call__` is no coroutine function itself.
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
         return await function(*given)
     return await _aside(function, *given)
@@ -63,8 +65,10 @@ async def _aside(function: Callable[..., Any], *given: Any) -> Any:
         try:
             value = function(*given)
         except StopIteration:
+            # Futures refuse StopIteration: `set_exception` would raise in the loop, and nobody be answered.
             failure = HandlerEnded("it raised StopIteration")
         except BaseException as error:
+            # A thread ends silently on SystemExit: whoever waits for it would never hear.
             failure = error
         with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
             loop.call_soon_threadsafe(tell, value, failure)

@@ -47,6 +47,7 @@ class _Secrets:
         found = os.environ.get(name)
         if not found:
             raise CapabilityError("SECRET_NOT_SET", name)
+        # Only what was handed out can be quoted by the handler; see `hidden`.
         self.used.add(found)
         return found
 
@@ -80,12 +81,14 @@ class _Folder:
         await asyncio.to_thread(self._place(path).unlink, missing_ok=True)
 
     def _folder(self) -> Path:
+        # An id holds neither dots nor slashes, so as a folder's name it leads nowhere else.
         if not is_id(self._tenant):
             raise CapabilityError("PATH_NOT_REACHABLE", "the turn has no tenant")
         return self._root.resolve() / self._tenant
 
     def _place(self, path: str) -> Path:
         parts = PurePosixPath(path).parts
+        # A backslash separates on Windows, and no system takes a NUL: such a path means different things in places.
         plain = path and "\0" not in path and "\\" not in path and not path.startswith("/")
         if not plain or not parts or ".." in parts:
             raise CapabilityError("PATH_NOT_REACHABLE", path[:200])
@@ -106,6 +109,7 @@ def _replace(place: Path, content: bytes) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     part = place.with_name(f"{place.name}.{uuid.uuid4().hex}{_PART}")
     part.write_bytes(content)
+    # A rename replaces the file at once: nobody reads half of it, and a worker that is killed leaves the old one.
     part.replace(place)
 
 
@@ -132,6 +136,8 @@ class _Hosts:
         if "host" in httpx.Headers(headers):
             # It could name another host to whatever stands before the declared one.
             raise CapabilityError("HOST_NOT_ALLOWED", "a `host` header is not the handler's to give")
+        # A client of its own keeps no cookies from one call for the next one's, which may be another tenant's.
+        # A redirect may lead where nobody declared, and would take what the handler sends along.
         client = httpx.AsyncClient(transport=self._transport, timeout=NETWORK_SECONDS, follow_redirects=False)
         try:
             async with client, client.stream(method, target, headers=headers, content=content) as response:
@@ -149,6 +155,7 @@ class _Hosts:
         port = target.port or _DEFAULT_PORTS.get(target.scheme, 0)
         secure = target.scheme == "https" or (target.scheme == "http" and host in _THIS_MACHINE)
         plain = port == _DEFAULT_PORTS.get(target.scheme)
+        # `https://declared@other/` reads like the declared host.
         if not secure or target.userinfo or not (f"{host}:{port}" in self._hosts or (plain and host in self._hosts)):
             raise CapabilityError("HOST_NOT_ALLOWED", f"{target.scheme}://{host}:{port}"[:200])
         return target
@@ -156,6 +163,7 @@ class _Hosts:
 
 async def _reply(response: httpx.Response, host: str) -> Reply:
     body = bytearray()
+    # Counted as it comes and unpacked: a small body may unpack to gigabytes, and its stated length proves nothing.
     async for piece in response.aiter_bytes():
         body += piece
         if len(body) > REPLY_BYTES:

@@ -104,6 +104,7 @@ async def _viewed(view: Filter, record: AnnotatedRecord) -> AnnotatedRecord:
     found: object = await called(view, copied(record))
     if not isinstance(found, AnnotatedRecord):
         raise TypeError("a filter gives a record")
+    # A filter may keep what it returned, and change it later.
     return copied(found)
 
 

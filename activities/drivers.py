@@ -18,6 +18,7 @@ def build_drivers(catalog: Catalog, *, instead: str = "") -> Mapping[str, Driver
     Raises `ConfigError` for a model that cannot be had: a typo, a missing extra, a missing key or secret.
     """
     for actor in catalog.actors.values():
+        # For its errors alone: a variable that is not set is found at the start and not in some turn.
         model_settings(actor)
     models = dict.fromkeys(actor.model for actor in catalog.actors.values())
     chosen = {model: instead if instead and model.startswith(SCRIPTED) else model for model in models}

@@ -57,6 +57,7 @@ async def verdict_of(
         answer = _no_answer(f"failed ({type(error).__name__})")
     if answer.failed:
         logger.warning("%s of tool %s: %s", handler_rule(policy), tool.name, answer.reason)
+    # Hidden before it is cut: half of a secret would not be found.
     reason = redacted(answer.reason, args, tool.masked_arguments)[:_REASON_CHARS]
     told = Answer(answer.verdict, answer.level, reason, answer.failed)
     return verdict_heard(policy, verdict, told, args, ctx)

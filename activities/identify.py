@@ -72,10 +72,12 @@ def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, deve
     """The rule: known, active, on the list or in the role (or standing in for such a person), not the requester,
     assured strongly enough."""
     decision, unsigned = task.decision, evidence.kind == "unsigned"
+    # Before anything is waived: `accept_unsigned` is for what claims nothing, not for what claims falsely.
     if evidence.kind == "forged":
         return Authority(allowed=False, code="assurance")
     if unsigned and not (development or task.accept_unsigned):
         return Authority(allowed=False, code="assurance", unsigned=True)
+    # What is signed has to name somebody; only a raw message may name nobody.
     if not decision.subject:
         return _anonymous(task, development) if unsigned else Authority(allowed=False, code="not_allowed")
     found = Authority(allowed=False, subject=decision.subject, unsigned=unsigned, received_at=evidence.received_at)

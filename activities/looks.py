@@ -60,6 +60,7 @@ class Looks:
         while True:
             with self._lock:
                 if time.monotonic() >= min(self._until.get(run_id, 0.0), late):
+                    # In one step with the look at the time: a query that begins now has to find it here.
                     if done:
                         self._ended.setdefault(run_id, set()).add(activity_id)
                     return
@@ -86,6 +87,7 @@ class _Unseen(ActivityInboundInterceptor):
         done = False
         try:
             result = await super().execute_activity(input)
+            # Not set for one that fails: it may be tried again, so it has not ended for good.
             done = True
             return result
         finally:

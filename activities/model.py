@@ -107,6 +107,7 @@ class ModelActivity:
             malformed="" if surplus else malformed,
             surplus=surplus,
         )
+        # What is left out takes no room from the calls after it.
         return part, 0 if surplus or malformed else size
 
     async def _response(
@@ -154,6 +155,7 @@ class ModelActivity:
 def _delay(error: ModelUnavailable) -> timedelta | None:
     """How long the provider asked us to wait, if it did; at most two minutes."""
     seconds = error.context.get("retry_after")
+    # Longer would use up the ten minutes that a completion has in all; shorter would only be refused again.
     return timedelta(seconds=min(max(seconds, 1.0), 120.0)) if isinstance(seconds, int | float) else None
 
 
@@ -163,6 +165,7 @@ def _arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
         try:
             raw = json.loads(raw) if raw.strip() else {}
         except (ValueError, RecursionError):
+            # `json` recurses: brackets within brackets, a thousandfold, are no ValueError.
             return {}, "the arguments are not valid JSON; send one JSON object", 0
     if raw is None:
         raw = {}

@@ -45,6 +45,8 @@ VERSION: Final = version("pydantic-ai-slim")
 TIMEOUT: Final = 120.0
 """Seconds for one request to the provider, unless the actor's `model_settings` say otherwise."""
 MAX_TOKENS: Final = 4_096
+# 408 (RFC 9110), 425 (RFC 8470) and 429 (RFC 6585) mean just that; with 409 OpenAI tells of a lock, and its own
+# client tries again as well.
 _TRY_AGAIN: Final = (408, 409, 425, 429)
 
 
@@ -67,9 +69,11 @@ class ProviderModel:
                     model_request_parameters=ModelRequestParameters(
                         function_tools=[_definition(tool) for tool in request.tools]
                     ),
+                    # Else global instrumentation would decide whether whole conversations go to telemetry.
                     instrument=False,
                 )
         except (AgentRunError, UserError) as error:
+            # Providers quote in their errors what they were sent, and Temporal keeps causes in plain text.
             raise _translated(error) from None
         return from_library(response)
 
@@ -124,6 +128,7 @@ def _translated(error: Exception) -> ModelUnavailable | ModelRefused | ConfigErr
     if isinstance(error, ContentFilterError):
         return ModelRefused("the model's provider filtered the conversation")
     if isinstance(error, UnexpectedModelBehavior):
+        # Answers vary: the next one to the same request may be readable.
         return ModelUnavailable("the model's provider sent an answer that cannot be read")
     if isinstance(error, UserError):
         return ConfigError(_sentence(error))
@@ -143,6 +148,7 @@ def _request_parts(message: Message) -> Iterator[UserPromptPart | ToolReturnPart
                 yield ToolReturnPart(
                     tool_name=part.tool,
                     content=_told(part),
+                    # Some providers give calls no id: ours stands in, here and in `_response`, so that both agree.
                     tool_call_id=part.provider_call or part.call,
                     outcome="success" if part.code == "ok" else "denied" if part.code == "denied" else "failed",
                 )
@@ -181,12 +187,14 @@ def _pack(response: ModelResponse) -> bytes:
         "version": VERSION,
         "messages": json.loads(ModelMessagesTypeAdapter.dump_json([response])),
     }
+    # Half a character cannot be encoded: a `?` in its place is better than a turn that ends.
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _unpack(body: bytes) -> ModelResponse | None:
     """The response, or None when this version of the library cannot read it any more."""
     try:
+        # A turn may wait through upgrades of the library: what does not load any more is rebuilt from our own parts.
         found = ModelMessagesTypeAdapter.validate_python(json.loads(body)["messages"])
     except (ValueError, KeyError, TypeError, ValidationError):
         return None
@@ -201,6 +209,7 @@ def _cost(response: ModelResponse) -> float:
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
+        # The library's list of prices lags behind: a model without one must not end the turn.
         return 0.0
 
 

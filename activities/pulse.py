@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from temporalio import activity
 
+# Turns set a heartbeat timeout of 20 s: a beat may come late before a worker is taken for lost.
 SECONDS = 5.0
 
 

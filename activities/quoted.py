@@ -9,6 +9,7 @@ from signoff.registry.records import HIDDEN
 def without(text: str, secrets: Collection[str]) -> str:
     """`text` with `[hidden]` in the place of each secret, also where quotes, backslashes or line ends are escaped."""
     written = {form for secret in secrets for form in _written(secret)}
+    # The longest first: where one secret is part of another, the other's rest would stay in the text.
     for form in sorted(written, key=lambda form: (-len(form), form)):
         text = text.replace(form, HIDDEN)
     return text

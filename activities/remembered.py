@@ -47,6 +47,7 @@ class Remembered:
         request, decision = task.request, task.decision
         if request is None or decision.remember is None or not authority.allowed:
             return authority
+        # A denial is of what was asked, an approval of what it makes of that.
         edited = decision.edited_args if decision.verdict == "approved" else None
         args = await load(self._room.store, request.args) if edited is None else edited
         why = self._rules.problem(request, decision, args) or self._unproved(decision)
@@ -75,6 +76,7 @@ class Remembered:
         like = _like(ctx.tenant, ctx.session, tool.name, definition_hash(tool), wish, args)
         times = [decision.received_at for decision in permit.decisions if decision.received_at is not None]
         await self._keep(
+            # What was written first under this id stands: a retry or a reset renews nothing that is used up or revoked.
             grant_id(approval_id, permit.revision, "approved"),
             "approved",
             like.model_copy(update={"rule": verdict.rule, "policy_hash": verdict.policy_hash}),
@@ -82,6 +84,7 @@ class Remembered:
             people=tuple(dict.fromkeys(decision.subject for decision in permit.decisions)),
             approval_id=approval_id,
             reason=permit.decisions[-1].reason,
+            # From the last answer on: a call that waited before it ran must not make what is remembered last longer.
             since=max(times, default=None),
         )
 
@@ -98,6 +101,7 @@ class Remembered:
                 continue
             if grant.verdict == "approved":
                 return by_grant(found, grant)
+            # A denial ends without a ticket, so its use is spent here, once a call; an approval's goes with the claim.
             if await self._rows.use(grant.id, sha256_hex([ctx.tenant, ctx.session, ctx.turn, call.call])):
                 return _denied(found, grant, call)
         return found

@@ -182,6 +182,7 @@ class Results:
         tool = self._tool
         text = self._short(permit, args, result)
         cut = trim(text, budget_chars)
+        # Fenced last: a fence that the cut takes away stays open, and what follows reads as the tool's output.
         told = fenced(cut.text, tool.name) if tool.untrusted_output else cut.text
         rest, note = await self._rest(permit, text, budget_chars) if cut.truncated else ("", "")
         return CallOutcome(
@@ -198,6 +199,7 @@ class Results:
 
     def _short(self, permit: Permit, args: Mapping[str, Any], result: Result) -> str:
         """The text of `result` as its reducer leaves it; of an error, without the values of secret arguments."""
+        # Secrets go first: once a reducer or the cut has taken a piece of one away, the rest is not found any more.
         plain: Result
         if isinstance(result, ToolFailure):
             told = redacted(render_value(result.message), args, self._tool.masked_arguments)
@@ -212,6 +214,7 @@ class Results:
         """The handle to the whole of `text`, and what an actor that can use it is told."""
         ctx = permit.ctx
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
+        # Waited for: else the model would be told of a handle that leads nowhere.
         handle = await self.patiently(lambda: self._rests.keep(turn, self._tool.name, text))
         actor = self._room.catalog.actors.get(ctx.actor)
         return handle, how_to_read_on(handle, start) if actor is not None and actor.read_rest else ""
@@ -227,6 +230,7 @@ class Results:
         if value is None:
             return None
         plain = _plain(value)
+        # What JSON would change on its way, such as a date, would come back as something the tool never wrote.
         if isinstance(value, Mapping) and _same(plain, value) and len(json_bytes(plain)) <= RESULT_BYTES:
             return dict(plain)
         activity.logger.warning("the %s update of %s is no plain JSON object: left out", what, self._tool.name)
