@@ -33,6 +33,7 @@ class Leaf(NamedTuple):
 
 def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[Leaf]:
     """Every value of `args` in order, nested ones by dotted names; what is secret is not opened."""
+    # No recursion: how deeply arguments are nested is up to whoever wrote them.
     stack = list(reversed(_children(None, args, resolve(schema, schema), schema, secrets)))
     while stack:
         leaf = stack.pop()
@@ -71,6 +72,7 @@ def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
     value: Any = args
     rest = name
     while rest:
+        # The whole rest first: a key may hold dots of its own.
         if isinstance(value, Mapping) and rest in value:
             return value[rest]
         head, _, rest = rest.partition(".")
@@ -92,6 +94,7 @@ def humanise(name: str) -> str:
 
 def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """`schema` with local references and single alternatives (`X | null`) followed; `{}` when it cannot be read."""
+    # Bounded, as references can go round in a circle.
     for _ in range(_MAX_HOPS):
         if not isinstance(schema, Mapping):
             return _EMPTY
@@ -126,6 +129,7 @@ def _children(
         bare = key if parent is None else f"{parent.bare}.{key}"
         label = label_of(key, below) if parent is None else f"{parent.label} / {label_of(key, below)}"
         top = key if parent is None else parent.top
+        # The end of a label tells values apart; kept whole, labels would grow with each level of nesting.
         found.append(Leaf(name, bare, top, label[-4 * NAME_CHARS :], item, below, name in secrets or bare in secrets))
     return found
 
@@ -153,6 +157,7 @@ def _joined(items: Sequence[Any]) -> str | None:
         return None
     texts = [scalar_line(item, CARD_VALUE_CHARS).text for item in items]
     joined = ", ".join(texts)
+    # An item that holds a comma would read as two.
     return joined if len(joined) <= JOINED_CHARS and not any("," in text for text in texts) else None
 
 
@@ -172,6 +177,7 @@ def _target(reference: Any, root: Mapping[str, Any]) -> Any:
     for part in reference[2:].split("/"):
         if not isinstance(found, Mapping):
             return None
+        # `~1` first, as RFC 6901 (section 4) has it: the other way round `~01` would become `/` instead of `~1`.
         found = found.get(part.replace("~1", "/").replace("~0", "~"))
     return found
 
@@ -184,6 +190,7 @@ def _only(alternatives: Any) -> Any:
 
 
 def _is_index(part: str) -> bool:
+    # `int` takes digits of any script, and raises for texts of more than 4,300 of them.
     return part.isascii() and part.isdecimal() and len(part) <= 6
 
 

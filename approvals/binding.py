@@ -18,6 +18,7 @@ def names(decision: Decision, digest: str, revision: int, digest_of_args: Argume
     One that changed the arguments was given to the revision before, and is about the call it describes itself.
     """
     if decision.edited_args is None:
+        # A raw message may name no digest; of what is signed, the tool's activity asks for one.
         return decision.digest in ("", digest) and (decision.revision or 1) == revision
     if (decision.revision or 1) + 1 != revision:
         return False

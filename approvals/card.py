@@ -119,6 +119,7 @@ def _cut_sentence(pieces: Sequence[str]) -> str:
 def _is_shown(leaf: Leaf, show: Collection[str] | None) -> bool:
     if show is None:
         return True
+    # With the dot, or `to` would show `total` as well.
     return any(path == name or path.startswith(f"{name}.") for path in (leaf.name, leaf.bare) for name in show)
 
 
@@ -131,6 +132,7 @@ def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
     for top, group in groupby(shown, key=lambda leaf: leaf.top):
         values = list(group)
         room = ROWS - len(entries)
+        # A bound of its own for each argument: one long list must not push the others off the card.
         drawn = values[:ROWS_PER_ARGUMENT]
         entries += [_Entry(_row(leaf, limit) if at < room else _UNDRAWN, 1) for at, leaf in enumerate(drawn)]
         more = len(values) - ROWS_PER_ARGUMENT

@@ -44,6 +44,7 @@ def told_to_model(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
 
 
 def _named(rows: Sequence[CardRow]) -> dict[str, CardRow]:
+    # The card's own remarks have no name, and are nobody's arguments.
     return {row.name: row for row in rows if row.name}
 
 

@@ -42,6 +42,7 @@ def due(request: ApprovalRequest) -> Due | None:
 
 def passed(request: ApprovalRequest, happening: Due, now: datetime) -> ApprovalRequest:
     """`request` once the time of `happening` has come; unchanged when it waits for that no longer."""
+    # An answer or an edit may lie between the timer and now: what it was set for is then not due any more.
     if due(request) != happening:
         return request
     match happening.what:
@@ -69,6 +70,7 @@ def expired(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
     if request.state != "pending":
         return request
     if _may_be_put_off(request):
+        # From the deadline, not from `now`: answers up to that moment count already, by `last_moment`.
         return escalated(request).model_copy(update={"expires_at": last_moment(request), "extended": True})
     return request.model_copy(update={"state": "timed_out", "decided_at": now})
 

@@ -28,6 +28,7 @@ def envelope_problem(envelopes: Sequence[Any]) -> str:
     if len(envelopes) != 1 or not isinstance(envelopes[0], dict):
         return "a decision is one JSON object"
     try:
+        # Not a number, infinities and half characters raise here: no record or digest could hold them.
         size = len(json.dumps(envelopes[0], ensure_ascii=False, allow_nan=False).encode("utf-8"))
     except (TypeError, ValueError, RecursionError):
         return "a decision is one JSON object"
@@ -48,6 +49,7 @@ def read_withdrawal(envelopes: Sequence[Any]) -> Decision | Receipt:
     problem = envelope_problem(envelopes)
     if problem:
         return malformed(problem)
+    # Its own verdict stands: a yes that comes by this door is refused, not taken for a withdrawal.
     wish = _read({"verdict": "withdrawn"} | envelopes[0])
     if isinstance(wish, Decision) and wish.verdict != "withdrawn":
         return malformed("`verdict`: must be `withdrawn`", wish.approval_id)
@@ -67,6 +69,7 @@ def _read(body: dict[str, Any]) -> Decision | Receipt:
         return malformed("a decision is one JSON object", approval_id)
     if len(decision.reason) > REASON_CHARS:
         return malformed(f"`reason`: at most {REASON_CHARS} characters", approval_id)
+    # Compared with ours it would raise a TypeError, and a workflow task that raises is tried again for ever.
     if decision.received_at is not None and decision.received_at.tzinfo is None:
         return malformed("`received_at`: needs a time zone", approval_id)
     return decision
@@ -134,6 +137,7 @@ class Desk:
 
         `asked` is what the gates made of the arguments it changes, if it changes any.
         """
+        # Again: while the author was identified, the same delivery may have come by the other door.
         repeated = self._repeated(decision)
         if repeated is not None:
             return self.told(decision, repeated, now, authority)
@@ -146,6 +150,7 @@ class Desk:
             changed, receipt = machine.edited(request, decision, authority, asked, now)
         self.told(decision, receipt, now, authority)
         self._put(changed, now)
+        # A refusal is not kept: sent again once people can be looked up, the same answer has to get its chance.
         if receipt.status != "refused" and decision.delivery_id:
             self._seen[_key(decision)] = receipt
         return receipt

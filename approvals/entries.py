@@ -207,6 +207,7 @@ def attempt(
     """
     who = authority or Authority(allowed=False)
     decision = _bounded(decision)
+    # Raw messages have no delivery id: two that say the same are told apart by their time alone.
     delivery = decision.delivery_id or f"{at.isoformat()}/{fingerprint(decision.model_dump(mode='json'))[:_SHORT]}"
     answer = f"{receipt.status}/{receipt.code}" if receipt.code else receipt.status
     return _of_approval(
@@ -218,6 +219,7 @@ def attempt(
         verdict=decision.verdict,
         revision=decision.revision or 1,
         digest=decision.digest,
+        # None is left out of an entry; False would be written down of every answer.
         edited=decision.edited_args is not None or None,
         remember=None if decision.remember is None else fingerprint(decision.remember.model_dump(mode="json")),
         reason=decision.reason,
@@ -396,6 +398,7 @@ def _of_request(
     request: ApprovalRequest, kind: AuditKind, key: str, at: datetime, subject: str, **facts: Any
 ) -> AuditEntry:
     return AuditEntry(
+        # A request of an old history may name no session; without one it is the turn's id.
         stream=TurnKey(request.tenant, request.session or request.turn, request.turn).workflow_id,
         key=key,
         kind=kind,

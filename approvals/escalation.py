@@ -35,6 +35,7 @@ class Escalation:
                 return True
             if not asked.edited:
                 return False
+            # An edit carries over what had escalated by then, so the revision before is asked as of the edit.
             moment, revision = min(asked.at, moment), revision - 1
         return False
 

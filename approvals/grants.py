@@ -46,6 +46,7 @@ def agreed_wish(decisions: Sequence[Decision], quorum: int) -> Remember | None:
     """
     wishes = [decision.remember for decision in decisions]
     people = {decision.subject for decision in decisions}
+    # Calls yet to come must not hang on somebody who cannot be named or looked up.
     if "" in people or len(people) < max(quorum, 1):
         return None
     kept = [wish for wish in wishes if wish is not None]

@@ -92,6 +92,7 @@ def edited(
             "digest": asked.digest,
             "args": asked.args,
             "secrets": asked.secrets,
+            # The gates judge an edit without the model's words, and people must not lose them by it.
             "card": asked.card.model_copy(update={"agent_says": request.card.agent_says}),
             "rule": asked.rule,
             "rule_text": asked.rule_text,
@@ -103,6 +104,7 @@ def edited(
             "votes": (),
         }
     )
+    # The gates' answer came through an activity: the new revision has to be what its editor signed for.
     if not binding.names(decision, revised.digest, revised.revision, binding.digest_with(revised)):
         return request, refusal(request, "stale", "these are not the arguments that were checked; try again")
     return _voted(deadlines.opened(revised, now), decision, authority, now)
@@ -221,6 +223,7 @@ def _unlike(request: ApprovalRequest, asked: ApprovalRequest) -> Receipt | None:
     """Why the edited call cannot take the place of the one that was asked."""
     if asked.definition != request.definition:
         return refusal(request, "stale", "the tool changed while you were asked; approve or deny, it is asked anew")
+    # Those were added by time and not by the rule, so the gates do not name them again.
     added = request.escalate_to if request.escalated else ()
     if not set(request.approvers).difference(added) <= set(asked.approvers):
         return refusal(request, "not_allowed", "with these arguments other people decide; deny, and have it asked anew")
@@ -243,6 +246,7 @@ def _expired(request: ApprovalRequest) -> Receipt:
 
 def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
     receipt = settled_receipt(request)
+    # Anyone can write a time into a raw message.
     told = decision.received_at if decision.signature else None
     if request.state == "timed_out" and told is not None and not _is_over(request, told):
         return receipt.model_copy(update={"message": f"received in time, processed too late: {receipt.message}"})
@@ -256,6 +260,7 @@ def _voted(
         # The tool is run again only by answers that name the try in question; what is signed names it by itself.
         decision = decision.model_copy(update={"digest": request.digest})
     vote = _vote(decision, authority, now)
+    # One vote a person and one a seat: by no second channel and through no delegate does one count twice.
     others = tuple(v for v in request.votes if v.subject != vote.subject and _seat(v) != _seat(vote))
     replaced = tuple(v for v in request.votes if v not in others)
     if any(_outweighs(earlier, vote) for earlier in replaced):

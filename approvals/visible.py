@@ -11,13 +11,16 @@ MISSING: Final = "—"
 NEWLINE: Final = "⏎"
 _LINE_ENDS = frozenset("\n\r\u2028\u2029")
 _OWN_MARKS = frozenset("⟦⟧⏎")
+# Cn too: what this Python does not know yet may be drawn as anything by whoever looks at it.
 _HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Cn"))
 # Drawn as nothing, yet letters or combining marks by category.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
+# Marks heaped on one letter are drawn over the lines above and below it.
 _MAX_COMBINING = 4
 _MAX_INTEGER_BITS = 1024
+# From here on RFC 8785 (section 3.2.2.3, ECMAScript's way) writes an exponent, too.
 _POSITIONAL_BELOW = 1e21
 
 
@@ -37,6 +40,7 @@ def one_line(text: str, limit: int) -> Line:
     """
     pieces: list[str] = []
     used = 0
+    # No more is looked at than can show: of all there is, only CR LF makes one character of two.
     for piece in _pieces(text[: 2 * limit + 2].replace("\r\n", "\n")):
         pieces.append(piece)
         used += len(piece)
@@ -70,8 +74,10 @@ def number(value: int | float) -> str:
         return f"an integer of {value.bit_length()} bits" if long else str(value)
     if value == 0:
         return "0"
+    # Asked this way round, NaN goes here as well.
     if not abs(value) < _POSITIONAL_BELOW:
         return repr(value)
+    # `repr` is the shortest text that reads back the same; `Decimal(value)` would show binary noise.
     text = format(Decimal(repr(value)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
