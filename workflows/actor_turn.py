@@ -46,6 +46,7 @@ class _Stop(Exception):
 class ActorTurn:
     """Durable from the first message to the answer; waits for people without holding anything but history."""
 
+    # Not in `run`: a message that comes with the first task is handled before `run` takes its first step.
     @workflow.init
     def __init__(self, turn: TurnInput) -> None:
         self._record = TurnRecord(turn)
@@ -74,12 +75,14 @@ class ActorTurn:
 
     # What people and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.
 
+    # `*envelopes: Any`, as what does not decode as a typed argument would be dropped (a Signal) or fail the caller.
     @workflow.update(name=names.DECIDE, description="Approve or deny one waiting call")
     async def decide(self, *envelopes: Any) -> Receipt:
         """Answer a request; the receipt says what became of the answer."""
         return await self._asking.answer(envelopes)
 
     @decide.validator
+    # Refused here, an Update leaves no event: junk must not fill a history. All that can be read gets a receipt.
     def _check_decide(self, *envelopes: Any) -> None:
         problem = desks.envelope_problem(envelopes)
         if problem:
@@ -142,6 +145,7 @@ class ActorTurn:
         except _Stop as stop:
             result = self._record.finished("error", error=stop.error)
         except ApplicationError as error:
+            # The server tells of a failed turn only the run that began it: a session gone on since hears it here.
             await self._session.failed(TurnError(code="config_error", message=error.message))
             raise
         elapsed = (workflow.now() - workflow.info().start_time).total_seconds()
@@ -151,6 +155,7 @@ class ActorTurn:
         self._board.publish()
         await self._session.ended(result, self._asking.denials(), self._updating.changed)
         await self._let_handlers_finish()
+        # Again and again: while the rest is written another answer may come, which is to be written too.
         while await self._wrote_rest(result):
             await self._let_handlers_finish()
         return result
@@ -162,6 +167,7 @@ class ActorTurn:
                 await workflow.wait_condition(self._settled)
 
     def _settled(self) -> bool:
+        # A run that completes breaks off the handlers that go on, and their Updates get no receipt.
         return workflow.all_handlers_finished() and self._telling.done
 
     async def _converse(self) -> TurnResult:
@@ -172,6 +178,7 @@ class ActorTurn:
             self._check_caps()
             reply = await self._complete()
             calls = record.hear(reply)
+            # A `respond` that cannot be read goes back once; then its text is taken, or this might never end.
             if reply.response is not None and (not reply.respond_error or record.bad_responds):
                 for call in calls:
                     record.conclude(skipped(call))
@@ -187,6 +194,7 @@ class ActorTurn:
             record.settle(calls, settled, ())
             if self._asking.stopped:
                 return record.finished("cancelled")
+            # The first in the model's order, not the first to end: that would be another one from one run to the next.
             direct = next((outcome for outcome in settled if outcome.direct), None)
             if direct is not None:
                 return record.answered(Response(text=direct.value))
@@ -210,6 +218,7 @@ class ActorTurn:
 
     def _check_caps(self) -> None:
         info = workflow.info()
+        # Before the server's own limits, at which it terminates a workflow: then nobody would get a result.
         if info.get_current_history_length() > HISTORY_EVENTS or info.get_current_history_size() > HISTORY_BYTES:
             raise _Stop("history_limit", "the turn has grown too long to go on safely")
         over = self._record.over()
@@ -236,6 +245,7 @@ class ActorTurn:
                 **options.MODEL,
             )
         except ActivityError as error:
+            # Perhaps they were written before it was lost: the record takes an entry once, by its key.
             self._desk.unwritten.give_back(task.audit)
             raise self._model_failure(error) from error
         record.active_seconds += (workflow.now() - began).total_seconds()
@@ -287,6 +297,7 @@ class ActorTurn:
         text = outcomes.error_text(error)
         if outcomes.was_cancelled(error):
             return asyncio.CancelledError()
+        # Later the turn has done work, which a failed workflow would not tell: then it ends with a result, as an error.
         if kind == "ConfigError" and self._record.completions == 1:
             return ApplicationError(text, type="ConfigError", non_retryable=True)
         code = {"ConfigError": "config_error", "ModelRefused": "model_refused"}.get(kind, "model_unavailable")

@@ -81,6 +81,7 @@ class Asking:
             happening = deadlines.due(request)
             if happening is None:
                 break
+            # With nothing left `wait_for` gives up at once, without a timer and without a look at the condition.
             left = max((happening.at - workflow.now()).total_seconds(), 0.001)
             words = f"{_TIMERS[happening.what]} of {request.code}: {request.card.effect}"
             try:
@@ -92,9 +93,11 @@ class Asking:
             except TimeoutError:
                 if happening.what == "deadline":
                     await self._those_before(approval_id)
+                # It changes nothing where one of those answers has settled the request.
                 self._desk.reach(approval_id, happening, workflow.now())
                 self._show()
         self._show()
+        # Of approvals only: whoever gives up on a call in doubt does not say that it must not be done.
         if request.state == "denied" and request.kind == "approval" and ruling.action and self._record.turn.engine >= 2:
             action = self._denied_action(ruling)
             self._denied[action] = outcomes.denial(request, action)
@@ -146,6 +149,7 @@ class Asking:
         decision = desks.read_decision(envelopes)
         if isinstance(decision, Receipt):
             return self._unreadable(decision, envelopes)
+        # Before its author is looked up: a second delivery, or one too late, costs no activity and waits for nobody.
         receipt = self._desk.glance(decision, workflow.now())
         request = self._desk.get(decision.approval_id)
         if receipt is not None or request is None:
@@ -193,6 +197,7 @@ class Asking:
                 decision, authority, request, "not_allowed", "this was changed too often; approve or deny it"
             )
         call = CallPart(call=request.call, tool=request.tool, args=Content(inline=decision.edited_args))
+        # As any other proposal: what a rule denies cannot be written into a call by people either.
         reply = await judged_soon(tasks.edited(self._ask_gates, call, request, authority))
         if reply is None:
             return self._refused(
@@ -204,6 +209,7 @@ class Asking:
             return self._refused(decision, authority, request, code, _why(ruling.outcome))
         receipt = self._desk.settle(decision, authority, workflow.now(), ruling.request)
         if receipt.status != "refused" and receipt.code != "duplicate":
+            # The first stays, over any number of edits: the model is told how the call differs from what it proposed.
             self._proposed.setdefault(call.call, request.card.rows)
             self._editors[call.call] = authority.subject
             changed = call.model_copy(update={"args": ruling.request.args})
@@ -242,6 +248,7 @@ class Asking:
         try:
             yield
         finally:
+            # By identity: two deliveries may say the very same.
             examined[:] = [each for each in examined if each is not decision]
 
     async def _those_before(self, approval_id: str) -> None:
@@ -259,10 +266,12 @@ class Asking:
     def _denied_action(self, ruling: Ruling) -> str:
         """What people denied who were asked for `ruling`: the arguments of its last revision, if they changed them."""
         edit = self._edits.get(ruling.call)
+        # `patched` comes last, as it writes two events: turns in which nothing was changed have none.
         return edit[1].action if edit is not None and workflow.patched(_DENIED_EDIT) else ruling.action
 
     def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
         request = self._desk.get(approval_id)
+        # Not the state alone: a new revision, or a deadline put off, waits on with another timer.
         return request is None or deadlines.due(request) != happening
 
 
@@ -272,6 +281,7 @@ async def _identified(task: IdentifyTask) -> Authority:
             names.IDENTIFY, task, result_type=Authority, summary="Who answered, and may they?", **options.IDENTIFY
         )
     except outcomes.LOST:
+        # Who cannot be looked up decides nothing. And no handler may raise: in a Signal's it would fail the whole turn.
         return Authority(allowed=False, code="unavailable")
     return authority
 

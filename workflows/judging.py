@@ -16,6 +16,7 @@ async def judged(task: GateTask) -> GateReply:
             names.GATE, task, result_type=GateReply, summary=f"Judge {len(task.calls)} call(s)", **options.GATE
         )
     except outcomes.LOST as error:
+        # The SDK calls a cancelled activity failed; to the turn it is its own cancel, and no fault of the gates.
         if outcomes.was_cancelled(error):
             raise asyncio.CancelledError from error
         raise

@@ -118,6 +118,7 @@ def goes_on(ended: CallOutcome, options: RunOptions) -> bool:
     if ended.code == "execution_failed":
         # At a gate after that, the tool had done its work: only what became of its result was wrong.
         return options.read_only or (options.idempotent and ended.gate == "execute")
+    # The tool's own word that it is not there. A name that the actor may not use is refused, and nothing replaces it.
     return ended.code == "not_available" and ended.gate == "available"
 
 

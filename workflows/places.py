@@ -35,6 +35,7 @@ class Places:
             if wanted() and not self._may(place):
                 await workflow.wait_condition(lambda: not wanted() or self._may(place))
         finally:
+            # Cancelled as well: whoever stays in the line without coming in keeps out all behind them.
             self._line.remove(place)
         if not wanted():
             yield False

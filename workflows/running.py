@@ -147,10 +147,12 @@ class Running:
         handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
             ruling.options.activity or call.tool,
             task,
+            # The tool's activity compares it with its permit, so that no permit runs another call.
             activity_id=call.call,
             result_type=ToolReply,
             **options.tool(ruling.options),
         )
+        # What a person let run is theirs to see through, and a remembered answer is spent with the call's ticket.
         by_rule = task.permit.kind == "auto" and not task.permit.grant
         harmless = by_rule and ruling.options.read_only
         self._runs[call.call] = _Run(handle, harmless, of_old=not ruling.options.at_once)
@@ -170,16 +172,19 @@ class Running:
         self, error: FailureError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int
     ) -> ToolReply:
         kind = outcomes.error_type(error)
+        # It had no effect that could be in doubt.
         if outcomes.was_cancelled(error) and ruling.options.read_only:
             return ToolReply(outcome=self.unbegun(call))
         if kind == "InDoubt":
             return ToolReply(outcome=outcomes.in_doubt(call.call, call.tool))
         if kind == "Refused":
             return ToolReply(outcome=outcomes.failed(call.call, call.tool, "refused", outcomes.error_text(error)))
+        # Local tools only read, and take no ticket: there is nothing to look up.
         if ruling.options.local:
             return ToolReply(
                 outcome=outcomes.failed(call.call, call.tool, "execution_failed", outcomes.error_text(error))
             )
+        # Whatever the server calls the failure, only the ticket knows whether the effect had begun.
         return await _became(self._question(call, ruling, permit, ticket), f"Find out what became of {call.tool}")
 
     def _question(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> OutcomeTask:

@@ -80,14 +80,17 @@ class Settling:
             gated = await judged(self._gates.model_copy(update=asked))
         except asyncio.CancelledError:
             self._stop()
+            # Each call still has its one result: a conversation with calls that have none cannot be shown to a model.
             return [outcomes.unwanted(call.call, call.tool) for call in calls]
         self._record.tally = gated.tally
         rulings = [self._asking.enter(ruling) for ruling in gated.rulings]
+        # Its rulings hold every request a second time, and the turn may wait for months.
         del gated
         self._show()
         pairs = zip(calls, rulings, strict=True)
         running = [asyncio.create_task(self._conclude(call, ruling, says)) for call, ruling in pairs]
         try:
+            # Not asyncio's own `wait`, which goes through a set: read anew, its order would be another one.
             await workflow.wait(running)
         except asyncio.CancelledError:
             self._stop()
@@ -127,6 +130,7 @@ class Settling:
         for number, name in enumerate(names, 1):
             if not outcomes.goes_on(ended, ran_with) or self._asking.stopped or self._running.aborted(call.call):
                 break
+            # An id of its own, and so a digest and a ticket: nothing said of the first call lets this one run.
             second = CallPart(call=stand_in_id(call.call, number), tool=name, args=call.args)
             self._record.stand_in(second, call.call)
             stands_in = await self._judge_fallback(second, ruling, f"`{call.tool}` failed; this is its fallback", says)
@@ -140,6 +144,7 @@ class Settling:
 
     async def _judge_fallback(self, call: CallPart, primary: Ruling, note: str, says: str) -> Ruling:
         """The ruling on a fallback: through every gate as any other call, and counted as one."""
+        # The tally is read, and written when the gates have answered: two fallbacks at once would be counted as one.
         async with self._asking.one_after_the_other():
             before = self._record.tally
             asked = {"calls": (call,), "tally": before, "note": note, "agent_says": says}
@@ -160,9 +165,11 @@ class Settling:
             if ruling.verdict == "settled" and ruling.outcome is not None:
                 return ruling.outcome
             if ruling.verdict == "ask":
+                # One that was open when the turn was stopped is cancelled by then, and ends below as what it is.
                 if self._asking.stopped and not self._asking.asked(call.call):
                     return outcomes.unwanted(call.call, call.tool)
                 if self._running.aborted(call.call):
+                    # Asked only after its sibling had failed: withdrawn at once, so that nobody is left to answer it.
                     self._abort((call.call,))
                 request = await self._asking.answered(ruling)
                 if request.state == "cancelled" and self._running.aborted(call.call):
@@ -185,6 +192,7 @@ class Settling:
                     return self._credited(outcomes.given_up(unknown, doubt), ruling, request)
                 # It did not happen: the same right to run it, under the next ticket.
                 ruling = ruling.model_copy(update={"verdict": "run"})
+                # Its ticket was claimed and stays so: what comes of the next try needs one of its own.
                 tries.give_up(ruling.digest)
                 tries.doubts += approving(doubt)
                 continue
@@ -195,6 +203,7 @@ class Settling:
             if not reply.again and reply.outcome is not None:
                 return self._credited(_direct(reply.outcome, ruling), ruling, request)
             if reply.again == "lapsed":
+                # The ticket was voided, so that a worker that comes late cannot run it; another try needs the next one.
                 tries.give_up(ruling.digest)
             if request is not None:
                 self._desk.lapse(request.id, workflow.now())
@@ -202,6 +211,7 @@ class Settling:
                 request, ruling = None, await self._judge_again(call, ruling, revision, reply.note)
             if self._asking.stopped:
                 return outcomes.unwanted(call.call, call.tool)
+        # The last round asked once more: nothing waits for that answer any longer.
         if request is None and self._desk.waits(approval_id := self._record.approval_id(call.call)):
             self._desk.cancel(approval_id, "", "Asked too often.", workflow.now())
         return outcomes.failed(call.call, call.tool, "refused", "Asked too often; give up on this call.")
@@ -209,6 +219,7 @@ class Settling:
     async def _judge_again(self, call: CallPart, before: Ruling, revision: int, note: str) -> Ruling:
         again = {"calls": (call,), "revision": revision, "note": note, "changed_by": self._asking.editor(call.call)}
         task = self._gates.model_copy(update=again)
+        # Turns of old judged beside each other, and must read the same again.
         if before.options.at_once:
             async with self._asking.one_after_the_other():
                 gated = await judged(task)
@@ -234,6 +245,7 @@ class Settling:
     def _unknown(self, reply: ToolReply) -> CallOutcome | None:
         """The outcome of a call that people are to be asked about; the first engine told the model only."""
         unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
+        # Of a turn that was stopped nobody is asked anything more: its call stays in doubt, and says so.
         return reply.outcome if unknown and self._record.turn.engine >= 2 and not self._asking.stopped else None
 
     def _credited(self, outcome: CallOutcome, ruling: Ruling, request: ApprovalRequest | None) -> CallOutcome:

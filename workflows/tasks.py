@@ -70,6 +70,7 @@ def withdrawer(wish: Decision, request: ApprovalRequest) -> IdentifyTask:
         tenant=request.tenant,
         approvers=(*request.approvers, asker, _OPERATORS),
         requester=request.requester.user,
+        # Taking a question back lets nothing happen: whoever asked may, however they signed in, but not unsigned.
         allow_self=True,
         min_assurance="none",
         accept_unsigned=False,
