@@ -25,11 +25,13 @@ class Board:
         record, requests = self._record, self._desk.all()
         if record.result is None:
             record.state = "suspended" if self._desk.pending() else "running"
+        # What a turn is started with stands there already: a turn that asks nobody pays for no update before its end.
         before = self._published or shown.attributes("running", ())
         after = shown.attributes(record.state, requests)
         changed = shown.updates(before, after)
         if changed:
             workflow.upsert_search_attributes(changed)
+        # Not for a card that is decided: that is in the codes, and saves an event.
         if _asked(before, after) or self._outdated(requests):
             cards = shown.memo(requests)
             listed = {card["id"] for card in cards}
@@ -37,6 +39,7 @@ class Board:
             workflow.upsert_memo({names.MEMO_CARDS: cards})
         self._published = after
         settled = [view.outcome for view in record.calls.values() if view.outcome is not None]
+        # Costs no event, so it is set whether or not it changed.
         workflow.set_current_details(shown.details(requests, settled))
 
     def _outdated(self, requests: Sequence[ApprovalRequest]) -> bool:

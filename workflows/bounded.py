@@ -25,6 +25,7 @@ def bounded(result: TurnResult) -> TurnResult:
         for at, outcome in enumerate(calls):
             short = shorter(outcome)
             saved = json_size(outcome) - json_size(short)
+            # Some grow: what says that a value was left out may be longer than the value.
             if over > 0 and saved > 0:
                 calls[at] = short
                 over -= saved

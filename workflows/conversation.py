@@ -82,6 +82,8 @@ class Conversation:
         user = message.principals[0].user
         if self._owner not in ("", user):
             return self._refused("not_allowed", "this session is somebody else's; begin one of your own")
+        # After the owner is known, so that a stranger learns of no id; before all else, so that a second delivery is
+        # never refused for what the first one has changed.
         known = self._known(message.id, message, message.id)
         if known is not None:
             return known
@@ -90,6 +92,7 @@ class Conversation:
             return self._refused("conflict", f"there is a turn `{message.id}` already; choose another id")
         if not (message.actor or self._actor):
             return self._refused("malformed", "`actor`: say whom this session talks to")
+        # All of it goes into the input of the next run, of which the server takes 2 MiB and no more.
         if len(self._mailbox) >= SESSION_MAILBOX or self._open_bytes() + _size(message) > SESSION_OPEN_BYTES:
             return self._refused("full", "too much waits for an answer in this session; try again later")
         spoken, chosen = self._spoken_to()
@@ -99,6 +102,7 @@ class Conversation:
                 f"`actor`: this session was passed on to `{spoken}`; name the actor whose `route` and `step` these are"
             )
             return self._refused("malformed", why)
+        # Only now: a message that was refused makes nobody the owner.
         self._owner = user
         self._remember(message.id, message)
         # Whatever is passed on meanwhile: the route is that of whoever is spoken to now.
@@ -114,6 +118,7 @@ class Conversation:
         if isinstance(injection, SessionReceipt):
             return injection
         turn = self._latest(injection.turn)
+        # Before its turn is missed: that may be forgotten by now, and a second delivery is no error for it.
         known = self._known(injection.id, injection, turn.turn if turn else "")
         if known is not None:
             return known
@@ -138,7 +143,9 @@ class Conversation:
             self._log.told("report", envelopes, self._refused(code, ""), now)
         elif report.state == "waiting":
             self.step_aside(turn.turn)
+        # A turn that is reset tells it again, and the server may have told that it closed: the first word stands.
         elif turn.state in _OPEN:
+            # Too much of it is left out and told. The turn has ended all the same, or the next would wait for it.
             if not self._update(report):
                 self._log.told("report", envelopes, self._refused("full", ""), now)
             self._ended(turn, report)
@@ -154,6 +161,7 @@ class Conversation:
 
     def next(self, now: datetime) -> FollowUp | MailboxMessage | None:
         """What a turn is to be begun for: at once what goes on from another, else the oldest message in its time."""
+        # Before the mailbox: what goes on is part of an answer that somebody waits for already.
         if self._due:
             return self._due[0]
         if not self._mailbox or any(now < turn.started_at + self._patience for turn in self._working()):
@@ -177,6 +185,7 @@ class Conversation:
             self._chosen = item.actor or self._chosen
             turn = SessionTurn(turn=item.id, actor=actor, origin=item, said=(item.message,), started_at=now)
         self._actor = turn.actor
+        # Before the turn is entered, which would have its own words twice in what it reads.
         earlier = tuple(self._transcript())
         turn = turn.model_copy(update={"earlier": len(earlier)})
         self._turns[turn.turn] = turn
@@ -186,12 +195,14 @@ class Conversation:
         """Take back a turn that could not be begun, because another one has its id."""
         self._turns.pop(turn.turn_id, None)
         self._refusals += 1
+        # It was to write these down.
         self._log.give_back(turn.heard)
         self._log.gone(turn.turn_id, "conflict", now)
 
     def step_aside(self, turn_id: str) -> None:
         """Let the next message be answered though this turn goes on."""
         turn = self._turns.get(turn_id)
+        # A turn that has ended does not wait any more, in whatever order its signals come.
         if turn is not None and turn.state == "working":
             self._turns[turn_id] = turn.model_copy(update={"state": "waiting"})
 
@@ -266,6 +277,7 @@ class Conversation:
 
     def _remember(self, item_id: str, item: Shape) -> None:
         self._seen[item_id] = _digest(item)
+        # The oldest first, by the order of the dict, which JSON keeps from one run to the next.
         while len(self._seen) > SESSION_SEEN:
             del self._seen[next(iter(self._seen))]
 
@@ -310,6 +322,7 @@ class Conversation:
 
     def _remember_denials(self, denials: Sequence[Denial]) -> None:
         for denial in denials[:SESSION_DENIED]:
+            # Taken out, so that one that was denied again is the youngest, and forgotten last.
             self._denied.pop(denial.action, None)
             self._denied[denial.action] = denial.model_copy(update={"reason": denial.reason[:EFFECT_CHARS]})
         while len(self._denied) > SESSION_DENIED:
@@ -328,6 +341,7 @@ class Conversation:
         return turn is not None and turn.turn == turn_id
 
     def _follow_up(self, turn: SessionTurn, actor: str, said: tuple[Message, ...]) -> None:
+        # One for each turn: its heir's id follows from its own, and of two that follow the second could not begin.
         for place, due in enumerate(self._due):
             if due.turn == turn.turn:
                 self._due[place] = due.model_copy(update={"said": (*due.said, *said)})
@@ -378,6 +392,7 @@ class Conversation:
 
     def _trim(self) -> None:
         """Forget the oldest turns that are over, where there are too many."""
+        # Those that something is to follow are kept: what follows is made from them.
         due = {item.turn for item in self._due}
         over = [turn for turn in self._turns.values() if turn.state not in _OPEN and turn.turn not in due]
         room = sum(_size(turn) for turn in over)
@@ -422,6 +437,7 @@ def _view(turn: SessionTurn) -> SessionTurnView:
 
 def _as_said(message: Message) -> Message:
     """A message as people send it: words, and nothing that only a model or the engine writes."""
+    # Whoever may send could otherwise put an answer into the model's mouth, or the result of a call that never was.
     words = tuple(part for part in message.parts if isinstance(part, TextPart))
     return Message(role="user", parts=words)
 

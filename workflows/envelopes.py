@@ -16,8 +16,10 @@ def read(body: Any, shape: type[_ShapeT]) -> _ShapeT | str:
     try:
         found = shape.model_validate(body, strict=False)
         plain = found.model_dump(mode="json")
+        # pydantic takes numbers and half characters that the turn's digests, and its histories, cannot hold.
         canonical_json(plain)
     except ValidationError as error:
+        # Without the input: a receipt must not repeat what was sent, which may be secret and of any length.
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         return f"`{'.'.join(str(part) for part in first['loc'])}`: {first['msg'].lower()}"
     except (NotCanonical, ValueError, RecursionError):

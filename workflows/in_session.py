@@ -31,6 +31,7 @@ class InSession:
 
     def take(self, envelopes: Sequence[Any]) -> None:
         """Take in a late result, once for each id; the model is told of it with the next completion."""
+        # What is not taken here is not among `taken` either: the session begins a turn of its own for it.
         if not self._turn.in_session or envelope_problem(envelopes) or len(self._letters) >= SESSION_MAILBOX:
             return
         letter = read(envelopes[0], Injection)
@@ -47,6 +48,7 @@ class InSession:
         """Tell the session, once, that the next message need not wait for this turn."""
         if self._turn.in_session and self._aside is None:
             report = TurnReport(turn=self._turn.turn_id, state="waiting")
+            # Beside the turn: a session that is slow to hear must not hold up those who are asked.
             self._aside = asyncio.create_task(self._tell(names.TURN_WAITS, report))
 
     async def ended(self, result: TurnResult, denied: Sequence[Denial], updates: Updates) -> None:

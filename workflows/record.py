@@ -62,6 +62,7 @@ class TurnRecord:
         self.limits = reply.limits
         self.catalog = reply.catalog
         self.say(reply.message)
+        # `respond` is no tool: it goes through no gate, counts as no call and has no outcome.
         calls = tuple(p for p in reply.message.parts if isinstance(p, CallPart) and p.call != reply.respond_call)
         for part in calls:
             preview = text_of(part.args) if part.args.blob else ""
@@ -103,6 +104,7 @@ class TurnRecord:
         self.message_bytes += sum(json_size(each) for outcome in outcomes for each in _beside(outcome))
         denials = self.tally.denials
         for outcome in outcomes:
+            # Only a success breaks the row: else a model could go on asking people by failing in between.
             denials = denials + 1 if outcome.code == "denied" else 0 if outcome.code == "ok" else denials
         self.tally = self.tally.model_copy(update={"denials": denials})
 
@@ -133,6 +135,7 @@ class TurnRecord:
         self, state: TurnState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
     ) -> TurnResult:
         """The result the turn completes with."""
+        # What stood in for a call is in that call's outcome: the model proposed one, and has one result.
         proposed = (view for view in self.calls.values() if not view.stands_for)
         whole = TurnResult(
             state=state,

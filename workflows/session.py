@@ -34,6 +34,7 @@ class Session:
 
     # What people, turns and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.
 
+    # No handler here awaits: each is done in the step in which it came, so the end of a run breaks none off.
     @workflow.update(name=names.SAY, description="Say something to the session")
     def say(self, *envelopes: Any) -> SessionReceipt:
         """Take in a message; the receipt names the turn that is to answer it."""
@@ -95,6 +96,7 @@ class Session:
         while not self._is_long():
             await self._step()
         await workflow.wait_condition(workflow.all_handlers_finished)
+        # Between two steps only: what a step awaits is lost with this run. Turns that wait for people are not in it.
         workflow.continue_as_new(self._talk.snapshot())
 
     async def _step(self) -> None:
@@ -125,6 +127,7 @@ class Session:
         return (
             talk.next(workflow.now()) is not None
             or talk.undelivered() is not None
+            # A turn has begun to wait or ended, so the timer was set for another moment.
             or talk.patience_ends() != ends
             or self._is_long()
         )
@@ -146,7 +149,9 @@ class Session:
                 names.ACTOR_TURN,
                 turn,
                 id=key.workflow_id,
+                # Also of turns that have closed: one that ran under this id has used its tickets.
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                # A new run closes this one for the server: by default that would terminate every turn that waits.
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
                 memo=starting.memo(turn),
@@ -160,6 +165,7 @@ class Session:
 
     def _closed(self, turn_id: str, task: Any) -> None:
         """A turn that this run began has closed. Those that ended by themselves have told so before."""
+        # This run was cancelled or is let go; the turn itself goes on.
         if task.cancelled():
             return
         failure = task.exception()

@@ -37,6 +37,7 @@ class SessionLog:
                     subject=_author(body),
                     status="refused" if receipt.status == "refused" else "accepted",
                     code=receipt.code,
+                    # Nobody has checked what it says: the record can prove what came, and repeats none of it.
                     body=fingerprint(list(envelopes)),
                 )
             )

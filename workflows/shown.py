@@ -42,6 +42,7 @@ def attributes(state: LiveState, requests: Sequence[ApprovalRequest]) -> Attribu
     """State, codes (`K7Q2FM` open, `K7Q2FM!` decided, never removed), approvers and first deadline of a turn."""
     waiting = [request for request in requests if request.state == "pending"]
     decided = [request for request in requests if request.state != "pending"]
+    # Where there is no room for all, the oldest answers go: what waits, and what was answered last, is still found.
     codes = fitting((*(request.code for request in waiting), *(f"{request.code}!" for request in reversed(decided))))
     # Roles first: they sort before users, and stand for more people.
     approvers = fitting(tuple(sorted({approver for request in waiting for approver in request.approvers})))
@@ -133,6 +134,7 @@ def _fitting_rows(requests: Sequence[ApprovalRequest], chars: int) -> list[dict[
     room = MEMO_BYTES
     for request in requests:
         row = _row(request, chars)
+        # In bytes, as the server counts: other scripts take up to four a character.
         room -= len(json.dumps(row, ensure_ascii=False).encode("utf-8")) + 1
         if room < 0:
             break

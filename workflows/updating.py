@@ -34,6 +34,7 @@ class Updating:
         return [outcome if outcome.updates is None else self._take(outcome, outcome.updates) for outcome in outcomes]
 
     def _take(self, outcome: CallOutcome, wished: Updates) -> CallOutcome:
+        # What the caller gave stands: policies may read it, so no tool writes over it.
         new = free(wished, self._given)
         held = merged(self._held, new)
         if held.size > SESSION_UPDATES_BYTES:
