@@ -10,6 +10,7 @@ SHOWN_CHARS = 64
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean `x`?` (or `x` or `y`), or nothing when no known name is near."""
     folded = {candidate.casefold(): candidate for candidate in sorted(known)}
+    # Cut first: a model may send a name of any length, which difflib compares with each known one in quadratic time.
     near = difflib.get_close_matches(name[:SHOWN_CHARS].casefold(), folded, n=2, cutoff=_CUTOFF)
     return f"; did you mean {' or '.join(f'`{folded[match]}`' for match in near)}?" if near else ""
 
@@ -21,5 +22,6 @@ def cut(text: str, chars: int) -> str:
 
 def shown(name: str) -> str:
     """A name somebody else chose, in backticks, cut to what a message can carry."""
+    # A backtick or a line end would let a name leave its quotes and speak as if it were our own message.
     printable = "".join(char if char.isprintable() and char != "`" else "?" for char in name[:SHOWN_CHARS])
     return f"`{printable}`" if len(name) <= SHOWN_CHARS else f"`{printable}...`"

@@ -35,6 +35,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "tools": {tool.activity: _tool(catalog, tool) for tool in catalog.every_tool},
         "actors": {name: _declared(actor) for name, actor in catalog.actors.items()},
         "policies": {rule.name: _rule(rule) for rule, _ in catalog.rules.rules},
+        # Mappings are written sorted, but among rules of one effect the first that applies decides.
         "order_of_policies": [rule.name for rule, _ in catalog.rules.rules],
         "default_approvers": list(catalog.default_approvers),
         "context": _plain(catalog.fields.declared),

@@ -13,6 +13,7 @@ _DATA: Final = frozenset({"const", "enum", "default", "examples"})
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 """Keywords whose values are data, and those whose values are schemas by names that are no keywords."""
 _NO_OTHERS: Final = Draft202012Validator.VALIDATORS["additionalProperties"]
+# RE2 writes what it cannot compile to stderr, beside what it raises.
 _QUIET: Final = re2.Options()
 _QUIET.log_errors = False
 
@@ -56,6 +57,8 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: An
 
 def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     patterns = schema.get("patternProperties", {})
+    # jsonschema's own would match these names by `re`: they are matched here, and it sees neither them nor the
+    # patterns.
     if patterns and validator.is_type(instance, "object"):
         instance = {name: each for name, each in instance.items() if not any(_found(one, name) for one in patterns)}
         schema = {name: each for name, each in schema.items() if name != "patternProperties"}
@@ -73,6 +76,7 @@ _Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
 
 
 def _found(pattern: str, text: str) -> bool:
+    # Patterns of JSON Schema are not anchored, so it is no full match.
     return _compiled(pattern).search(text) is not None
 
 

@@ -130,6 +130,7 @@ def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises `Refused` (`malformed`) when `given` says something of the user: that only the directory may.
     """
     claimed = sorted(name for name in given if name.partition(".")[0] == "user")
+    # Refused rather than left out: whoever gives it relies on it, and rules about users must not hang on a caller.
     if claimed:
         named = ", ".join(f"`{name}`" for name in claimed)
         raise Refused(f"{named} cannot be given: what is known of a user comes from the directory", code="malformed")
@@ -155,6 +156,7 @@ def _by_identity(people: tuple[Person, ...]) -> dict[tuple[str, str, str], Perso
                 field = f"identities.{channel}.{at}"
                 _check_identity(index, person, channel, identity, field)
                 key = (person.tenant, channel, same_identity(channel, identity))
+                # An identity that two people have would let nobody say which of them decided.
                 other = known.setdefault(key, person)
                 if other is not person:
                     why = f"has the {channel} identity `{identity}`, which is that of `{other.id}`; keep one"
@@ -175,9 +177,11 @@ def _by_delegate(
                 near = did_you_mean(delegation.to, [each for tenant, each in known if tenant == person.tenant])
                 why = f"delegates to `{delegation.to}`, who is not declared in tenant `{person.tenant}`{near}"
                 raise _wrong(index, person, field, delegation.to, why)
+            # It is compared with an aware time at each decision, where one without a zone would raise a TypeError.
             if delegation.until.tzinfo is None:
                 why = f"delegates to `{delegation.to}` until a time without a zone; end it with `Z` for UTC"
                 raise _wrong(index, person, f"delegations.{at}.until", delegation.until, why)
+        # Once a deputy, as somebody may delegate to the same one for several spans: each is looked at when it counts.
         for to in dict.fromkeys(each.to for each in person.delegations):
             deputies[(person.tenant, to)] = (*deputies.get((person.tenant, to), ()), person)
     return deputies
@@ -185,6 +189,7 @@ def _by_delegate(
 
 def _check_ids(index: int, person: Person) -> None:
     named = (("id", person.id), ("tenant", person.tenant))
+    # Each becomes part of an id or of an approver entry (`role:x`), where a `:` would be read as the entry's.
     listed = ((f"roles.{at}", role) for at, role in enumerate(person.roles))
     channels = ((f"identities.{channel}", channel) for channel in person.identities)
     for field, value in (*named, *listed, *channels):
@@ -195,6 +200,7 @@ def _check_ids(index: int, person: Person) -> None:
 
 
 def _check_identity(index: int, person: Person, channel: str, identity: str, field: str) -> None:
+    # Such an identity would match nobody, without a word: what arrives from a channel has no blanks around it.
     if not identity or identity != identity.strip() or not identity.isprintable():
         raise _wrong(index, person, field, identity, f"has a {channel} identity that is empty or has blanks around it")
     if channel == EMAIL and identity.count("@") != 1:

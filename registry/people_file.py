@@ -104,12 +104,14 @@ class FileDirectory:
             self._due = now + CHECK_SECONDS
             stamp = _stamp(self._path)
             if stamp != self._stamp:
+                # Before reading, as at the start; and so one wrong file is logged once, not at each look.
                 self._stamp = stamp
                 self._read_anew()
         return self._people
 
     def _read_anew(self) -> None:
         try:
+            # On a mistake those of before stay: with nobody in force, one slip in an editor would stop every decision.
             self._people = FixedDirectory(load_people(self._path))
         except ConfigError as error:
             _log.error("%s; the people read before stay in force", error.message)
@@ -184,6 +186,7 @@ def _utc(text: str) -> datetime | None:
     """The moment a text names, in UTC; None for one without a zone and for what is no time."""
     try:
         found = datetime.fromisoformat(text)
+        # `astimezone` overflows for a year 1 or 9999 whose zone leads beyond it.
         return found.astimezone(UTC) if found.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
@@ -194,4 +197,5 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
         found = path.stat()
     except OSError:
         return None
+    # The inode too: a file that is put in its place may have the same size and time.
     return found.st_mtime_ns, found.st_size, found.st_ino

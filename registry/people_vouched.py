@@ -14,7 +14,9 @@ from signoff.signing import Mark, Signer, Verifier
 
 OIDC: Final = "oidc"
 """The channel whose identities are `ISSUER#SUBJECT`."""
+# 128 bits, so that nobody finds a second login with the same id; all 64 digits would not fit the 48 of an id.
 _ID_DIGITS: Final = 32
+# What is signed begins with its purpose: no signature of anything else of the gateway's passes for one of a person.
 _PURPOSE: Final = "person 1"
 
 
@@ -45,6 +47,7 @@ class VouchedDirectory:
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`."""
+        # Declared people first: no login may stand in the place of one of them.
         return self.declared.find(person_id, tenant) or self._vouched.get((tenant, person_id))
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
@@ -83,6 +86,7 @@ def doubt(vouched: Vouched, declared: Directory, verifier: Verifier, now: dateti
     declared is that person, has that login, or the address that came with it.
     """
     person = vouched.person
+    # A key that was retired since still counts for what it signed before, and for nothing that says to be later.
     if not verifier.check_bytes(_PURPOSE, _body(vouched), Mark(vouched.key_id, vouched.signature), at=vouched.seen_at):
         return "not signed by the gateway"
     if now >= vouched.until:
@@ -90,6 +94,7 @@ def doubt(vouched: Vouched, declared: Directory, verifier: Verifier, now: dateti
     logins = person.identities.get(OIDC, ())
     if len(logins) != 1 or person.id != id_of(logins[0]) or person.delegations or not person.active:
         return "not what a login says of anybody"
+    # Asked each time and not once when it was signed: who is declared later must not be met twice.
     known = (
         declared.find(person.id, person.tenant),
         declared.by_identity(OIDC, logins[0], person.tenant),

@@ -68,6 +68,7 @@ def pinned_cel(ctx: Pinned, fields: ContextFields = NO_FIELDS) -> dict[str, Any]
             target = result
             for parent in parents:
                 target = target.setdefault(parent, {})
+            # A copy: what is judged is kept beyond the call, and must not change with what the turn's context holds.
             target[last] = copy.deepcopy(ctx.extra[name])
     return result
 
@@ -81,11 +82,13 @@ def _check_name(name: str, declared: Mapping[str, Any]) -> None:
             value=name,
         )
     taken = last in _STANDARD.get(".".join(parents), ()) or (parents and parents[0] in _STANDARD[""] - {"user"})
+    # A field of one's own in such a place would be read by rules that ask who somebody is.
     if taken or (len(parents) > 1 and parents[0] == "user" and parents[1] in _STANDARD["user"]):
         raise ConfigError(
             f"context field `{name}` is there already and cannot be declared anew", field=f"context.{name}", value=name
         )
     for other in declared:
+        # One of them would lie within the other's value, where its schema says nothing of it.
         if other.startswith(f"{name}."):
             raise ConfigError(
                 f"context fields `{name}` and `{other}` overlap; declare one of them",

@@ -14,6 +14,7 @@ _REFERENCE: Final = re.compile(r"#/\$defs/[A-Za-z0-9_]+\Z")
 
 def plainly_valid(schema: Any) -> bool:
     """True only for what the metaschema of 2020-12 takes as well; false where that has to be asked."""
+    # Exact types here and below: `isinstance` takes a boolean for a number, and a subclass may answer as it likes.
     if type(schema) is not dict:
         return type(schema) is bool
     for keyword, value in schema.items():
@@ -73,6 +74,8 @@ def _reference(value: Any) -> bool:
     return type(value) is str and _REFERENCE.match(value) is not None
 
 
+# Neither `pattern` nor `patternProperties` may stand here: `compile_schema` looks for patterns that take more than
+# linear time only in schemas that are not plain.
 _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "type": _type,
     "properties": _named_schemas,

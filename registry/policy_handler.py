@@ -24,6 +24,7 @@ def policy_handler(tool: Tool) -> PolicyHandler | None:
     if not callable(found):
         raise _wrong(tool, policy.handler, f"`{policy.handler}` is no function")
     try:
+        # A ValueError is that of a built-in function which does not tell its signature.
         inspect.signature(found).bind(None, {})
     except (TypeError, ValueError):
         raise _wrong(tool, policy.handler, f"`{policy.handler}` does not take `(call, context)`") from None

@@ -77,6 +77,7 @@ def for_model(record: AnnotatedRecord) -> AnnotatedRecord:
 
 def for_record(record: AnnotatedRecord) -> AnnotatedRecord:
     """What is recorded where no filter is declared: every field; of a secret one its name alone."""
+    # By what may be shown, not by `secret`: nothing checks the word at run time, and a misspelt one hides the field.
     known = ("public", "private")
     return record.hiding([name for name, each in record.fields.items() if each.annotations.privacy not in known])
 

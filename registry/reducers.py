@@ -77,7 +77,9 @@ def reduced(reducer: Reducer | None, result: Result, given: ReducerInput) -> Res
         return result
     try:
         answer: object = reducer(result, given)
+    # The effect has happened: neither a mistake of a reducer nor a library that exits may take its result away.
     except (Exception, SystemExit) as error:
+        # The name alone: the words of an error may quote the result.
         logger.warning("the reducer of a result failed: %s", type(error).__name__)
         return result
     if isinstance(result, ToolResult) and isinstance(answer, ToolResult) and isinstance(answer.value, str):

@@ -66,6 +66,7 @@ def read_file(result: Result, given: ReducerInput) -> Result:
     if isinstance(result, ToolFailure) or any(given.args.get(name) is not None for name in _RANGE):
         return result
     lines = str(result.value).split("\n")
+    # A line end at the end of the file begins no further line.
     total = len(lines) - (lines[-1] == "")
     if total <= FILE_LINES:
         return result
@@ -93,6 +94,7 @@ def kanban_list(result: Result, given: ReducerInput) -> Result:
 
 
 def _updated(item: Mapping[str, Any]) -> str:
+    # ISO 8601 sorts as text; anything else is compared as text too, where mixed types would raise.
     return str(item.get("updatedAt") or item.get("updated_at") or "")
 
 
@@ -106,6 +108,7 @@ def _asks_git_status(command: str) -> bool:
     if next(words, "") != "git":
         return False
     for word in words:
+        # The next word is its value: `git -C status log` asks for no status.
         if word in _GIT_VALUED:
             next(words, "")
         elif not word.startswith("-"):

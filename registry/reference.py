@@ -28,9 +28,11 @@ def load_reference(reference: str) -> Any:
         found: Any = importlib.import_module(module_name)
     except ConfigError as error:
         raise ConfigError(f"importing `{module_name}`: {error.message}", field="handler", value=reference) from error
+    # Importing runs code of anybody's, which may raise anything, or exit.
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise ConfigError(f"cannot import `{module_name}`: {why}", field="handler", value=reference) from error
+    # Not `getattr`: a module's own `__getattr__` could answer to any name.
     names = vars(found)
     if attribute not in names:
         near = did_you_mean(attribute, (name for name in names if not name.startswith("_")))

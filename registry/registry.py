@@ -26,6 +26,7 @@ class ToolRegistry:
         folded: dict[str, str] = {}
         for tool in tools:
             check_declaration(tool, known)
+            # On a card or in a log two such names read as one, so that a person would approve what they did not mean.
             twin = folded.setdefault(tool.name.casefold(), tool.name)
             if twin != tool.name:
                 raise RegistrationError(
@@ -35,6 +36,7 @@ class ToolRegistry:
                     value=tool.name,
                 )
             known[tool.name] = tool
+        # When all are known, as a fallback may be declared behind the tool that names it.
         check_fallbacks(known)
         self._tools = known
         self._names = tuple(sorted(known))
@@ -90,6 +92,7 @@ def tool_content(tool: Tool) -> dict[str, object]:
         "requires_approval": _policy_content(policy) if isinstance(policy, ApprovalPolicy) else policy,
         "tags": tool.tags,
         "peer_exposed": tool.peer_exposed,
+        # RFC 8785 writes both alike; without a float `canonical_json` takes its quick way.
         "timeout": int(tool.timeout) if tool.timeout == int(tool.timeout) else tool.timeout,
         "max_result_chars": tool.max_result_chars,
         "task_queue": tool.task_queue,
@@ -114,6 +117,7 @@ def tool_content(tool: Tool) -> dict[str, object]:
 
 
 def _policy_content(policy: ApprovalPolicy) -> dict[str, object]:
+    # Left out where it is not given, as by `_if_declared`: the hashes of policies without it stay what they were.
     return policy.model_dump(mode="json", exclude={"notify"} if policy.notify is None else None)
 
 

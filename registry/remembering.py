@@ -58,9 +58,11 @@ class Remembering:
         policy = None if tool is None else self._catalog.policy(tool.activity).policy
         if tool is None or found.kind != "ask" or policy is None or not policy.allow_remember:
             return False
+        # The definition too: a tool that was changed is not the one that people were asked about.
         here = (like.tenant, like.tool, like.definition) == (ctx.tenant, tool.name, definition_hash(tool))
         if not here or like.session not in ("", ctx.session):
             return False
+        # Only an approval has to hold today: a remembered denial that is out of date errs on the safe side.
         if grant.verdict == "approved" and not _still_given(grant, ctx, found, policy, people):
             return False
         return self._like(grant, tool, args)
@@ -68,6 +70,7 @@ class Remembering:
     def _like(self, grant: Grant, tool: Tool, args: Mapping[str, Any]) -> bool:
         like = grant.like
         if not like.where:
+            # `_digest` is empty for arguments that have no canonical form: two such must not pass for the same.
             return like.exact != "" and like.exact == _digest(tool, args)
         try:
             return self._predicate(tool, like.where).holds(args)
@@ -94,6 +97,8 @@ class Remembering:
         found = self._predicates.get(key)
         if found is None:
             if len(self._predicates) >= _PREDICATES_KEPT:
+                # Whoever approves writes these, so there may be any number; one that is needed again takes about a
+                # millisecond.
                 self._predicates.clear()
             found = self._predicates[key] = compile_where(where.strip(), self._catalog.policy(tool.activity))
         return found
@@ -109,6 +114,7 @@ def _still_given(grant: Grant, ctx: Pinned, found: Judgement, policy: ApprovalPo
         return False
     if (verdict.rule, verdict.policy_hash) != (grant.like.rule, grant.like.policy_hash):
         return False
+    # A grant must not be the way round two rules: the quorum of people, and that nobody approves what they asked for.
     if len(set(grant.people)) < policy.quorum or (requester in grant.people and not policy.allow_self_approval):
         return False
     known = [people.find(person, ctx.tenant) for person in grant.people]

@@ -93,6 +93,7 @@ def _part(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
     metadata = part.get("metadata")
+    # Only where it says nothing else, which would be lost.
     if isinstance(metadata, dict) and set(metadata) == {"partType"}:
         part = {name: value for name, value in part.items() if name != "metadata"}
         part = in_our_words(part, _PART_WORDS)
@@ -114,6 +115,7 @@ def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
     return part_types(more)
 
 
+# `data` is a text because what the cache takes has to be hashable; the schema of a form is compiled once.
 @lru_cache(maxsize=256)
 def respond_form(
     peers: tuple[str, ...] = (), types: tuple[str, ...] = PART_TYPES, data: str = "", merge: DomainMerge = "replace"

@@ -82,6 +82,7 @@ def jsonable(value: Any) -> Any:
     """
     try:
         plain = to_jsonable_python(value, fallback=_type_name)
+        # NaN and the infinities are no JSON, though Python writes them so: they become texts.
         return json.loads(_encodable(json.dumps(plain, ensure_ascii=False)), parse_constant=str)
     except Exception:
         # What a handler returns may run code of its own here.
@@ -108,4 +109,5 @@ def _type_name(value: Any) -> str:
 
 
 def _encodable(text: str) -> str:
+    # Python holds lone surrogates, as in names of files that are no UTF-8; neither the store nor Temporal's JSON can.
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -74,6 +74,7 @@ def compile_schema(
     if not isinstance(schema, Mapping):
         raise refuse("must be a JSON Schema object", schema)
     own: dict[str, Any] = _copied(schema)
+    # The URI of a dialect may end in an empty fragment.
     if str(own.get("$schema", DIALECT)).rstrip("#") != DIALECT:
         raise refuse(f"declares the dialect `{own['$schema']}`; write it in JSON Schema 2020-12", own["$schema"])
     plain = plainly_valid(own)
@@ -101,6 +102,7 @@ def _copied(node: Any) -> Any:
 
 
 def _check_reference(own: dict[str, Any], reference: str, refuse: Callable[[str, object], RegistrationError]) -> None:
+    # What lies elsewhere can change under an approval that waits: the definition hash covers only what stands here.
     if not reference.startswith("#"):
         raise refuse(
             f"has the remote `$ref` `{reference}`; put the schema under `$defs` and refer to it there", reference
@@ -119,6 +121,7 @@ def _references(node: Any) -> Iterator[str]:
         for key, value in node.items():
             if key in {"$ref", "$dynamicRef"} and isinstance(value, str):
                 yield value
+            # Below those keywords lies data, where `$ref` is a name as any other.
             elif key not in _DATA_KEYWORDS:
                 yield from _references(value)
     elif isinstance(node, list):
@@ -150,6 +153,7 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
         yield from (Problem(place_told((*path, name)), "is required") for name in missing[:1])
     elif keyword in {"additionalProperties", "unevaluatedProperties"}:
         known = list(error.schema.get("properties", {})) if isinstance(error.schema, Mapping) else []
+        # A model may send any number of names; three are enough to see what is wrong.
         unknown = [name for name in given if name not in known]
         yield from (Problem(place_told((*path, name)), _unknown(name, known)) for name in unknown[:3])
     else:

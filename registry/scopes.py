@@ -107,6 +107,8 @@ class Position:
             tool = layer.tools.get(name)
             if tool is not None:
                 known = {} if filtered is None else filtered
+                # No look at the layers behind, also where it is kept back: they may hold a tool of this name with laxer
+                # rules.
                 why = layer.kept_back(name, tool, moment.have) or self._filtered(tool, moment, known)
                 return Resolution(name, layers, index, tool, why)
         return Resolution(name, layers, len(layers), None, "no layer names it")
@@ -183,6 +185,7 @@ class RegistryTools(Mapping[str, Tool]):
             raise KeyError(name)
         return tool
 
+    # That of Mapping raises and catches a KeyError for each name that is not there, and most are not.
     def get(self, name: str, default: Any = None) -> Any:
         """See `dict.get`."""
         return self._registry.resolve(name) or default
@@ -203,6 +206,8 @@ def home(tool: Tool) -> tuple[str, str, str]:
 def _transient(position: Position, moment: Moment) -> Layer:
     tools, missing = {}, []
     for name in moment.transient:
+        # Not `get`: None there means that the name may not be brought forward, and must not lead to the registry's
+        # tool.
         tool = position.transient[name] if name in position.transient else position.registry.resolve(name)
         if tool is None:
             missing.append(name)

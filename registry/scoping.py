@@ -55,6 +55,7 @@ class _Build:
         self._check_select("select", actor.select)
         positions = {("", ""): self._position("", "", outer, (), own, (actor.select,))}
         routes = self._named("routes", actor.routes)
+        # Of all routes first: a step may require what another route's step collects.
         for route in routes:
             self._collects(route)
         for route in routes:
@@ -103,6 +104,7 @@ class _Build:
         filters = self._filters(where, place, route.tool_filter)
         found: dict[tuple[str, str], Position] = {}
         for step in (None, *steps):
+            # On the route but at no step, nothing with a `min_step` has come yet.
             at = -1 if step is None else order[step.name]
             later = {use.name: use.min_step for use in listed if use.min_step and order[use.min_step] > at}
             here = Layer("route", place, tools, later=later, missing=tuple(missing))
@@ -142,6 +144,7 @@ class _Build:
         layers = (
             Layer("step_inline", place, kinds["step_inline"], waits=step.requires),
             Layer("step_reference", place, kinds["step_reference"], waits=step.requires, missing=tuple(missing)),
+            # A route's `only` holds within its steps as well.
             *(dataclasses.replace(each, closed=closed or each.closed) for each in outer),
         )
         narrowed = (*self._filters(where, place, step.tool_filter), *filters)
@@ -164,6 +167,7 @@ class _Build:
             return self._place(where, use, use.tool, place, [*around, registered])
         self._check_listed(where, use)
         inner = next((tool for tool in around if tool is not None), None)
+        # The registry comes first (X06): a reference is not taken over by an actor's own tool of the same name.
         if registered is None:
             if inner is None and not use.optional:
                 near = did_you_mean(
@@ -179,6 +183,7 @@ class _Build:
         if beaten:
             self._check_loosens(where, use, [inner])
             return registered
+        # It comes forward over one of the actor's own, so it stands there as a shadow and obeys that one (X03).
         return self._place(where, use, registered, place, around)
 
     def _place(self, where: str, use: Use, tool: Tool, place: str, behind: Sequence[Tool | None]) -> Tool:
@@ -195,6 +200,7 @@ class _Build:
         over = [each for each in behind if each is not None]
         self._check_loosens(where, use, over)
         self._check_shadow(where, use, tool, over)
+        # Before it is placed and hashed: what is masked is part of the definition that an approval is bound to.
         masking = tool if use.loosens.strip() else _masking(tool, over)
         placed = dataclasses.replace(masking, place=f"{self._actor.name}.{place}" if place else self._actor.name)
         self._keep(where, Placed(placed, tuple(over), use.loosens.strip()))
@@ -271,6 +277,7 @@ class _Build:
         found = (layer.tools[name] for layer in layers if name in layer.tools)
         over = tuple(tool for tool in found if tool is not registered)
         private = registered.scope == "specialist" and any(tool.scope == "generalist" for tool in over)
+        # A turn has no `loosens` in which a reviewer could read why: what would need one is not brought forward.
         if self._actor.shadowing == "forbid" or private or dropped_gate(registered, over):
             return None
         placed = dataclasses.replace(_masking(registered, over), place=place)

@@ -38,7 +38,9 @@ def seat_of(
     """
     if person is None or not _present(person, table):
         return Seat(code="not_allowed")
+    # The requester may not decide in somebody else's seat either: who sits there would still be them.
     own_matter = person.id == table.requester and not table.allow_self
+    # Whoever is asked themselves sits for themselves only: with a second seat one person would count twice.
     if _listed(person, table):
         return Seat(code="self_approval") if own_matter else Seat()
     standing = [
@@ -56,6 +58,7 @@ def seat_of(
 def rights(person: Person, standing_in: Iterable[Person] = ()) -> tuple[str, ...]:
     """The approver entries a person answers to, `user:<id>` and `role:<role>`: own ones, then those by delegation."""
     entries = [f"user:{person.id}", *(f"role:{role}" for role in person.roles)]
+    # One hop: those whom they stand in for bring their own entries, and nobody's behind them.
     return tuple(dict.fromkeys([*entries, *(entry for each in standing_in for entry in rights(each))]))
 
 

@@ -25,6 +25,7 @@ def secret_paths(schema: Mapping[str, Any], *, whole: bool = False) -> frozenset
     `whole`: arguments need not have the shape that the schema says, so nothing smaller than a whole one is sure.
     """
     levels = 1 if whole else _LEVELS
+    # No more are read than show that there are too many: alternatives of alternatives name secrets by the million.
     found = frozenset(islice(_Reader(schema, levels).paths(schema, (), frozenset()), _MOST + 1))
     if len(found) > _MOST:
         found = frozenset(_Reader(schema, 1).paths(schema, (), frozenset()))

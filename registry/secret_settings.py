@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+# By the end of a name: `github_token` holds a secret, `token_budget` a number.
 _SECRET: Final = re.compile(
     r"(?:apikey|accesskey|privatekey|secretkey|token|password|passwd|secret|authorization|credentials?)\Z"
 )
@@ -28,6 +29,7 @@ def _is_secret(key: object) -> bool:
 def _literals(value: Any, name: str, *, secret: bool) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, each in value.items():
+            # Whatever lies below a name of secrets is one: `credentials: {user: ...}`.
             yield from _literals(each, f"{name}.{key}" if name else str(key), secret=secret or _is_secret(key))
     elif isinstance(value, list | tuple):
         for each in value:

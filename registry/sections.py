@@ -279,6 +279,7 @@ S = TypeVar("S", bound=Section)
 
 def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: str) -> S:
     """`data` as a section. Raises `ConfigError` with file, line, key, what is allowed and the nearest name."""
+    # A key with nothing behind it is null to YAML.
     if data is None:
         data = {}
     if not isinstance(data, Mapping):
@@ -311,6 +312,7 @@ def check_keys(
     for key in data:
         field = known.get(key)
         if field is None:
+            # In the spelling in which it was written, snake_case or camelCase.
             near = did_you_mean(key, [name for name in known if (name.islower() if key.islower() else "_" not in name)])
             allowed = ", ".join(f"`{name}`" for name in fields)
             raise file.error((*place, key), f"unknown key `{key}` of {what}; allowed: {allowed}{near}", field=key)

@@ -31,6 +31,7 @@ Validation: TypeAlias = Literal["strict", "warn", "off"]
 
 DEFAULT_TIMEOUT: Final = 300.0
 REPEATABLE_TRIES: Final = 3
+# `<string>` is where dataclasses say that the methods they write come from.
 _OWN_FRAMES: Final = (__file__, dataclasses.__file__, "<string>")
 
 
@@ -130,6 +131,8 @@ class Tool:
     @cached_property
     def definition(self) -> str:
         """The definition hash, worked out once; see `definition_hash`. Raises `RegistrationError` or `NotCanonical`."""
+        # Only what a tool does and takes: with its words or its policy in it, correcting a typo would make what waits
+        # stale.
         return sha256_hex(
             {
                 "name": self.name,
@@ -181,6 +184,7 @@ class Tool:
 
         Raises `RegistrationError` where `writeOnly` is said of arguments that have no name.
         """
+        # Where the schema is not enforced, a secret may lie anywhere within its argument.
         paths = secret_paths(self.schema.schema, whole=self.validation != "strict")
         if () in paths:
             why = f"`input_schema` of tool `{self.name}` says `writeOnly` of arguments without a name of their own"

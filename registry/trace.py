@@ -5,6 +5,7 @@ from typing import Final, Literal, get_args
 
 from signoff.registry.gates import GateName, Judgement
 
+# The order in which `GateName` lists them is the one order of gates.
 _ORDER: Final[tuple[GateName, ...]] = get_args(GateName)
 _OF_ARGUMENTS: Final = _ORDER.index("schema")
 """From here on gates look at arguments, so that without them nothing can be said."""

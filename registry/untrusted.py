@@ -6,6 +6,8 @@ import unicodedata
 from typing import Final
 
 _MARK_CHARS: Final = 16
+# Soft hyphens, zero-width and direction marks, tags: unseen between letters, they hide a word from the search but not
+# from a model.
 _UNSEEN: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
 # Each repetition is bounded: whoever writes the text could else make the search take minutes.
 _ASKS: Final = re.compile(
@@ -44,6 +46,7 @@ def _mark(text: str) -> str:
     number = 0
     while True:
         mark = hashlib.sha256(b"%d:%b" % (number, body)).hexdigest()[:_MARK_CHARS]
+        # Who writes a text can search for one that holds its own 64-bit mark; then the next number gives another.
         if mark not in text:
             return mark
         number += 1

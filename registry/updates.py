@@ -61,6 +61,7 @@ def _problems(mine: Updates, scopes: Scopes, fields: ContextFields, ctx: Pinned)
         yield from _misfits(f"{DATA}.{name}", scopes.schemas.get(name), value)
     for name, value in mine.context.items():
         yield from _misfits(name, fields.schemas[name], value)
+    # A manifest may declare `data` as a whole: then what they come to together has to fit.
     whole = fields.schemas.get(DATA)
     if whole is not None and mine.data:
         held = ctx.extra.get(DATA)
@@ -70,6 +71,7 @@ def _problems(mine: Updates, scopes: Scopes, fields: ContextFields, ctx: Pinned)
 
 
 def _misfits(name: str, schema: CompiledSchema | None, value: Any) -> Iterator[str]:
+    # It becomes part of `ctx`: out of bounds there, every rule that is asked would be an error.
     why = out_of_bounds(value)
     if why:
         yield f"the value of `{name}` is {why}"

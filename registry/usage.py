@@ -24,6 +24,7 @@ class UsageLimit:
     @property
     def problem(self) -> str:
         """What is wrong with it, "" if nothing is."""
+        # `True` is an int to Python; a declaration in code is checked by nobody else.
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
             return "`count` must be a whole number from 1 on"
         if self.per not in PERS:

@@ -54,6 +54,7 @@ class Sight:
     def resolution(self, name: str) -> Resolution:
         """Gates 3 and 7: what the name means where the actor stands, whether it is seen there, and the trace."""
         if self.position is None:
+            # A deploy can take away the step at which a turn waits: nothing is seen from there, rather than everything.
             return Resolution(name, (), 0, self.registry.resolve(name), "the actor stands nowhere that is known")
         return self.position.resolve(name, self.moment, self.filtered)
 
@@ -77,6 +78,7 @@ class Sight:
         """
         found = self._ruling(tool)
         for each in self.over.get(tool.activity, ()):
+            # A rule about the shadowed tool by its tags or scope would else be escaped by a namesake (X03).
             found = min(found, self._ruling(each), key=lambda one: _STRICTEST.index(one.effect))
         return found
 
@@ -92,6 +94,8 @@ class Sight:
 
         A call is judged where it is proposed and again where it runs, often by the same process.
         """
+        # The policy as well as the name: an actor's own tool may have that of another. Hashed, as arguments may be 64
+        # KiB; their order counts, which costs a second look at worst.
         key = (policy.tool.name, policy.hash, hashlib.sha256(json.dumps(args).encode()).hexdigest())
         found = self.verdicts.get(key)
         if found is None:

@@ -12,6 +12,7 @@ from signoff.contracts.errors import ConfigError
 
 Place: TypeAlias = tuple[str | int, ...]
 
+# Counted as aliases are followed: ten lines of them stand for billions of nodes (`billion laughs`).
 _MAX_NODES: Final = 100_000
 _TAG: Final = "tag:yaml.org,2002:"
 _VARIABLE: Final = re.compile(r"\$\{[^}]*\}?")
@@ -49,6 +50,7 @@ class YamlFile:
 class _CoreLoader(yaml.SafeLoader):
     """The core schema of YAML 1.2: true and false are the only booleans, 12:30 and 010 are text."""
 
+    # Empty, so that none of PyYAML's are inherited: those of YAML 1.1, to which `no` is false and 12:30 is 750.
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
@@ -77,6 +79,7 @@ def read_yaml(path: Path, name: str = "") -> YamlFile:
 def parse_yaml(text: str, name: str) -> YamlFile:
     """Read one text. Raises `ConfigError` of one sentence with file and line."""
     try:
+        # Composed, not constructed: nodes know their lines, and no tag can make an object.
         root = yaml.compose(text, Loader=_CoreLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -100,6 +103,7 @@ class _Reader:
     def value(self, node: yaml.Node, place: Place) -> Any:
         self._mark(place, node)
         self._count += 1
+        # An anchor within what it names would be followed without end.
         if node in self._open or self._count > _MAX_NODES:
             raise self._error(node, "an alias repeats its own surroundings or too much; write it out")
         self._open.append(node)
@@ -149,6 +153,7 @@ class _Reader:
             raise self._error(node, f"the tag `{node.tag}` is not supported; write plain YAML")
 
     def _check_text(self, node: yaml.Node, text: str) -> None:
+        # Whoever writes one expects it to be filled in; taken as it stands, it would pass for the value.
         found = _VARIABLE.search(text)
         if found:
             raise self._error(
