@@ -21,6 +21,7 @@ def canonical_json(value: Any) -> bytes:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
         return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, ValueError, TypeError, RecursionError) as error:
+        # ValueError also comes of integers with more digits than Python prints (4,300), out of the library's message.
         raise NotCanonical(str(error).partition("\n")[0]) from None
 
 
@@ -32,6 +33,7 @@ def sha256_hex(value: Any) -> str:
 def nesting(value: Any) -> int:
     """How many lists and objects lie within one another at most; 0 for a scalar."""
     deepest = 0
+    # Not recursive: a value from outside may be deeper than Python's stack.
     stack: list[tuple[Any, int]] = [(value, 0)]
     while stack:
         item, depth = stack.pop()
@@ -50,8 +52,10 @@ def _plain(value: Any) -> bool:
     stack = [value]
     while stack:
         item = stack.pop()
+        # The exact type: to `isinstance` a boolean is an integer, and a subclass may write itself in its own way.
         kind = type(item)
         if kind is dict:
+            # RFC 8785 sorts names by UTF-16 code units, Python by code points; below ASCII's end that is the same.
             if not all(type(name) is str and name.isascii() for name in item):
                 return False
             stack.extend(item.values())

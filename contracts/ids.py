@@ -6,12 +6,16 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import StringConstraints
 
+# `\Z`, as in Python's `re` a `$` lets a final newline pass. Without `/` and `.` ids that are joined come apart again.
 ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,48}\Z"
 TOOL_NAME_PATTERN: Final = r"^[A-Za-z0-9_-]{1,64}\Z"
 _CALL = re.compile(r"^c([1-9][0-9]{0,5})\.([1-9][0-9]{0,5})\Z")
+# Above all calls that a completion may keep (CALLS_KEPT_PER_COMPLETION); with MAX_FALLBACKS still within `_CALL`.
 _STAND_IN: Final = 1_000
+# No I, L, O and U: what people read aloud or type is not mistaken for a digit.
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
+# Pydantic's patterns are Rust's, which know no `\Z` and where `$` is the very end.
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
 
 
@@ -108,6 +112,7 @@ def parse_approval_id(approval_id: str) -> ApprovalKey | None:
 
 def short_code(approval_id: str) -> str:
     """Six Crockford base32 characters of sha-256(approval id), for people to read and type."""
+    # 30 bits: two approvals may have one code, so it is only looked up among those that its reader may decide.
     number = int.from_bytes(hashlib.sha256(approval_id.encode()).digest()[:4], "big") >> 2
     return "".join(_CROCKFORD[(number >> (5 * place)) & 31] for place in reversed(range(6)))
 

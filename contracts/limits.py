@@ -5,12 +5,14 @@ from typing import Final
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
 
+# Results of 80,000 non-ASCII characters, carried inline, wedged a turn at its fifth completion.
 INLINE_BYTES: Final = 8 * KIB
 """Bytes of JSON a `Content` carries inline; more goes to the blob store."""
 PREVIEW_CHARS: Final = 200
 ARGUMENTS_BYTES: Final = 64 * KIB
 """Bytes of JSON of one call's arguments."""
 CALLS_PER_COMPLETION: Final = 50
+# One completion with more than 4 MiB of calls makes Temporal's server terminate the workflow.
 CALLS_BYTES_PER_COMPLETION: Final = 1 * MIB
 CALLS_KEPT_PER_COMPLETION: Final = 200
 """Calls beyond this are dropped from the completion altogether; the first ones are answered."""
@@ -22,6 +24,7 @@ RECORDED_RESULT_CHARS: Final = 2_000
 """Characters of a result that the record holds, where it holds one (B39)."""
 MESSAGES_BYTES: Final = 1 * MIB
 """Bytes of the message list as the workflow holds it: references and inline text."""
+# Below the 2 MiB of a payload: a turn that completes with more fails its workflow task, again and again.
 TURN_RESULT_BYTES: Final = 1536 * KIB
 """Bytes of JSON a turn completes with; what would be more is left out of its calls, and named there."""
 REQUEST_BODY_BYTES: Final = 1 * MIB
@@ -37,11 +40,13 @@ HISTORY_EVENTS: Final = 9_000
 HISTORY_BYTES: Final = 8 * MIB
 """A turn ends before its history grows past these; the contract's caps are 10,000 events and 10 MiB."""
 
+# The server itself suggests a new run at 4,096 events or 4 MiB.
 SESSION_EVENTS: Final = 2_000
 """History events after which a session goes on in a fresh run."""
 SESSION_BYTES: Final = 2 * MIB
 """The same for the bytes of its history."""
 SESSION_MAILBOX: Final = 100
+# A run hands the whole session on in one payload, of 2 MiB at most: hence the bounds of what it holds.
 SESSION_OPEN_BYTES: Final = 512 * KIB
 """Bytes of what is said and not answered yet; more is refused until something is."""
 SESSION_WINDOW_TURNS: Final = 50
@@ -76,6 +81,7 @@ MAX_REVISIONS: Final = 20
 MAX_REMEMBERED_SECONDS: Final = 30 * 86_400.0
 MAX_REMEMBERED_USES: Final = 1_000
 """For how long and how often a person may have an answer given again."""
+# RFC 8785 writes numbers as doubles: beyond this two integers could be one number, and two calls have one digest.
 MAX_INTEGER: Final = 2**53 - 1
 MAX_DEPTH: Final = 32
 """Levels of a call's arguments, and of the context that policies read."""

@@ -5,6 +5,7 @@ from typing import Final
 ENGINE: Final = 2
 """Number stamped into a turn at its start; `ActorTurn` branches on it (contracts.md)."""
 
+# Histories and running turns hold all of these: a name that changes leaves every turn that waits without its handler.
 ACTOR_TURN: Final = "ActorTurn"
 SESSION: Final = "Session"
 
@@ -27,6 +28,7 @@ TURN_WAITS: Final = "turn_waits"
 TURN_ENDED: Final = "turn_ended"
 STATE: Final = "state"
 
+# Registered in each namespace, and plain text there: whoever sees Temporal's UI reads their values.
 SA_STATE: Final = "SignoffState"
 SA_ACTOR: Final = "SignoffActor"
 SA_TENANT: Final = "SignoffTenant"

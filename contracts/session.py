@@ -18,6 +18,7 @@ SessionTurnState = Literal["working", "waiting"] | TurnState
 """`working` until the turn ends or waits for people for the first time."""
 
 
+# Two characters less than an `Id`: `-` and a digit, as MAX_TURNS_PER_MESSAGE has one digit.
 MessageId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,46}$")]
 """As an `Id`, with room for the number of a turn."""
 

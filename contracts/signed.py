@@ -28,6 +28,7 @@ def unsigned_principal(principal: Principal) -> Principal:
 
 def _fields(shape: Shape) -> dict[str, object]:
     try:
+        # `key_id` stays among the bytes: only the signature itself cannot be under the signature.
         return shape.model_dump(mode="json", exclude={"signature"}, exclude_defaults=True)
     except (PydanticSerializationError, UnicodeEncodeError, ValueError, RecursionError) as error:
         raise NotCanonical(str(error).partition("\n")[0]) from None

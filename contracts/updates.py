@@ -34,6 +34,7 @@ class Updates(Shape):
     def size(self) -> int:
         """Bytes of it as JSON."""
         text = json.dumps([self.data, self.context], ensure_ascii=False, separators=(",", ":"))
+        # A history may hold half a surrogate pair; measuring must not fail a workflow task.
         return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -49,6 +50,7 @@ def applied(updates: Updates, given: Mapping[str, Any]) -> dict[str, Any]:
     """The context of a turn: `updates`, and over them what its caller has `given` (P18)."""
     extra = {**updates.context, **given}
     told = given.get(DATA, {})
+    # Data that the caller gives as something else than an object are its word on all of them.
     if updates.data and isinstance(told, Mapping):
         extra[DATA] = {**updates.data, **told}
     return extra

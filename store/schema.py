@@ -18,11 +18,13 @@ class StoreClock(FunctionElement[int]):
 
 @compiles(StoreClock, "sqlite")
 def _sqlite_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
+    # `julianday` is a double, which may lie just below a whole millisecond: CAST alone would cut that off.
     return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 
 
 @compiles(StoreClock, "postgresql")
 def _postgresql_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
+    # Not `now()`, the time at which the transaction began: it may have waited for a lock since.
     return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 
 
@@ -207,6 +209,7 @@ DELIVERIES: Final = Table(
     Column("closed_at", BigInteger, nullable=True),
     Column("request", Text, nullable=False),
     Column("remind_at", BigInteger, nullable=True),
+    # Tokens are made of these four: should that ever change, planning fails, and nobody gets a second card.
     Index("deliveries_cards", "approval", "revision", "person", "channel", unique=True),
     Index("deliveries_by_vendor", "channel", "vendor_id"),
     Index("deliveries_by_address", "channel", "address", "state"),
@@ -256,6 +259,7 @@ AUDIT_RECORDS: Final = Table(
     Column("prev", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
     Column("written_at", BigInteger, nullable=False),
+    # Once more what the log makes sure of under its lock: no retry writes the same thing twice.
     Index("audit_records_keys", "stream", "key", unique=True),
 )
 """What happened, chained by hash within each stream; rows are only ever added. `at` is ISO 8601 in UTC."""
@@ -263,6 +267,7 @@ AUDIT_RECORDS: Final = Table(
 AUDIT_CHECKPOINTS: Final = Table(
     "audit_checkpoints",
     METADATA,
+    # Counted under the lock of the chain: a sequence leaves gaps, and a gap says that one was taken away.
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("body", Text, nullable=False),
     Column("hash", String(64), nullable=False),
