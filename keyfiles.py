@@ -25,6 +25,7 @@ Keys = TypeVar("Keys", bound=BaseModel)
 def read_private(path: Path) -> PrivateKeys:
     """The gateway's keys. Raises `ConfigError` when there are none, they are no keys, or other users can read them."""
     keys = _read(path, PrivateKeys, "signing_keys", _MAKE)
+    # Refused, not repaired: who could read the keys may have done so, and people must hear of it.
     if path.stat().st_mode & _OPEN_TO_OTHERS:
         text = f"`{path}` holds private keys, and other users may read or change it: `chmod 600 {path}`"
         raise ConfigError(text, field="signing_keys")
@@ -56,6 +57,7 @@ def retire_key(private: Path, public: Path, key_id: str, now: datetime) -> Priva
         raise ConfigError(f"there is no key `{key_id}` in `{private}`; known: {known}", field="signing_keys")
     if found.retired_at is not None:
         return found
+    # A gateway does not start without a key in use, so the last one is not taken away first.
     if not any(key.retired_at is None for key in keys if key.id != key_id):
         raise ConfigError(f"`{key_id}` is the only key in use: make another first, with `signoff keys create`")
     retired = found.model_copy(update={"retired_at": now})
@@ -83,8 +85,10 @@ def ensure_development_keys(private: Path, public: Path, now: datetime) -> Priva
     Raises `ConfigError`.
     """
     if not private.exists():
+        # Of two that start at once, the second must not put its key over the one that the first signs with.
         _write(private, PrivateKeys(keys=(new_key(now),)), 0o600, replace=False)
     keys = read_private(private)
+    # The public file is made of the private one: whatever is wrong with it, it is written anew.
     with contextlib.suppress(ConfigError):
         if read_public(public) == keys.public():
             return keys
@@ -112,8 +116,10 @@ class FileVerifier(Verifier):
 
     def _look(self) -> None:
         state = _file_state(self._path)
+        # A file that is gone may be about to be replaced: without any key every answer would be refused until then.
         if state is None or state == self._state:
             return
+        # Before it is read: a file that cannot be read is told of once, not for every signature.
         self._state = state
         try:
             self._load(read_public(self._path).keys)
@@ -126,6 +132,7 @@ def _file_state(path: Path) -> tuple[int, int, int] | None:
         found = path.stat()
     except OSError:
         return None
+    # Two versions may be of one moment and one size; a file that was moved into place has another inode.
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
@@ -154,17 +161,20 @@ def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> N
     """`keys` as a file of that mode, whole from the moment it is there; an older one stays unless `replace`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # In the same folder, as only there a rename is one step; `mkstemp` opens it for nobody but its owner.
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(name)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(keys.model_dump_json(indent=2, exclude_none=True) + "\n")
                 os.fchmod(file.fileno(), mode)
+                # Before the rename: after a power cut the name must not stand for an empty file.
                 os.fsync(file.fileno())
             if replace:
                 temporary.replace(path)
             else:
                 with contextlib.suppress(FileExistsError):
+                    # A link fails where the name is taken, which a rename does not: the first whole file stays.
                     path.hardlink_to(temporary)
         finally:
             temporary.unlink(missing_ok=True)

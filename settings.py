@@ -45,13 +45,16 @@ def _default_public_keys(known: Mapping[str, Any]) -> Path:
 
 
 def _default_url(known: Mapping[str, Any]) -> str:
+    # Fields that were refused are missing in `known`; their own error is told, not one of this.
     host = str(known.get("host", "127.0.0.1"))
     try:
         address = ip_address(host)
     except ValueError:
         return f"http://{host}:{known.get('port')}"
+    # `0.0.0.0` and `::` are for listening, and no address to give to people.
     if address.is_unspecified:
         host = "127.0.0.1"
+    # RFC 3986: an IPv6 address stands in brackets, as its colons would begin the port.
     return f"http://[{host}]:{known.get('port')}" if ":" in host else f"http://{host}:{known.get('port')}"
 
 
@@ -59,6 +62,7 @@ def _web_address(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("a web address looks like https://approvals.example.com")
+    # Paths are put behind it, and links with `//` in them are other addresses.
     return text.rstrip("/")
 
 
@@ -68,6 +72,7 @@ def _issuer(text: str) -> str:
     plain = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
     if not parts.hostname or parts.query or parts.fragment or not (parts.scheme == "https" or plain):
         raise ValueError("an issuer looks like https://login.example.com/realm")
+    # As written, a final slash included: `iss` must match it exactly (OpenID Connect Core, 3.1.3.7).
     return text
 
 
@@ -84,6 +89,7 @@ class Settings(BaseSettings):
     Make one with `load_settings`, whose errors are sentences.
     """
 
+    # Compose files and CI pass unset variables on as empty ones: those count as not given.
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
         env_prefix=ENV_PREFIX, env_ignore_empty=True, toml_file=SETTINGS_FILE, extra="forbid", frozen=True
     )
@@ -143,6 +149,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """What was passed, then the environment, then `signoff.toml`; nothing else is read."""
+        # No `.env` and no folder of secrets: one more place would be one more where a setting comes from unseen.
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
@@ -195,8 +202,10 @@ _NEEDS: Final = {
 def _refuse_misspelt_variables() -> None:
     known = [ENV_PREFIX + name.upper() for name in Settings.model_fields]
     for variable in sorted(name.upper() for name in os.environ):
+        # `extra="forbid"` does not reach the environment: a misspelt variable would be passed over in silence.
         if not variable.startswith(ENV_PREFIX) or variable in known:
             continue
+        # Near misses only: others may have variables with this beginning, such as the programs around us.
         if near := difflib.get_close_matches(variable, known, n=1, cutoff=0.85):
             raise ConfigError(f"the variable `{variable}` is not known: did you mean `{near[0]}`?", field=variable)
 

@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Key(BaseModel):
+    # A file of private keys that is handed to a worker is refused for its `private`, not read without it.
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
@@ -40,6 +41,7 @@ class PublicKey(_Key):
     @model_validator(mode="after")
     def _has_its_id(self) -> "PublicKey":
         if self.id != _id_of(_raw(self.public, KEY_BYTES)):
+            # Signatures name the key by its id: a file that gave a key another one's id would let it sign for that one.
             raise ValueError("`id` is not the one of this key")
         return self
 
@@ -109,6 +111,7 @@ class Signer:
             raise ConfigError(
                 "no signing key is in use, all are retired: make one with `signoff keys create`", field="signing_keys"
             )
+        # By when it was made, not by its place in a file that people may edit.
         newest = max(usable, key=lambda key: key.created_at)
         self.key_id: Final = newest.id
         self._key = newest.loaded()
@@ -118,7 +121,9 @@ class Signer:
         """`decision` as the gateway vouches for it. Raises `NotCanonical`; ValueError without `received_at`."""
         if decision.received_at is None:
             raise ValueError("a signed decision says when it was received")
+        # The time is signed as text: in one zone only has an instant one text.
         received = decision.received_at.astimezone(UTC)
+        # The key's id is under the signature: nobody can put the signature down to another key.
         stamped = decision.model_copy(update={"received_at": received, "key_id": self.key_id, "signature": ""})
         return stamped.model_copy(update={"signature": self._sign(decision_bytes(stamped))})
 
@@ -189,10 +194,13 @@ class Verifier:
         known = self._known().get(mark.key_id)
         if known is None:
             # A worker that was not given the gateway's keys refuses everything; it should be seen why.
+            # Cut and quoted: anybody who reaches a turn can choose this text.
             _log.warning("a signature names the key %r, which is not among the public keys here", mark.key_id[:32])
             return False
+        # Without a zone it cannot be compared with `retired_at`: what cannot be judged is not believed.
         if at is None or at.tzinfo is None:
             return False
+        # The signer wrote `at`: this ends a key that was replaced. One that was stolen has to leave the files.
         if known.retired_at is not None and at >= known.retired_at:
             return False
         try:
@@ -208,6 +216,7 @@ def _purposed(purpose: str, body: bytes) -> bytes:
 
 
 def _id_of(public: bytes) -> str:
+    # A name for people and logs; what is checked is the key that stands under it.
     return hashlib.sha256(public).hexdigest()[:_ID_CHARS]
 
 
@@ -217,6 +226,7 @@ def _text(raw: bytes) -> str:
 
 def _raw(text: str, length: int) -> bytes:
     try:
+        # Without `validate` Python skips what is not base64, and one signature could be written in many ways.
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raw = b""
