@@ -60,7 +60,7 @@ class Rests:
             raise StoreUnavailable(f"the blob `{sha.hex()[:12]}` is not in this store, or was changed there")
         kept = json.loads(body)
         text: str = kept["text"]
-        # A model chooses the numbers: Python would count a negative start from the end.
+        # Callers' schemas want 0 or more; past them, Python would count a negative start from the end.
         piece = text[max(start, 0) :][: max(chars, 1)]
         end = start + len(piece)
         return Rest(kept["tool"], piece, start, len(text), end if end < len(text) else None)
