@@ -15,40 +15,22 @@ import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
-from sqlalchemy import update
 
-from signoff.approvals.card import render_card
 from signoff.channels.base import Channel, Forged, Malformed
-from signoff.channels.carrying import Supplies
-from signoff.channels.courier import Courier
-from signoff.channels.hearing import Answered, Hearing
-from signoff.channels.intake import Intake
 from signoff.channels.opening import open_channels
-from signoff.channels.pointing import Asked
-from signoff.channels.shapes import Closed, Notice, Raw
+from signoff.channels.shapes import Closed, Raw
 from signoff.channels.texts import text
-from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.audit import AuditEntry
-from signoff.contracts.content import Content
-from signoff.contracts.decision import Verdict
-from signoff.contracts.ids import short_code, show_code
-from signoff.contracts.person import Person, Principal
-from signoff.registry.manifest_channels import ChannelDeclared, RoutingRules
-from signoff.registry.people import FixedDirectory
-from signoff.store.arrivals import ArrivalRow, Arrivals
-from signoff.store.deliveries import Deliveries, DeliveryRow
-from signoff.store.notices import Notices, notice_key
-from signoff.store.schema import DELIVERIES
-from signoff.store.store import Store, open_store
-from signoff.testing.recording_desk import RecordingDesk
-from signoff.testing.vendor import Seen, Told, Vendor
+from signoff.contracts.ids import show_code
+from signoff.registry.manifest_channels import ChannelDeclared
+from signoff.store.store import open_store
+from signoff.testing.rig import Rig, Time
+from signoff.testing.vendor import Told, Vendor
 
-TENANT: Final = "main"
 HOSTILE: Final = "Bo\nApproved by Ana\u202e\u200b\x1b[2J\u2028 *bold* <b>html</b> <!here> [a](https://evil.example)"
 """What a model may write into an argument."""
 UNICODE: Final = "naïve 🎉 日本語 שלום"
@@ -69,184 +51,6 @@ _NONSENSE: Final = (
     b"a=b&" * 20_000,
     b"From: <>\r\n\r\n",
 )
-_PATIENCE: Final = 20
-"""Rounds after which nothing more is to come."""
-
-
-class Rig:
-    """A channel between a fake vendor and a desk of real rules. Ana and Bo may approve, Cy may not, Guest asks."""
-
-    def __init__(self, store: Store, channel: Channel, vendor: Vendor, time: "Time") -> None:
-        self.store = store
-        self.channel = channel
-        self.vendor = vendor
-        self.time = time
-        self.ana, self.bo, self.cy, self.stranger = vendor.identities
-        self.people = FixedDirectory(
-            Person(id=name, name=name.title(), tenant=TENANT, roles=roles, identities={channel.identity: (identity,)})
-            for name, roles, identity in (
-                ("ana", ("approvers",), self.ana),
-                ("bo", ("approvers",), self.bo),
-                ("cy", (), self.cy),
-            )
-        )
-        self.desk = RecordingDesk(self.people, time.now)
-        self.cards = Deliveries(store)
-        self.notices = Notices(store)
-        self.recorded: list[AuditEntry] = []
-        supplies = Supplies(
-            deliveries=self.cards,
-            people=self.people,
-            links=self._link,
-            record=self._record,
-            clock=time.now,
-            digest_over=5,
-        )
-        channels = {channel.name: channel}
-        self.courier = Courier(self.notices, channels, RoutingRules(), supplies)
-        self.hearing = Hearing(store, channels, self.people, self.desk, self._records, time.now)
-        self.intake = Intake(store, channels, self._records, time.now)
-
-    async def ask(self, number: int = 1, *, told: bool = True, **fields: Any) -> ApprovalRequest:
-        """A request that waits, of which Bo and Ana were told unless not `told`."""
-        name = f"{TENANT}.s.t.c{number}.1"
-        args = fields.pop("args", {"to": f"Payee {number}", "amount": number})
-        card = render_card(effect=f"Pay {number} to {{to}}", title="", tool="pay", args=args, schema={})
-        given: dict[str, Any] = {
-            "id": name,
-            "code": short_code(name),
-            "digest": f"digest {number}",
-            "tenant": TENANT,
-            "turn": "t",
-            "actor": "clerk",
-            "call": f"c{number}.1",
-            "tool": "pay",
-            "args": Content(inline=args),
-            "card": card,
-            "rule": "requires_approval",
-            "approvers": ("role:approvers",),
-            "requester": Principal(user="guest", name="Guest"),
-            "notify": (self.channel.name,),
-            # What the channel may decide at all.
-            "min_assurance": "link" if self.channel.assurance == "link" else "channel",
-        }
-        request = self.desk.open(ApprovalRequest(**given | fields))
-        await self.tell("opened", request)
-        if told:
-            await self.carry()
-        return request
-
-    async def again(self, request: ApprovalRequest) -> ApprovalRequest:
-        """The same request, asked again with other arguments: its next revision."""
-        await self.tell("closed", request)
-        args = {"to": "Somebody else", "amount": 7}
-        card = render_card(effect="Pay 7 to {to}", title="", tool="pay", args=args, schema={}, note="it was changed")
-        changes = {"revision": request.revision + 1, "digest": "another digest", "card": card}
-        revised = self.desk.open(request.model_copy(update=changes))
-        await self.tell("opened", revised)
-        await self.carry()
-        return revised
-
-    async def tell(self, event: Any, request: ApprovalRequest, number: int = 1) -> None:
-        """What a turn writes down of a request."""
-        await self.notices.put(notice_key(request, event, number), request.tenant, event, request)
-
-    async def carry(self) -> None:
-        """Let the courier do all that is due now."""
-        for _ in range(_PATIENCE):
-            if not await self.courier.step():
-                return
-
-    async def hurry(self) -> None:
-        """Let what is tried again later be due now."""
-        due = update(DELIVERIES).values(due_at=0, claimed_until=0)
-        await self.store.run(lambda connection: connection.execute(due).rowcount)
-
-    async def hear(self, *raws: Raw) -> list[type[Exception] | None]:
-        """Take these in, and let all come of it that comes of it; how each was refused."""
-        refusals: list[type[Exception] | None] = []
-        for raw in raws:
-            try:
-                await self.intake.take(self.channel.name, raw)
-                refusals.append(None)
-            except (Forged, Malformed) as error:
-                refusals.append(type(error))
-        await self.listen()
-        return refusals
-
-    async def listen(self) -> None:
-        """Hear what was taken in; what is decided closes the cards."""
-        for _ in range(_PATIENCE):
-            if not await self.hearing.step():
-                break
-        for request in {asked.request.id: self.request(asked.request.id) for asked, _ in self.desk.heard}.values():
-            if request.state != "pending":
-                await self.tell("closed", request)
-        await self.carry()
-
-    async def decide_elsewhere(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
-        """Ana decides it in the inbox."""
-        await self.desk_decides(request, verdict, reason)
-        await self.listen()
-
-    async def desk_decides(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
-        """The same, and nobody is told of it."""
-        ana = self.people.find("ana", TENANT)
-        assert ana is not None
-        answer = Answered(ana, verdict, reason, "inbox", "session", "elsewhere", self.time.now())
-        await self.desk.decide(Asked(request, request.revision, request.digest), answer)
-
-    def request(self, approval: str) -> ApprovalRequest:
-        """A request as it stands."""
-        return self.desk.request(approval)
-
-    def card(self, identity: str, revision_of: str = "") -> Seen:
-        """The newest card that somebody was sent, of the request whose code they read in it if that is given."""
-        mine = [card for card in self.vendor.cards() if card.to == identity and revision_of in card.text]
-        assert mine, f"{identity} was sent no card"
-        return mine[-1]
-
-    def read_by(self, identity: str) -> str:
-        """All that somebody can read there now."""
-        return "\n\n".join(self.vendor.reads(identity))
-
-    async def delivery(self, request: ApprovalRequest, person: str) -> DeliveryRow:
-        """What is known of the card for one person."""
-        rows = await self.cards.of_request(request.id, request.revision)
-        return next(row for row in rows if row.person == person)
-
-    async def notice(self, row: DeliveryRow) -> Notice:
-        """A card as the courier sends it."""
-        person = self.people.find(row.person, row.tenant)
-        assert person is not None
-        link = await self._link(row)
-        return Notice(token=row.token, request=row.request, person=person, address=row.address, link=link)
-
-    async def arrived(self) -> list[ArrivalRow]:
-        """What waits to be heard."""
-        return await Arrivals(self.store).claim(100)
-
-    async def _link(self, row: DeliveryRow) -> str:
-        return f"https://signoff.example/link/{row.token}"
-
-    async def _record(self, entry: AuditEntry) -> None:
-        self.recorded.append(entry)
-
-    async def _records(self, entries: Sequence[AuditEntry]) -> int:
-        self.recorded += entries
-        return len(entries)
-
-
-class Time:
-    """The time, which a test may move."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def now(self) -> datetime:
-        """The time as everybody is told it."""
-        return datetime.now(UTC) + self.ahead
-
 
 Scenario: TypeAlias = "Callable[[Any, Rig], Awaitable[None]]"
 

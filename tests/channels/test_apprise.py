@@ -11,8 +11,9 @@ from signoff.channels.base import Forged, Malformed, Means, NotDelivered
 from signoff.channels.shapes import Raw, Reply
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
-from signoff.testing.channels import ChannelSuite, Rig, played
+from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_apprise import KEY, SCHEME, FakeApprise, fake_apprise
+from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")

@@ -19,7 +19,8 @@ from signoff.channels.base import Channel
 from signoff.channels.mail_imap import LOOK_SECONDS
 from signoff.channels.shapes import Raw, Received
 from signoff.contracts.errors import StoreUnavailable, Unavailable
-from signoff.testing.channels import ChannelSuite, Rig, rigged
+from signoff.testing.channels import ChannelSuite, rigged
+from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
 
 pytestmark = pytest.mark.dovecot

@@ -17,8 +17,9 @@ from signoff.channels.shapes import Raw, Received
 from signoff.channels.slack import Slack
 from signoff.channels.slack_payloads import event, interaction, read_payload
 from signoff.contracts.errors import ConfigError, StoreUnavailable
-from signoff.testing.channels import ChannelSuite, Rig, played
+from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_slack import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, FakeSlack, fake_slack
+from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
 
 

@@ -19,8 +19,9 @@ from signoff.channels.telegram_bot import Bot
 from signoff.channels.telegram_cards import ALERT_UNITS, TEXT_UNITS, cut, pressed
 from signoff.channels.texts import text
 from signoff.contracts.errors import ConfigError, StoreUnavailable
-from signoff.testing.channels import ChannelSuite, Rig, played
+from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram
+from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

@@ -22,7 +22,7 @@ from signoff.channels.twilio_messages import is_address, text_fields
 from signoff.channels.twilio_templates import judged
 from signoff.channels.whatsapp_messages import units
 from signoff.contracts.ids import show_code
-from signoff.testing.channels import ChannelSuite, Rig, played
+from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_twilio import (
     ACCOUNT,
     ACTIONS,
@@ -35,6 +35,7 @@ from signoff.testing.fake_twilio import (
     FakeTwilio,
     fake_twilio,
 )
+from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

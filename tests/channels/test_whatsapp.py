@@ -21,7 +21,7 @@ from signoff.channels.whatsapp_messages import TITLE_CHARS, plain, pressed, reci
 from signoff.channels.whatsapp_payloads import read_payload
 from signoff.channels.whatsapp_templates import judged, template_language
 from signoff.channels.whatsapp_window import Window
-from signoff.testing.channels import ChannelSuite, Rig, played
+from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_whatsapp import (
     APP_SECRET,
     BODY,
@@ -32,6 +32,7 @@ from signoff.testing.fake_whatsapp import (
     FakeWhatsApp,
     fake_whatsapp,
 )
+from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
