@@ -119,7 +119,8 @@ _BLAME: Final = frozenset("👎❌🚫⛔✖🛑❎🙅🤔")
 _OPENING: Final = frozenset("\"'*_“”„«»‹›‘’([{¡/")
 _CLOSING: Final = frozenset("\"'*_“”„«»‹›‘’)]}.!,;:…。！")
 _HIDDEN: Final = frozenset(("Cf", "Cc", "Mn", "Me", "So", "Sk", "Zs", "Zl", "Zp"))
-_QUESTION: Final = frozenset("?¿？؟;⁇⁈⁉")
+# The last is the Greek one, which NFKC makes a semicolon: what asks must not become what ends a sentence.
+_QUESTION: Final = frozenset("?¿？؟;⁇⁈⁉\u037e")
 # Keyboards and mail programs put one of these where a code has a hyphen.
 _DASHES: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
 # What some program shows as the end of a line is one here, or the first line would be longer than what was seen.

@@ -73,6 +73,7 @@ def test_a_first_line_that_is_wholly_a_word_of_the_person_decides(text: str, loc
         ("👍", "en", "unknown"),
         ("not yet", "en", "unknown"),
         ("yes?", "en", "question"),
+        ("yes\u037e", "en", "question"),
         ("¿sí?", "es", "question"),
         ("yes or no？", "en", "question"),
         ("yes, but only today", "en", "more"),
