@@ -33,6 +33,7 @@ HEALTH: Final = ("/healthz", "/readyz")
 CHANNELS: Final = "/channels/"
 """Where vendors bring what people say; each channel checks by itself who brings it."""
 _BEARER: Final = HTTPBearer(
+    # Else FastAPI would answer for us where the header is missing, in development as well.
     auto_error=False,
     scheme_name="personal token",
     description="`signoff token create` makes one; scopes `read`, `decide`, `start`. Needless in development.",
@@ -82,6 +83,7 @@ class Door:
         `described` is there for the API's description alone: what is sent is read here, strictly.
         """
         path = request.scope["path"]
+        # Health has to answer while the store is away: a liveness probe must not restart a gateway for that.
         if path in HEALTH or path.startswith(CHANNELS):
             return
         try:
@@ -89,6 +91,7 @@ class Door:
         except SignInNeeded as error:
             await self._refusals.note(error.message)
             raise
+        # Also for what is open to all: the sign-in sends those on who are signed in already.
         request.scope[_CALLER], request.scope[_DOOR] = caller, self
         if any(path == each or path.startswith(f"{each}/") for each in OPEN_TO_ALL):
             return
@@ -110,6 +113,7 @@ class Door:
         looked = self._deps.clock()
         async with contextlib.aclosing(events):
             async for event in events:
+                # Heartbeats pass here, too, so that the reader of a silent stream is looked at as well.
                 if caller_of(request) is not None and self._deps.clock() - looked >= LOOK_AGAIN:
                     if not await self._still(request, allowed):
                         return
@@ -120,12 +124,15 @@ class Door:
         try:
             caller = await self._caller(request)
             return caller is not None and (allowed is None or await allowed(caller.person))
+        # A store that is away ends the stream: nobody can say that its reader is still let in.
         except SignoffError:
             return False
 
     async def _caller(self, request: Request) -> Caller | None:
         path = request.scope["path"]
+        # First, so that whom another gateway let in is known to this one.
         await self._logins.look()
+        # A cookie would be sent along by other sites' pages, and no form's value guards the API.
         return await (self._by_token(request) if path.startswith(API) else self._by_cookie(request))
 
     async def _by_token(self, request: Request) -> Caller | None:
@@ -133,12 +140,14 @@ class Door:
         if sent is None:
             return None
         scheme, _, secret = sent.partition(" ")
+        # Schemes are compared without regard to case (RFC 9110, 11.1).
         if scheme.lower() != "bearer":
             raise SignInNeeded("send a personal token: `Authorization: Bearer sgf_...`")
         try:
             token = await self._tokens.known(secret.strip(), self._deps.clock())
         except Refused as error:
             raise SignInNeeded(error.message) from None
+        # Tokens and sessions outlive what people may do: the directory is asked at every request.
         person = self._active(token.tenant, token.person)
         if person is None:
             raise SignInNeeded("the person of this token is not in the directory, or not active any more")
@@ -161,6 +170,7 @@ class Door:
 
 def scope_of(method: str, path: str) -> Scope:
     """What a request needs: looking is `read`; turns and sessions begin and stop with `start`; all else is `decide`."""
+    # A form of `/tools/` judges a made-up call; nothing runs and nobody is asked.
     if method in READING or path.startswith("/tools/"):
         return "read"
     return "start" if path.startswith(_STARTING) else "decide"
@@ -186,6 +196,7 @@ def person_of(request: Request) -> Person | None:
 def streamed(request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None) -> StreamingResponse:
     """Server-sent events for whoever sent `request`, as long as they are let in, and `allowed` where that is asked."""
     door: Door = request.scope[_DOOR]
+    # nginx holds back what it proxies until a buffer is full; events would come late and in heaps.
     headers = {"x-accel-buffering": "no"}
     return StreamingResponse(
         door.while_known(request, events, allowed), media_type="text/event-stream", headers=headers
@@ -199,6 +210,7 @@ def acting(
 
     Raises `Refused` (`not_allowed`), `NotFound` for a person or a tenant that is not the caller's.
     """
+    # In production the door has refused nobody's requests. Asked again: a route past it must act for no one.
     if caller is None:
         if deps.settings.profile != "development":
             raise SignInNeeded("nobody signed in")
@@ -212,6 +224,7 @@ def acting(
 def own_tenant(caller: Caller | None, tenant: str | None) -> str:
     """The tenant that a request is about; the caller's own when it names none. Raises `NotFound` for another's."""
     own = DEFAULT_TENANT if caller is None else caller.person.tenant
+    # Not a 403: whether there is another tenant of this name is nobody's business.
     if caller is not None and tenant not in (None, own):
         raise NotFound("there is nothing of that name here")
     return own if tenant is None else tenant

@@ -44,6 +44,7 @@ class Entrance:
         cookie, now = new_session(), self._deps.clock()
         by = "" if token is None else token.id
         roles = () if vouched is None else vouched.person.roles
+        # Written with the session: nobody is in without a record of it, or vouched for without having come in.
         told = writing([act(person.tenant, "sign-in", person.id, now, assurance=assurance, token=by, roles=roles)])
         await self._sessions.open(
             cookie,
@@ -79,5 +80,6 @@ def _both(first: Also, second: Also) -> Also:
 def local_path(wanted: str) -> str:
     """`wanted` if it is a page of ours, else the first page: nobody is led elsewhere after signing in."""
     # Browsers read a backslash as a slash, and two slashes at the beginning as another host.
+    # Tabs and line ends they leave out (WHATWG URL): `/<tab>/host` would be two slashes as well.
     elsewhere = not wanted.startswith("/") or wanted.startswith("//") or "\\" in wanted or not wanted.isprintable()
     return "/" if elsewhere or len(wanted) > NEXT_CHARS or wanted.startswith(("/login", "/logout")) else wanted

@@ -15,6 +15,7 @@ LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 API: Final = "/v1/"
 STATIC: Final = "/static/"
 READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+# No inline script or style: text of a model that ever got past the escaping has nothing to run with.
 _POLICY: Final = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -23,6 +24,7 @@ _HEADERS: Final = (
     ("content-security-policy", _POLICY),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
+    # The address of an approval link is its secret; no other site may be told it as the one before.
     ("referrer-policy", "no-referrer"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
@@ -46,9 +48,11 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
+        # Lifespan alone comes here: `serve` runs uvicorn without WebSockets.
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        # Before anything is refused: refusals carry the headers, too.
         sealed = _sealed(send, scope["path"], secure=self._public.startswith("https:"))
         refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
         if refusal is not None:
@@ -56,6 +60,7 @@ class Guard:
             return
         if scope["method"] not in READING:
             room = self._room(scope["path"])
+            # Counted as it comes: a chunked request says no length beforehand.
             body = await _whole_body(receive, room)
             if body is None:
                 await _refuse(sealed, *_too_large(room))
@@ -65,6 +70,7 @@ class Guard:
 
     def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str, str] | None:
         host = headers.get("host", "")
+        # The name alone, without the port: it is the name that was rebound, and a port may be forwarded.
         if _name(f"//{host}") not in self._hosts:
             return 421, "foreign_host", "this gateway does not answer under that name; see the setting `public_url`"
         if method in READING:
@@ -75,12 +81,15 @@ class Guard:
         room = self._room(path)
         if length.isdecimal() and int(length) > room:
             return _too_large(room)
+        # Pages elsewhere may send forms and plain text unasked, but JSON only after a CORS preflight, which fails here.
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if path.startswith(API) and kind != "application/json":
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None
 
     def _from_here(self, path: str, headers: Headers, host: str) -> bool:
+        # Browsers write `Sec-` headers themselves and let no script do it; programs and old browsers send none.
+        # `same-site` is refused as well: another host below the same domain is a stranger.
         site = headers.get("sec-fetch-site")
         if site not in (None, "same-origin", "none"):
             return False
@@ -90,6 +99,7 @@ class Guard:
         if origin == "null":
             # Our own pages send this with a form, because of their referrer policy; the form's token decides then.
             return site == "same-origin" or not path.startswith(API)
+        # Behind a proxy the host may be another than the browser sees; one that is not ours was refused above.
         return origin == self._public or urlsplit(origin).netloc.lower() == host.lower()
 
 
@@ -129,6 +139,7 @@ def _sealed(send: Send, path: str, *, secure: bool) -> Send:
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS:
                 headers[name] = value
+            # Browsers disregard it over http (RFC 6797, 8.1), where a development machine stays.
             if secure:
                 headers["strict-transport-security"] = "max-age=31536000"
             if not path.startswith(STATIC):
@@ -146,11 +157,13 @@ async def _refuse(send: Send, status: int, code: str, message: str) -> None:
 
 
 def _host_names(addresses: Iterable[str]) -> frozenset[str]:
+    # The two wildcards say where to listen, not under which name anybody comes.
     return frozenset(name for name in map(_name, addresses) if name not in ("", "0.0.0.0", "::"))
 
 
 def _name(address: str) -> str:
     try:
+        # urlsplit raises for half an IPv6 address; what has no name is never one of ours.
         return (urlsplit(address).hostname or "").lower()
     except ValueError:
         return ""

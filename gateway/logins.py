@@ -44,9 +44,11 @@ class Logins:
         people, signer = self._people, self._deps.signer
         if people is None or signer is None:
             return
+        # Every request comes by here: one reads the rows, the others wait and find it done.
         async with self._looking:
             if self._clock() < self._due:
                 return
+            # Taken before the reading and kept only if that went well: a store that failed is asked again at once.
             due = self._clock() + CHECK_SECONDS
             rows = await self._rows.all()
             people.hold(vouched_people(rows, people.declared, signer.verifier(), self._deps.clock()))
@@ -64,9 +66,11 @@ class Logins:
         tenant, own_id = people.mapping.tenant, id_of(login_of(claims))
         try:
             person = people.admit(claims)
+        # Who lost their last group is out by this sign-in, not when the earlier one's word runs out.
         except Refused:
             await self._rows.end(tenant, own_id, by="", now=now)
             raise
+        # Somebody declares this person by now: a row left standing would be a second one with roles of its own.
         if person.id != own_id or people.declared.find(own_id, tenant) is not None:
             await self._rows.end(tenant, own_id, by="", now=now)
             return person, None

@@ -90,6 +90,7 @@ class Provider:
 
         Raises `Refused` (`unauthenticated`) for an answer that proves nothing, `Unavailable`.
         """
+        # Else another site could finish a sign-in of its own in this browser (RFC 6749, 10.12).
         if answer.get("state") != attempt.state:
             raise _refusal("it was not begun in this browser, or was begun again since")
         # A provider that says who it is (RFC 9207) must be the one that was asked.
@@ -104,6 +105,7 @@ class Provider:
                     published.endpoints["token_endpoint"],
                     grant_type="authorization_code",
                     code=answer["code"],
+                    # A code that was caught on its way back is worthless without this (RFC 7636).
                     code_verifier=attempt.verifier,
                 )
         except OAuthError:
@@ -118,6 +120,8 @@ class Provider:
     async def _believed(self, written: str, attempt: Attempt, access_token: str) -> Mapping[str, Any]:
         try:
             token = await self._opened(written)
+            # Issuer and audience are ours to name; the library asks for the times, `nonce` and `azp`, and compares
+            # `at_hash`.
             claims = CodeIDToken(
                 token.claims,
                 token.header,
@@ -128,6 +132,7 @@ class Provider:
                 params={"nonce": attempt.nonce, "client_id": self._client_id, "access_token": access_token},
             )
             claims.validate(now=int(self._clock().timestamp()), leeway=LEEWAY_SECONDS)
+        # Claims of a wrong type raise whatever Python raises. The class is told alone: messages may quote the token.
         except (JoseError, ValueError, TypeError) as error:
             raise _refusal(f"the provider's ID token cannot be believed ({type(error).__name__})") from None
         found: Mapping[str, Any] = dict(claims)
@@ -154,6 +159,8 @@ class Provider:
         try:
             async with httpx2.AsyncClient(timeout=SECONDS, verify=_trusted()) as client:
                 endpoints = await _object(client, self.issuer.rstrip("/") + "/.well-known/openid-configuration")
+                # OpenID Connect Discovery 4.3: a document that speaks for another issuer would let one stand in for the
+                # other.
                 if endpoints.get("issuer") != self.issuer:
                     raise Unavailable(
                         f"the provider at `{self.issuer}` calls itself by another name; correct the issuer"
@@ -167,6 +174,7 @@ class Provider:
 
     def _check(self, name: str, address: object) -> None:
         scheme = urlsplit(address).scheme if isinstance(address, str) else ""
+        # Plain http is for an issuer that has it itself, such as one on the developer's machine.
         if scheme != "https" and scheme != urlsplit(self.issuer).scheme:
             raise Unavailable(f"the provider at `{self.issuer}` publishes no safe `{name}`")
 
@@ -174,6 +182,7 @@ class Provider:
         return AsyncOAuth2Client(
             client_id=self._client_id,
             client_secret=self._secret,
+            # A public client has no secret to show; the verifier alone protects its code.
             token_endpoint_auth_method="client_secret_basic" if self._secret else "none",
             scope=SCOPE,
             redirect_uri=self._callback,
@@ -200,6 +209,7 @@ def provider_of(settings: Settings, clock: Callable[[], datetime]) -> Provider |
 
 def assurance_of(claims: Mapping[str, Any]) -> Assurance:
     """`mfa` where `amr` has it or `acr` is named so (`urn:example:mfa`), else `session`."""
+    # `mfa` is a word of RFC 8176 for `amr`; for `acr` there is none that all share, so the words in it are looked at.
     methods, context = claims.get("amr"), claims.get("acr")
     words = re.split(r"[^a-z0-9]+", context.lower()) if isinstance(context, str) else []
     return "mfa" if "mfa" in words or (isinstance(methods, list) and "mfa" in methods) else "session"

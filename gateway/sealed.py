@@ -18,6 +18,7 @@ def unseal(key: bytes, what: str, text: str) -> list[Any] | None:
     """What was sealed, or None for anything that this key did not seal as this."""
     written, _, seal = text.partition(".")
     try:
+        # Before anything is decoded: whoever sends this has proved nothing yet.
         if len(text) > SEALED_CHARS:
             return None
         body, mac = _bytes(written), _bytes(seal)
@@ -25,11 +26,13 @@ def unseal(key: bytes, what: str, text: str) -> list[Any] | None:
         return None
     if not hmac.compare_digest(mac, _mac(key, what, body)):
         return None
+    # Only what we sealed comes so far: nothing that a stranger wrote is parsed.
     values: list[Any] = json.loads(body)
     return values
 
 
 def _mac(key: bytes, what: str, body: bytes) -> bytes:
+    # No `what` holds a line end, so none can run on into the values of another.
     return hmac.new(key, f"{what}\n".encode() + body, "sha256").digest()
 
 
@@ -39,6 +42,8 @@ def _text(data: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    # The last character of base64 has bits to spare, so decoders take several texts for one value. The text of a link
+    # is its delivery id: in another spelling one answer would count as two.
     if _text(data) != text:
         raise ValueError("there is one way to write a value")
     return data

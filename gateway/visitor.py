@@ -39,11 +39,13 @@ class Browser:
 
     def token(self, purpose: str) -> str:
         """What a form must carry: bound to this browser, this person and this purpose."""
+        # Cookies are letters and digits and the purpose comes last, so no two of these read the same.
         words = "|".join((self.session, *self._who(), purpose))
         return hmac.new(self.key, words.encode(), "sha256").hexdigest()
 
     def opened(self, token: str, purpose: str) -> bool:
         """Whether `token` comes from a page that this visitor opened for this purpose."""
+        # As bytes: compare_digest raises TypeError for text that is not ASCII, and a form may hold any.
         return not self.fresh and hmac.compare_digest(token.encode(), self.token(purpose).encode())
 
     def _who(self) -> tuple[str, str]:
@@ -108,6 +110,7 @@ class Visitors:
 
     async def browser(self, request: Request, locale: str = DEFAULT_LANGUAGE) -> Browser:
         """The browser that sent `request`. Raises `StoreUnavailable`."""
+        # Of the store, not of the process: a form opened at one gateway may be sent to another, or after a restart.
         if self._key is None:
             self._key = await self._deps.store.secret_key(_KEY)
         session = request.cookies.get(SESSION, "")
@@ -142,6 +145,8 @@ class Visitors:
 
     def set_cookie(self, response: Response, name: str, value: str, *, seconds: int = YEAR_SECONDS) -> None:
         """A cookie that scripts cannot read and other sites do not send along with forms; 0 seconds removes it."""
+        # Browsers keep a `Secure` cookie from a plain http page back, and then nobody could sign in there.
+        # Not `strict`: the way back from a provider, and a link in a mail, come from another site and would lack it.
         secure = self._deps.settings.public_url.startswith("https:")
         response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="lax", secure=secure)
 
@@ -153,6 +158,7 @@ def new_session() -> str:
 
 def _zone(name: str) -> tzinfo:
     try:
+        # The name is a path below the zone files: one that leaves them raises ValueError, a folder OSError (`America`).
         return ZoneInfo(name) if name else UTC
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return UTC
