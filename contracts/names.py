@@ -2,8 +2,8 @@
 
 from typing import Final
 
-ENGINE: Final = 2
-"""Number stamped into a turn at its start; `ActorTurn` branches on it (contracts.md)."""
+ENGINE: Final = 1
+"""Number stamped into a turn at its start; a worker that knows only lower ones leaves the turn to a newer worker."""
 
 # Histories and running turns hold all of these: a name that changes leaves every turn that waits without its handler.
 ACTOR_TURN: Final = "ActorTurn"

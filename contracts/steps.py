@@ -11,6 +11,7 @@ from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision
+from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.receipt import ReceiptCode
 from signoff.contracts.turn import ResponsePart, Usage
@@ -102,7 +103,7 @@ class GateTask(Shape):
 class RunOptions(Shape):
     """How a tool's activity is to be run. Times in seconds.
 
-    `at_once` is how many tools of a batch may run at once; 0, in turns of old: all of them, and none of what follows.
+    `at_once` is how many tools of a batch may run at once.
     `exclusive`: it runs alone. `aborts`: when it fails, its siblings are stopped. `attempts`: how often a local one is
     tried. `fallbacks` are the tools that are tried in its place, in order, when it fails. `return_direct`: when it
     succeeds, its value is the turn's answer. `activity` is the activity type of a tool that is an actor's own; of all
@@ -117,7 +118,7 @@ class RunOptions(Shape):
     task_queue: str = ""
     summary: str = ""
     budget_chars: int = 80_000
-    at_once: int = 0
+    at_once: int = MAX_TOOLS_AT_ONCE
     exclusive: bool = False
     aborts: bool = False
     attempts: int = 3

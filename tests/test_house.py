@@ -1,5 +1,6 @@
 """The house itself: one import name over the root folders, and nothing in it that belongs to one machine."""
 
+import ast
 import json
 import re
 import subprocess
@@ -91,3 +92,34 @@ def test_constraints_are_names_and_versions_only() -> None:
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
     declared = re.findall(r'^    "([A-Za-z0-9._-]+)', (ROOT / "pyproject.toml").read_text(), re.M)
     assert {"temporalio", "pytest", "ruff"} <= pinned & set(declared)
+
+
+def _branches_on_a_version(path: Path) -> list[str]:
+    """Every use of `workflow.patched`, and every comparison of an engine number outside `run`, in a module."""
+    found = []
+    functions = (ast.AsyncFunctionDef, ast.FunctionDef)
+    for function in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, functions)):
+        for node in ast.walk(function):
+            names = {getattr(each, "attr", "") or getattr(each, "id", "") for each in ast.walk(node)}
+            if isinstance(node, ast.Compare) and "engine" in names and function.name != "run":
+                found.append(f"{path.name}:{function.name}: engine")
+            if isinstance(node, ast.Call) and names & {"patched", "deprecate_patch"}:
+                found.append(f"{path.name}:{function.name}: patched")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "workflows").glob("*.py")), ids=lambda path: path.name)
+def test_no_workflow_branches_on_a_version(path: Path) -> None:
+    """A branch on a patch or a version behind a local activity makes histories that nothing can read again.
+
+    Where a query ends the workflow task just as the local activity ends, the marker lands in another task than the
+    one in which it is looked for. The only look at an engine number is the one at the head of `run`.
+    """
+    assert _branches_on_a_version(path) == []
+
+
+def test_a_branch_on_a_version_is_noticed(tmp_path: Path) -> None:
+    """The check above can fail."""
+    path = tmp_path / "turn.py"
+    path.write_text("def answer(self):\n    return self.turn.engine >= 2 or workflow.patched('x')\n")
+    assert _branches_on_a_version(path) == ["turn.py:answer: engine", "turn.py:answer: patched"]

@@ -277,7 +277,7 @@ class ActorTurn:
         """
         rest = self._unwritten()
         broke_off = result.state in _BROKEN_OFF and not self._told_end
-        if not (rest or broke_off) or self._record.turn.engine < 2:
+        if not (rest or broke_off):
             return False
         self._told_end = True
         error = "" if result.error is None else result.error.code

@@ -26,8 +26,6 @@ from signoff.workflows import options, outcomes, shown, tasks
 from signoff.workflows.judging import judged, judged_soon
 from signoff.workflows.record import TurnRecord
 
-_DENIED_EDIT = "remember a denial of what people changed under what they changed it to"
-"""Turns in which that happened before this existed went on to know it under what the model had proposed."""
 _TIMERS: Final = {"remind": "Reminder", "escalate": "Escalation", "deadline": "Deadline"}
 
 
@@ -63,7 +61,7 @@ class Asking:
         if ruling.request is None:
             return ruling
         if ruling.verdict == "ask" and not self.stopped:
-            self._desk.open(_of_engine(ruling.request, self._record.turn.engine), workflow.now())
+            self._desk.open(ruling.request, workflow.now())
             self._record.mark(ruling.call, "waiting", ruling.rule)
         return ruling.model_copy(update={"request": None})
 
@@ -98,7 +96,7 @@ class Asking:
                 self._show()
         self._show()
         # Of approvals only: whoever gives up on a call in doubt does not say that it must not be done.
-        if request.state == "denied" and request.kind == "approval" and ruling.action and self._record.turn.engine >= 2:
+        if request.state == "denied" and request.kind == "approval" and ruling.action:
             action = self._denied_action(ruling)
             self._denied[action] = outcomes.denial(request, action)
         return request
@@ -157,7 +155,7 @@ class Asking:
         with self._under_examination(decision):
             async with self.one_after_the_other():
                 request = self._desk.get(decision.approval_id) or request
-                receipt = self._desk.glance(decision, workflow.now()) if self._record.turn.engine >= 2 else None
+                receipt = self._desk.glance(decision, workflow.now())
                 if receipt is not None:
                     return receipt
                 authority = await _identified(tasks.identify(decision, request))
@@ -177,7 +175,7 @@ class Asking:
             return self._unreadable(wish, envelopes)
         request = self._desk.get(wish.approval_id)
         by = wish.subject
-        if self._record.turn.engine >= 2 and request is not None and request.state == "pending":
+        if request is not None and request.state == "pending":
             async with self.one_after_the_other():
                 authority = await _identified(tasks.withdrawer(wish, request))
             if wish.signature and not authority.allowed:
@@ -235,9 +233,6 @@ class Asking:
         Several local activities end in any order, but a history that is read anew ends them in the order in which they
         began: whoever was first then must have been first before. And who was waiting need not be identified any more.
         """
-        if self._record.turn.engine < 2:
-            yield
-            return
         async with self._examining:
             yield
 
@@ -256,8 +251,6 @@ class Asking:
 
         After an outage of the workers the timer and the answers are found together. Later ones are not waited for.
         """
-        if self._record.turn.engine < 2:
-            return
         before = tuple(self._examined.get(approval_id, ()))
         await workflow.wait_condition(
             lambda: not any(one is each for each in before for one in self._examined[approval_id])
@@ -266,8 +259,7 @@ class Asking:
     def _denied_action(self, ruling: Ruling) -> str:
         """What people denied who were asked for `ruling`: the arguments of its last revision, if they changed them."""
         edit = self._edits.get(ruling.call)
-        # `patched` comes last, as it writes two events: turns in which nothing was changed have none.
-        return edit[1].action if edit is not None and workflow.patched(_DENIED_EDIT) else ruling.action
+        return edit[1].action if edit is not None else ruling.action
 
     def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
         request = self._desk.get(approval_id)
@@ -284,22 +276,6 @@ async def _identified(task: IdentifyTask) -> Authority:
         # Who cannot be looked up decides nothing. And no handler may raise: in a Signal's it would fail the whole turn.
         return Authority(allowed=False, code="unavailable")
     return authority
-
-
-def _of_engine(request: ApprovalRequest, engine: int) -> ApprovalRequest:
-    """`request` without what turns of the first engine cannot do."""
-    if engine >= 2:
-        return request
-    return request.model_copy(
-        update={
-            "allow_edit": False,
-            "allow_remember": False,
-            "remind_after": None,
-            "escalate_after": None,
-            "on_timeout": "deny",
-            "notify": (),
-        }
-    )
 
 
 def _why(outcome: CallOutcome | None) -> str:

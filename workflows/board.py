@@ -46,8 +46,7 @@ class Board:
         """Whether a card that waits is not listed and now has room, or is listed as it no longer is."""
         if shown.unlisted(requests, self._listed):
             return True
-        # Turns of the first engine have no requests that change while they wait.
-        return self._record.turn.engine >= 2 and any(
+        return any(
             request.state == "pending"
             and self._listed.get(request.id, shown.version(request)) != shown.version(request)
             for request in requests

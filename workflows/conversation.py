@@ -1,6 +1,6 @@
 """What a session remembers: its mailbox, its turns, what is added to them. Plain data and plain computation."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -45,16 +45,12 @@ _ShapeT = TypeVar("_ShapeT", bound=Shape)
 
 
 class Conversation:
-    """The state of one session. Callers pass the time in; nothing here raises for what it is sent.
+    """The state of one session. Callers pass the time in; nothing here raises for what it is sent."""
 
-    `asks_whose` says whether a route of nobody knows whom is refused: sessions of old took it.
-    """
-
-    def __init__(self, session: SessionInput, asks_whose: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, session: SessionInput) -> None:
         self.key = SessionKey(session.tenant_id, session.session_id)
         self._session = session
         self._patience = timedelta(seconds=session.patience_seconds)
-        self._asks_whose = asks_whose
         self._actor = session.actor
         self._chosen = session.chosen or session.actor
         self._owner = session.owner
@@ -97,7 +93,7 @@ class Conversation:
             return self._refused("full", "too much waits for an answer in this session; try again later")
         spoken, chosen = self._spoken_to()
         placed = bool(message.route or message.step) and not message.actor
-        if placed and spoken != chosen and self._asks_whose():
+        if placed and spoken != chosen:
             why = (
                 f"`actor`: this session was passed on to `{spoken}`; name the actor whose `route` and `step` these are"
             )

@@ -12,7 +12,7 @@ from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
 from signoff.contracts.message import CallPart, Message, ResultPart
 from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import RESPONSE
-from signoff.contracts.steps import ModelReply, Response, RunOptions, Tally, TurnLimits
+from signoff.contracts.steps import ModelReply, Response, Tally, TurnLimits
 from signoff.contracts.turn import (
     CallView,
     LiveState,
@@ -77,12 +77,10 @@ class TurnRecord:
         """The calls beside `call` that have no outcome yet, in order; a completion is settled before the next one."""
         return tuple(view.call for view in self.calls.values() if view.outcome is None and view.call != call)
 
-    def worked(self, outcome: CallOutcome, options: RunOptions) -> None:
-        """Count what a tool took against the turn's limits. Turns of old count neither cost nor local tools."""
-        if options.at_once:
-            self.tool_cost += outcome.cost
-        if options.at_once or not options.local:
-            self.active_seconds += outcome.duration_ms / 1000
+    def worked(self, outcome: CallOutcome) -> None:
+        """Count what a tool took against the turn's limits."""
+        self.tool_cost += outcome.cost
+        self.active_seconds += outcome.duration_ms / 1000
 
     def mark(self, call: str, state: str, rule: str = "") -> None:
         """Show call `call` in `state`."""

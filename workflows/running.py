@@ -21,19 +21,14 @@ from signoff.workflows import options, outcomes
 from signoff.workflows.places import Places
 from signoff.workflows.record import TurnRecord
 
-_KEEPS_WORDS = "write to the ticket that it happened"
-"""Turns in which people said so before this existed have no such activity in their histories."""
-_COUNTS_FOUND = "count what a call took that was lost and found"
-"""Turns that found such a call before this existed went on without counting it."""
 _LATE = "the approval ran out while the call waited for its turn to run"
 
 
 class _Run(NamedTuple):
-    """`harmless`: nothing is lost when it is stopped. `of_old`: turns of old stop it at once."""
+    """`harmless`: nothing is lost when it is stopped."""
 
     handle: workflow.ActivityHandle[ToolReply]
     harmless: bool
-    of_old: bool
 
 
 class Running:
@@ -52,10 +47,7 @@ class Running:
     def cancel(self) -> None:
         """The turn is cancelled: ask everything that runs to stop; what has begun an effect is awaited all the same."""
         self._stopped = True
-        for run in self._runs.values():
-            if run.of_old:
-                run.handle.cancel()
-        self._stop([call for call, run in self._runs.items() if not run.of_old])
+        self._stop(list(self._runs))
 
     def abort(self, calls: Collection[str]) -> None:
         """A sibling of `calls` failed: those that have not begun never will, and those that only read are stopped.
@@ -76,8 +68,6 @@ class Running:
 
     async def run(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
         """Run one call, in its turn. Never raises for what became of it."""
-        if not ruling.options.at_once:
-            return await self._begun(call, ruling, permit, ticket)
         ready = workflow.now()
         async with self._places.one(ruling.options, partial(self._wanted, call.call, permit)) as begins:
             if not begins:
@@ -96,8 +86,6 @@ class Running:
         """
         word = request.votes[-1].decision
         told = happened(call.call, call.tool, word)
-        if not workflow.patched(_KEEPS_WORDS):
-            return told
         task = self._question(call, ruling, permit, ticket).model_copy(update={"happened": word})
         try:
             reply = await _became(task, f"Write down that {call.tool} happened")
@@ -105,7 +93,7 @@ class Running:
             self._unwritten.give_back(task.audit)
             return told
         # A worker that was only slow has told more than anybody who looked later.
-        return self._counted(reply, ruling).outcome or told
+        return self._counted(reply).outcome or told
 
     def _stop(self, calls: Collection[str]) -> None:
         if calls:
@@ -138,9 +126,9 @@ class Running:
         except outcomes.LOST as error:
             # It may not have begun at all.
             self._unwritten.give_back(task.audit)
-            return self._counted(await self._after_failure(error, call, ruling, permit, ticket), ruling)
+            return self._counted(await self._after_failure(error, call, ruling, permit, ticket))
         if reply.outcome is not None:
-            self._record.worked(reply.outcome, ruling.options)
+            self._record.worked(reply.outcome)
         return reply
 
     async def _scheduled(self, call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
@@ -155,17 +143,17 @@ class Running:
         # What a person let run is theirs to see through, and a remembered answer is spent with the call's ticket.
         by_rule = task.permit.kind == "auto" and not task.permit.grant
         harmless = by_rule and ruling.options.read_only
-        self._runs[call.call] = _Run(handle, harmless, of_old=not ruling.options.at_once)
+        self._runs[call.call] = _Run(handle, harmless)
         try:
             return await handle
         finally:
             del self._runs[call.call]
 
-    def _counted(self, reply: ToolReply, ruling: Ruling) -> ToolReply:
+    def _counted(self, reply: ToolReply) -> ToolReply:
         """`reply`, of a call that was lost, once what it took counts: its worker was only slow, or it was looked up."""
         found = reply.outcome
-        if found is not None and (found.cost or found.duration_ms) and workflow.patched(_COUNTS_FOUND):
-            self._record.worked(found, ruling.options)
+        if found is not None and (found.cost or found.duration_ms):
+            self._record.worked(found)
         return reply
 
     async def _after_failure(

@@ -19,9 +19,6 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows import starting
     from signoff.workflows.conversation import Conversation
 
-_ASKS_WHOSE = "ask whose route it is"
-"""Sessions that took such a message before this existed began a turn for it."""
-
 
 @workflow.defn(name=names.SESSION)
 class Session:
@@ -29,7 +26,7 @@ class Session:
 
     @workflow.init
     def __init__(self, session: SessionInput) -> None:
-        self._talk = Conversation(session, partial(workflow.patched, _ASKS_WHOSE))
+        self._talk = Conversation(session)
         self._events_per_run = session.events_per_run
 
     # What people, turns and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.

@@ -23,8 +23,6 @@ from signoff.workflows.record import TurnRecord
 from signoff.workflows.running import Running
 
 _SIBLING_FAILED = "Another call of the same completion failed."
-_EDITED_LAST = "nothing follows a fallback that people changed"
-"""Turns in which one followed before this existed have its gates in their histories."""
 
 
 @dataclass
@@ -138,7 +136,7 @@ class Settling:
             ran_with = self._ran_with.pop(second.call, stands_in.options)
             self._record.conclude(ended)
             tried.append(ended)
-            if self._asking.changed(second.call) and workflow.patched(_EDITED_LAST):
+            if self._asking.changed(second.call):
                 break
         return tried
 
@@ -219,11 +217,7 @@ class Settling:
     async def _judge_again(self, call: CallPart, before: Ruling, revision: int, note: str) -> Ruling:
         again = {"calls": (call,), "revision": revision, "note": note, "changed_by": self._asking.editor(call.call)}
         task = self._gates.model_copy(update=again)
-        # Turns of old judged beside each other, and must read the same again.
-        if before.options.at_once:
-            async with self._asking.one_after_the_other():
-                gated = await judged(task)
-        else:
+        async with self._asking.one_after_the_other():
             gated = await judged(task)
         ruling = self._asking.enter(_shared(gated.rulings[0], before))
         self._show()
@@ -243,10 +237,10 @@ class Settling:
         return await self._running.keep(call, ruling, permit, tries.ticket(ruling.digest), doubt)
 
     def _unknown(self, reply: ToolReply) -> CallOutcome | None:
-        """The outcome of a call that people are to be asked about; the first engine told the model only."""
+        """The outcome of a call that people are to be asked about; None where nobody is asked."""
         unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
         # Of a turn that was stopped nobody is asked anything more: its call stays in doubt, and says so.
-        return reply.outcome if unknown and self._record.turn.engine >= 2 and not self._asking.stopped else None
+        return reply.outcome if unknown and not self._asking.stopped else None
 
     def _credited(self, outcome: CallOutcome, ruling: Ruling, request: ApprovalRequest | None) -> CallOutcome:
         credit: dict[str, Any] = {"rule": ruling.rule}

@@ -27,15 +27,9 @@ FOLDER = Path(__file__).parent.parent / "histories"
 RECORDED = sorted(FOLDER.glob("*/*.json"))
 SCENARIOS = {
     "waiting", "approved_by_update", "approved_by_signal", "denied", "timed_out", "cancelled", "auto", "asked_again",
-    "lapsed", "in_doubt", "parallel",
+    "lapsed", "in_doubt", "parallel", "happened", "ran_again", "edited", "escalated", "repeated", "session",
+    "turn_in_session", "returned_directly", "in_line", "aborted", "stood_in", "overridden", "updated", "notified",
 }  # fmt: skip
-SINCE = {
-    2: {
-        "happened", "happened_kept", "ran_again", "edited", "escalated", "repeated", "session", "turn_in_session",
-        "returned_directly", "in_line", "aborted", "stood_in", "overridden", "updated", "notified",
-    },
-}  # fmt: skip
-"""Scenarios that turns of earlier engine numbers do not have."""
 _PLACE = re.compile("/(?:home|root|Users|work)/|site-packages")
 HEAVY = ("jsonschema", "yaml", "celpy", "cel_expr_python", "sqlalchemy", "httpx", "fastapi", "pydantic_ai")
 
@@ -57,8 +51,7 @@ def test_every_engine_number_has_every_scenario_recorded() -> None:
     """Nobody raises the engine number without recording what it does."""
     recorded = {(path.parent.name, path.stem) for path in RECORDED}
     for engine in range(1, names.ENGINE + 1):
-        added = {name for since, more in SINCE.items() if since <= engine for name in more}
-        assert {name for folder, name in recorded if folder == str(engine)} >= SCENARIOS | added
+        assert {name for folder, name in recorded if folder == str(engine)} >= SCENARIOS
 
 
 @pytest.mark.parametrize("name", ["waiting", "auto"])

@@ -104,15 +104,6 @@ def test_a_session_knows_whom_people_chose_in_its_next_run() -> None:
     assert said(Conversation(SessionInput.model_validate(kept)), "b", route="trip").status == "accepted"
 
 
-def test_a_session_that_took_such_a_message_takes_it_again_when_it_is_read() -> None:
-    """Runs that began before this was asked begin the turn that they began."""
-    found = Conversation(SessionInput(engine=names.ENGINE, session_id="s", actor="desk"), lambda: False)
-    passed_on(found)
-    assert said(found, "b", route="trip").status == "accepted"
-    given = begun(found)
-    assert (given.turn_id, given.actor, given.route) == ("b", "bank", "trip")
-
-
 async def test_a_person_is_told_whose_route_to_name(client: Client, store: Store, task_queue: str) -> None:
     """On the server: the desk passes to the bank, and the next message on the desk's route says who to name."""
 

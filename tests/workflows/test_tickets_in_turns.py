@@ -85,20 +85,6 @@ async def claimed_elsewhere(desk: Bench, key: TurnKey, view: TurnView) -> str:
     return ticket
 
 
-async def test_a_claimed_ticket_without_an_outcome_is_in_doubt(client: Client, store: Store, task_queue: str) -> None:
-    """A worker was lost in the middle: nobody knows, nothing runs again. The first engine told the model at once."""
-    ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
-        key = await desk.start(engine=1)
-        await claimed_elsewhere(desk, key, await desk.waiting(key))
-        await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
-        told = await desk.told(key)
-    assert [outcome.code for outcome in result.calls] == ["in_doubt"]
-    assert told[0].value.inline == IN_DOUBT
-    assert ledger.rows == []
-
-
 @pytest.mark.row("N19")
 async def test_an_idempotent_tool_runs_again_under_the_same_key(client: Client, store: Store, task_queue: str) -> None:
     """It may be repeated, with the key that its first try had."""

@@ -1,10 +1,10 @@
-"""Who withdrew a request counts only where it is proved; and what turns of the first engine do under this version."""
+"""Who withdrew a request counts only where it is proved."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from desk_fixtures import GUEST, ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
+from desk_fixtures import GUEST, Ledger, bench, catalog_of, no, pay_tool, withdrawn
 from temporalio.client import Client
 
 from signoff.contracts import names
@@ -90,25 +90,3 @@ async def test_an_answer_is_no_withdrawal_and_a_withdrawal_no_answer(
         await desk.signoff.result(key)
     assert (as_wish.code, as_answer.code, len(pending)) == ("malformed", "malformed", 1)
     assert (bare.status, bare.decided_by) == ("accepted", "unsigned")
-
-
-async def test_a_turn_of_the_first_engine_stays_as_it_was(client: Client, store: Store, task_queue: str) -> None:
-    """It is approved and denied as ever; it is neither edited, nor remembered, nor reminded of, nor escalated."""
-    policy = ApprovalPolicy(
-        remind_after=60, escalate_after=90, escalate_to=("role:admin",), on_timeout="escalate", allow_remember=True
-    )
-    ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE) as desk:
-        key = await desk.start(engine=1)
-        request = (await desk.waiting(key)).calls[0].approval
-        edit = await desk.signoff.decide(yes(key, edited_args={"amount": 1}))
-        kept = await desk.signoff.decide(yes(key, remember={}))
-        await desk.signoff.decide(yes(key))
-        result = await desk.signoff.result(key)
-        events = await desk.events(key)
-    assert request is not None
-    assert (request.remind_at, request.escalate_at, request.on_timeout, request.allow_edit) == ((), None, "deny", False)
-    assert (edit.code, kept.code) == ("not_allowed", "not_allowed")
-    assert [outcome.code for outcome in result.calls] == ["ok"]
-    assert events.count("TIMER_STARTED") == 1
-    assert len(ledger.rows) == 1
