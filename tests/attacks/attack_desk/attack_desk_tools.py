@@ -1,0 +1,84 @@
+"""Tools that write what they did to a ledger, and a model that proposes what the person's words list."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.registry.availability import Occasion
+from signoff.registry.permission import Permission
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+
+FOLDER = "ATTACK_FOLDER"
+"""The variable that names the folder of the ledger."""
+OBJECTION = "no refunds to this address at present"
+
+
+def _folder() -> Path:
+    return Path(os.environ[FOLDER])
+
+
+def _ran(tool: str, **args: Any) -> str:
+    with (_folder() / "ledger").open("a") as ledger:
+        ledger.write(json.dumps({"tool": tool, **args}) + "\n")
+    return f"{tool} ran"
+
+
+async def pay(amount: int, to: str) -> str:
+    """Pay somebody."""
+    return _ran("pay", amount=amount, to=to)
+
+
+async def wire(amount: int, to: str) -> str:
+    """Pay somebody; two people have to agree."""
+    return _ran("wire", amount=amount, to=to)
+
+
+async def gift(amount: int, to: str) -> str:
+    """Pay somebody; an answer may be remembered."""
+    return _ran("gift", amount=amount, to=to)
+
+
+async def hurry(amount: int, to: str) -> str:
+    """Pay somebody within seconds."""
+    return _ran("hurry", amount=amount, to=to)
+
+
+async def refund(amount: int, to: str) -> str:
+    """Pay somebody back."""
+    return _ran("refund", amount=amount, to=to)
+
+
+async def may_refund(args: dict[str, Any], occasion: Occasion) -> Permission:
+    """Objects while the file `no-<to>` is there."""
+    if (_folder() / f"no-{args['to']}").exists():
+        return Permission.deny(OBJECTION, can_override=True)
+    return Permission.allow()
+
+
+async def order(items: list[dict[str, Any]], to: str) -> str:
+    """Order things."""
+    return _ran("order", items=len(items), to=to)
+
+
+async def look(place: str) -> str:
+    """Look somewhere."""
+    return f"nothing at {place}"
+
+
+def react(request: CompletionRequest) -> Completion:
+    """The next round of the list in the person's words, then the codes of what became of the last one."""
+    try:
+        rounds = json.loads(last_user_text(request))
+    except ValueError:
+        return respond("Tell me in JSON.", "clarifying")
+    roles = [message.role for message in request.messages]
+    said = roles[::-1].index("user") if "user" in roles else len(roles)
+    done = roles[len(roles) - said :].count("assistant")
+    if done < len(rounds):
+        return calls(*((name, args) for name, args in rounds[done]), text="As I was told.")
+    return respond(", ".join(part.code for part in results(request)) or "nothing to do")
+
+
+model = ScriptedModel(react)

@@ -1,0 +1,325 @@
+"""An installation of the production profile to attack: a worker and a gateway as processes, and people with tokens."""
+
+import asyncio
+import html
+import json
+import os
+import re
+import signal
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.embedded import ServerHandle, free_port
+from signoff.store.store import open_store
+from signoff.store.tokens import SCOPES, Tokens
+
+MANIFEST: Final = Path(__file__).parent / "attack_desk" / "signoff.yaml"
+PEOPLE: Final = ("rui", "max", "ana", "bo", "cy", "zoe", "aud", "adm")
+"""`rui` and `max` ask, `ana`, `bo` and `cy` approve, `zoe` is a stranger, `aud` an auditor, `adm` an administrator."""
+START_SECONDS: Final = 60
+WAIT_SECONDS: Final = 30
+BINDINGS: Final = ("question_hash", "digest")
+"""By what an answer names what was shown: the first of these that a view has is sent back."""
+
+Call = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class StoreUrls:
+    """The store as each process reaches it; where the database has roles, each has its own."""
+
+    worker: str
+    gateway: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What somebody was shown of a request: the status, all words of the page or view, and the view where it is one."""
+
+    status: int
+    words: str
+    view: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class AttackSite:
+    """A running installation. The folder holds the ledger, both processes' state and what they log."""
+
+    folder: Path
+    server: ServerHandle
+    client: Client
+    queue: str
+    port: int
+    stores: StoreUrls
+    tokens: dict[str, str] = field(default_factory=dict)
+    processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    opened: list[httpx.AsyncClient] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """Where the gateway answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def env(self, process: str) -> dict[str, str]:
+        """What a process is told."""
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
+        return plain | {
+            "ATTACK_FOLDER": str(self.folder),
+            "SIGNOFF_PROFILE": "production",
+            "SIGNOFF_MANIFEST": str(MANIFEST),
+            "SIGNOFF_STATE_DIR": str(self.folder / process),
+            "SIGNOFF_STORE_URL": self.stores.worker if process == "worker" else self.stores.gateway,
+            "SIGNOFF_TASK_QUEUE": self.queue,
+            "SIGNOFF_PORT": str(self.port),
+            "TEMPORAL_ADDRESS": self.server.address,
+            **self.settings,
+        }
+
+    async def run(self, process: str, *words: str) -> None:
+        """One command line of `signoff`, as that process' user."""
+        ran = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "signoff.cli.main", *words),
+            cwd=self.folder,
+            env=self.env(process),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await ran.communicate()
+        assert ran.returncode == 0, out.decode()
+
+    async def start(self, process: str) -> None:
+        """Start `worker` or `gateway` and wait until it is ready."""
+        log = self.folder / f"{process}-{uuid.uuid4().hex[:6]}.out"
+        with log.open("wb") as out:
+            started = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "signoff.cli.main", process, "--json"),
+                cwd=self.folder,
+                env=self.env(process),
+                stdout=out,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+        self.processes[process] = started
+        deadline = time.monotonic() + START_SECONDS
+        while not log.read_text().startswith("{"):
+            assert started.returncode is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            await asyncio.sleep(0.05)
+
+    async def stop(self, process: str) -> None:
+        """Kill a process."""
+        ended = self.processes.pop(process, None)
+        if ended is not None:
+            with suppress(ProcessLookupError):
+                ended.send_signal(signal.SIGKILL)
+            await ended.wait()
+
+    @asynccontextmanager
+    async def without(self, process: str) -> AsyncIterator[None]:
+        """A block in which `process` does not run."""
+        await self.stop(process)
+        try:
+            yield
+        finally:
+            await self.start(process)
+
+    def person(self, name: str) -> "Caller":
+        """Somebody with a token of theirs, over the API."""
+        headers = {"authorization": f"Bearer {self.tokens[name]}"}
+        return Caller(name, self._opened(headers))
+
+    async def browser(self, name: str) -> "Browser":
+        """Somebody who signed in to the inbox with their token."""
+        page = self._opened({"sec-fetch-site": "same-origin"})
+        fields = form_fields((await page.get("/login")).text, "/login")
+        answer = await page.post("/login", data={**fields, "secret": self.tokens[name]})
+        assert answer.status_code == 303, answer.text
+        return Browser(name, page)
+
+    def _opened(self, headers: dict[str, str]) -> httpx.AsyncClient:
+        self.opened.append(httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60))
+        return self.opened[-1]
+
+    async def close(self) -> None:
+        """Hang up everybody."""
+        for each in self.opened:
+            await each.aclose()
+        self.opened.clear()
+
+    def ledger(self, to: str) -> list[dict[str, Any]]:
+        """What had an effect for this payee, in order."""
+        file = self.folder / "ledger"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [line for line in map(json.loads, lines) if line["to"] == to]
+
+    def amounts(self, to: str) -> list[int]:
+        """The amounts that were really moved to this payee, in order."""
+        return [line["amount"] for line in self.ledger(to)]
+
+
+@dataclass
+class Caller:
+    """A person at the API."""
+
+    name: str
+    http: httpx.AsyncClient
+
+    async def ask(self, *rounds: list[Call], **fields: Any) -> TurnKey:
+        """Start a turn whose model proposes the calls of one round after the other."""
+        answer = await self.http.post("/v1/turns", json={"text": json.dumps(rounds), "actor": "clerk", **fields})
+        assert answer.status_code == 201, answer.text
+        body = answer.json()
+        return TurnKey(body["tenant"], body["session"], body["turn"])
+
+    async def say(self, session: str, *rounds: list[Call], **fields: Any) -> httpx.Response:
+        """Say the same in a session."""
+        body = {"text": json.dumps(rounds), "actor": "clerk", **fields}
+        return await self.http.post(f"/v1/sessions/{session}/messages", json=body)
+
+    async def turn(self, key: TurnKey) -> dict[str, Any]:
+        """The turn as this person sees it."""
+        answer = await self.http.get(f"/v1/turns/{'.'.join(key)}")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def result(self, key: TurnKey) -> dict[str, Any]:
+        """The turn's result, once it has one."""
+        found: dict[str, Any] = await until(lambda: self._result(key))
+        return found
+
+    async def _result(self, key: TurnKey) -> Any:
+        answer = await self.http.get(f"/v1/turns/{'.'.join(key)}")
+        return answer.json().get("result") if answer.status_code == 200 else None
+
+    async def see(self, approval: str) -> Shown:
+        """A request as this person sees it now."""
+        answer = await self.http.get(f"/v1/approvals/{approval}")
+        return Shown(answer.status_code, answer.text, answer.json() if answer.status_code == 200 else {})
+
+    async def waiting(self, approval: str) -> Shown:
+        """A request as this person sees it, once it is there and waits."""
+
+        async def look() -> Shown | None:
+            shown = await self.see(approval)
+            return shown if shown.view.get("state") == "pending" else None
+
+        return await until(look)
+
+    async def decide(self, shown: Shown, verdict: str = "approved", **fields: Any) -> httpx.Response:
+        """Answer what was shown, sending back by what it names itself."""
+        body = {"verdict": verdict, "revision": shown.view["revision"], **binding(shown.view), **fields}
+        return await self.http.post(f"/v1/approvals/{shown.view['id']}/decide", json=body)
+
+    async def approve(self, approval: str, **fields: Any) -> dict[str, Any]:
+        """Look at a request once it waits, approve it, and return the receipt."""
+        return receipt(await self.decide(await self.waiting(approval), **fields))
+
+    async def record(self, key: TurnKey) -> list[dict[str, Any]]:
+        """The records of a turn, of whoever may read them."""
+        answer = await self.http.get(f"/v1/audit/{'.'.join(key)}")
+        assert answer.status_code == 200, answer.text
+        found: list[dict[str, Any]] = answer.json()["records"]
+        return found
+
+
+@dataclass
+class Browser:
+    """A person at the inbox."""
+
+    name: str
+    http: httpx.AsyncClient
+
+    async def open(self, approval: str) -> tuple[Shown, dict[str, str]]:
+        """The card's page, and what its form would send; {} where there is no form."""
+        answer = await self.http.get(f"/approvals/{approval}")
+        action = f"/approvals/{approval}/decide"
+        fields = form_fields(answer.text, action) if f'action="{action}"' in answer.text else {}
+        return Shown(answer.status_code, words(answer.text)), fields
+
+    async def send(self, approval: str, fields: dict[str, str], verdict: str = "approved") -> httpx.Response:
+        """Send the card's form with the button of this verdict."""
+        return await self.http.post(f"/approvals/{approval}/decide", data={**fields, "verdict": verdict})
+
+
+def binding(view: dict[str, Any]) -> dict[str, Any]:
+    """The field by which an answer says which question it saw, as the gateway's views carry it."""
+    return next(({name: view[name]} for name in BINDINGS if view.get(name)), {})
+
+
+def receipt(answer: httpx.Response) -> dict[str, Any]:
+    """The receipt of an answer; what is none is shown."""
+    body: dict[str, Any] = answer.json()
+    assert "status" in body, answer.text
+    return body
+
+
+def approval_id(key: TurnKey, call: str = "c1.1") -> str:
+    """The approval of a call."""
+    return ".".join((*key, call))
+
+
+def form_fields(page: str, action: str) -> dict[str, str]:
+    """The hidden fields of the form with this action."""
+    form = page[page.index(f'action="{action}"') :]
+    found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form[: form.index("</form>")])
+    return {name: html.unescape(value) for name, value in found}
+
+
+def words(page: str) -> str:
+    """What is written on a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def payee() -> str:
+    """Somebody whom no other test pays."""
+    return f"Nordwind {uuid.uuid4().hex[:8]}"
+
+
+async def until(look: Callable[[], Awaitable[Any]], seconds: float = WAIT_SECONDS) -> Any:
+    """The first result of `look` that is something."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = await look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"nothing came in {seconds} s"
+        await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def running_site(
+    folder: Path, server: ServerHandle, stores: StoreUrls | None = None, **settings: str
+) -> AsyncIterator[AttackSite]:
+    """An installation with keys made by `signoff keys`, both processes and everybody's tokens."""
+    both = f"sqlite:///{folder}/signoff.db"
+    queue = f"attacked-{uuid.uuid4().hex[:8]}"
+    site = AttackSite(folder, server, await server.connect(), queue, free_port(), stores or StoreUrls(both, both))
+    site.settings.update(settings)
+    (folder / "worker").mkdir()
+    await site.run("gateway", "keys", "create")
+    await site.run("gateway", "keys", "export", "--out", str(folder / "worker" / "public-keys.json"))
+    async with open_store(site.stores.gateway) as store:
+        for name in PEOPLE:
+            secret, _ = await Tokens(store).create(
+                "main", name, SCOPES, lifetime=timedelta(days=1), now=datetime.now(UTC)
+            )
+            site.tokens[name] = secret
+    try:
+        await asyncio.gather(site.start("worker"), site.start("gateway"))
+        yield site
+    finally:
+        await site.close()
+        await site.stop("gateway")
+        await site.stop("worker")
