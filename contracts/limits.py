@@ -88,3 +88,8 @@ MAX_DEPTH: Final = 32
 MAX_NESTING: Final = 100
 """Levels of any JSON a message carries: readers stop at 200, our own shapes around it included."""
 MAX_VALUES: Final = 2_000
+
+REFUSAL_DAYS: Final = 30
+"""Days for which it is kept how much bad input was refused; 12 kinds of 24 hours: at most 8,640 rows."""
+REFUSAL_FLUSH_SECONDS: Final = 1.0
+"""Seconds within which a process writes down how much it refused: whatever strangers send, one write a second."""

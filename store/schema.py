@@ -275,3 +275,21 @@ AUDIT_CHECKPOINTS: Final = Table(
     Column("signature", String(128), nullable=False),
 )
 """Signed statements of how far the streams had come, each naming the one before."""
+
+REFUSALS: Final = Table(
+    "refusals",
+    METADATA,
+    Column("kind", String(16), primary_key=True),
+    # Hours since 1970 in UTC, by the store's clock.
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, nullable=False),
+)
+"""How much bad input was refused in an hour, of each kind; rows go after `REFUSAL_DAYS`."""
+
+PROBES: Final = Table(
+    "probes",
+    METADATA,
+    Column("name", String(16), primary_key=True),
+    Column("at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""One row, written anew to see whether the store can be written."""

@@ -5,6 +5,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, Row, bindparam, select, update
@@ -15,7 +16,8 @@ from signoff.contracts.errors import Refused, SignoffError, StoreUnavailable
 from signoff.contracts.limits import PREVIEW_CHARS
 from signoff.registry.usage import Use
 from signoff.store.engine import Base, Found, make_private, open_base, read_url
-from signoff.store.schema import BLOBS, KEYS, METADATA, TICKETS, StoreClock
+from signoff.store.refusals import RefusalCounts, RefusalKind
+from signoff.store.schema import BLOBS, KEYS, METADATA, PROBES, TICKETS, StoreClock
 from signoff.store.tables import prepare
 from signoff.store.terms import (
     added,
@@ -80,6 +82,7 @@ class Store:
         self._base = base
         self._words = words
         self._closed = False
+        self._refusals = RefusalCounts(self.run)
 
     @classmethod
     async def open(cls, url: str, *, durable: bool = False) -> "Store":
@@ -107,18 +110,27 @@ class Store:
     async def close(self) -> None:
         """Close all connections; the store answers nothing after that."""
         if not self._closed:
+            await self._refusals.close()
             self._closed = True
             await self._base.close()
 
-    async def check(self) -> None:
-        """Return when the store answers and its tables are there."""
+    async def check(self) -> datetime:
+        """Return what time it is by the store's clock, when its tables are there and it can be written."""
 
-        def read(connection: Connection) -> None:
+        def probe(connection: Connection) -> datetime:
+            # Written, too: a store on a full disk answers every question and takes no answer.
+            if not added(connection, PROBES, {"name": "ready"}):
+                connection.execute(update(PROBES).values(at=StoreClock()))
             # Every table, not `SELECT 1`: a database that answers without its tables is not ready.
             for table in METADATA.sorted_tables:
                 connection.execute(select(*table.primary_key).limit(1))
+            return moment(connection.execute(select(StoreClock())).scalar_one())
 
-        await self.run(read)
+        return await self.run(probe)
+
+    def count_refusal(self, kind: RefusalKind) -> None:
+        """Count one thing that was refused, told by `signoff doctor` and `/readyz`. Never raises."""
+        self._refusals.count(kind)
 
     async def put_blob(self, body: bytes) -> BlobRef:
         """Keep `body`, the bytes of a JSON value, under their hash; keeping them again changes nothing."""

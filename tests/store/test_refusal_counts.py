@@ -1,0 +1,97 @@
+"""Refusals are counted, on every database, by all processes together."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select
+
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.limits import REFUSAL_DAYS
+from signoff.store.refusals import REFUSAL_KINDS, RefusalCounts, refusals_since
+from signoff.store.schema import PROBES, REFUSALS
+from signoff.store.store import Store, open_store
+
+_DAY = timedelta(days=1)
+
+
+async def test_two_processes_count_together(store: Store, store_url: str) -> None:
+    """What each refused is added up, and is there once both have closed."""
+    async with open_store(store_url) as other:
+        for _ in range(3):
+            store.count_refusal("forged")
+            other.count_refusal("forged")
+        other.count_refusal("late")
+    await store._refusals.flush()
+    assert await refusals_since(store.run, _DAY) == {"forged": 6, "late": 1}
+
+
+async def test_a_flood_costs_one_write(store: Store) -> None:
+    """Ten thousand refusals are one transaction."""
+    runs = 0
+
+    async def run(work: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        return await store.run(work)
+
+    counts = RefusalCounts(run)
+    for _ in range(10_000):
+        counts.count("forged")
+    await counts.close()
+    assert runs == 1
+    assert await refusals_since(store.run, _DAY) == {"forged": 10_000}
+
+
+async def test_a_store_that_is_away_loses_no_count(store: Store) -> None:
+    """What could not be written is added with the next flush."""
+    away = True
+
+    async def run(work: Any) -> Any:
+        if away:
+            raise StoreUnavailable("it is away")
+        return await store.run(work)
+
+    counts = RefusalCounts(run)
+    counts.count("late")
+    await counts.flush()
+    away = False
+    counts.count("late")
+    await counts.close()
+    assert await refusals_since(store.run, _DAY) == {"late": 2}
+
+
+async def test_old_counts_are_dropped(store: Store) -> None:
+    """An hour longer ago than the days that are kept goes with the next write; no reader counts it."""
+    await store.run(lambda connection: connection.execute(insert(REFUSALS).values(kind="late", hour=1, number=7)))
+    assert await refusals_since(store.run, timedelta(days=REFUSAL_DAYS)) == {}
+    store.count_refusal("forged")
+    await store._refusals.flush()
+    kept = await store.run(lambda connection: connection.execute(select(REFUSALS.c.kind)).scalars().all())
+    assert list(kept) == ["forged"]
+
+
+async def test_what_is_counted_is_written_within_a_second(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has to ask for it."""
+    monkeypatch.setattr("signoff.store.refusals.REFUSAL_FLUSH_SECONDS", 0.01)
+    store.count_refusal("busy")
+    async with asyncio.timeout(10):
+        while not await refusals_since(store.run, _DAY):
+            await asyncio.sleep(0.01)
+
+
+async def test_every_kind_fits_its_column(store: Store) -> None:
+    """PostgreSQL refuses a name that is too long."""
+    for kind in REFUSAL_KINDS:
+        store.count_refusal(kind)
+    await store._refusals.flush()
+    assert set(await refusals_since(store.run, _DAY)) == set(REFUSAL_KINDS)
+
+
+async def test_a_check_writes_and_tells_the_time(store: Store) -> None:
+    """One row, written anew each time."""
+    first = await store.check()
+    assert await store.check() >= first
+    rows = await store.run(lambda connection: connection.execute(select(PROBES.c.name)).scalars().all())
+    assert list(rows) == ["ready"]
