@@ -298,6 +298,15 @@ async def until(look: Callable[[], Awaitable[Any]], seconds: float = WAIT_SECOND
         await asyncio.sleep(0.05)
 
 
+async def passed(moment: datetime) -> None:
+    """Return once a moment is over."""
+
+    async def over() -> bool:
+        return datetime.now(UTC) > moment
+
+    await until(over)
+
+
 @asynccontextmanager
 async def running_site(
     folder: Path, server: ServerHandle, stores: StoreUrls | None = None, **settings: str

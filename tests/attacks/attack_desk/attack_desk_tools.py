@@ -41,8 +41,13 @@ async def gift(amount: int, to: str) -> str:
 
 
 async def hurry(amount: int, to: str) -> str:
-    """Pay somebody within seconds."""
+    """Pay somebody within seconds of the approval."""
     return _ran("hurry", amount=amount, to=to)
+
+
+async def brief(amount: int, to: str) -> str:
+    """Pay somebody if people answer within seconds."""
+    return _ran("brief", amount=amount, to=to)
 
 
 async def refund(amount: int, to: str) -> str:

@@ -1,0 +1,137 @@
+"""Attack 01: a Temporal credential shows people one call and has their yes run another."""
+
+import json
+
+import pytest
+from attack_site import AttackSite, Shown, approval_id, payee, until
+from impostor import ForgedTurn, Impostor, forged_view
+
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.ids import TurnKey
+
+SMALL, LARGE = 9, 9_400
+
+
+async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, Pinned]:
+    """A turn that was asked about 9 EUR, taken over: it shows the same card and names the digest of 9,400 EUR."""
+    key = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
+    await site.person("ana").waiting(approval_id(key))
+    ctx, view = await impostor.ctx(key), await impostor.view(key)
+    large = impostor.digest(ctx, "pay", {"amount": LARGE, "to": to})
+
+    def change(request: ApprovalRequest) -> ApprovalRequest:
+        return request.model_copy(update={"digest": large})
+
+    return await impostor.take_over(key, **{names.STATE: forged_view(view, change)}), ctx
+
+
+async def run_large(forged: ForgedTurn, ctx: Pinned, to: str) -> None:
+    """Have the honest worker pay 9,400 EUR with whatever the gateway signed for this turn."""
+    args = {"amount": LARGE, "to": to}
+    given = [each for each in await forged.heard() if each.verdict == "approved"]
+    await forged.run("pay", args, forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), given))
+
+
+@pytest.mark.xfail(strict=True, reason="open: 01")
+async def test_a_yes_over_the_api_runs_nothing_but_what_was_shown(site: AttackSite, impostor: Impostor) -> None:
+    """The approver's view says 9 EUR and its digest is that of 9,400 EUR: the signed answer must not pay 9,400 EUR."""
+    to, ana = payee(), site.person("ana")
+    forged, ctx = await bound_to_large(site, impostor, to)
+    shown = await ana.waiting(approval_id(forged.key))
+    assert (f"Pay {SMALL} EUR to {to}" in shown.words, str(LARGE) in shown.words) == (True, False)
+    await ana.decide(shown)
+    await run_large(forged, ctx, to)
+    assert LARGE not in site.amounts(to)
+
+
+@pytest.mark.xfail(strict=True, reason="open: 01")
+async def test_a_yes_on_the_page_runs_nothing_but_what_was_shown(site: AttackSite, impostor: Impostor) -> None:
+    """The same through the form of the card."""
+    to, bo = payee(), await site.browser("bo")
+    forged, ctx = await bound_to_large(site, impostor, to)
+    shown, fields = await bo.open(approval_id(forged.key))
+    assert (f"Pay {SMALL} EUR to {to}" in shown.words, str(LARGE) in shown.words) == (True, False)
+    await bo.send(approval_id(forged.key), fields)
+    await run_large(forged, ctx, to)
+    assert LARGE not in site.amounts(to)
+
+
+@pytest.mark.xfail(strict=True, reason="open: 01")
+async def test_a_workflow_cannot_change_what_a_question_says(site: AttackSite, impostor: Impostor) -> None:
+    """Asked about 9,400 EUR, the turn is taken over and says 9 EUR in its query and its memo: no view, page or list
+    says so."""
+    to, ana, bo = payee(), site.person("ana"), await site.browser("bo")
+    key = await site.person("rui").ask([("pay", {"amount": LARGE, "to": to})])
+    approval = approval_id(key)
+    await ana.waiting(approval)
+    view = await impostor.view(key)
+    memo = await (await site.client.get_workflow_handle(key.workflow_id).describe()).memo()
+
+    def change(request: ApprovalRequest) -> ApprovalRequest:
+        return request.model_copy(
+            update={
+                "card": ApprovalRequest.model_validate_json(smaller(request.model_dump_json())).card,
+                "args": Content(inline={"amount": SMALL, "to": to}),
+            }
+        )
+
+    def smaller(text: str) -> str:
+        return text.replace(str(LARGE), str(SMALL)).replace("9,400", str(SMALL))
+
+    forged = {names.STATE: forged_view(view, change), "memo": json.loads(smaller(json.dumps(memo)))}
+    await impostor.take_over(key, **forged)
+
+    async def listed() -> Shown | None:
+        found = await ana.http.get("/v1/approvals", params={"mine": "true", "limit": "1000"})
+        cards = [card for card in found.json()["approvals"] if card["id"] == approval]
+        return Shown(found.status_code, json.dumps(cards)) if cards else None
+
+    seen = [(await ana.see(approval)), (await bo.open(approval))[0], await until(listed)]
+    assert [f"Pay {SMALL} EUR" in shown.words for shown in seen] == [False, False, False]
+    assert [to in shown.words and shown.status == 200 for shown in seen] == [True, True, True]
+
+
+@pytest.mark.xfail(strict=True, reason="open: 01")
+async def test_a_question_that_no_gate_asked_is_not_there(site: AttackSite, impostor: Impostor) -> None:
+    """A turn that asked nothing is stood in for by one that claims a request: 404, on the API as on the page."""
+    to, ana, bo = payee(), site.person("ana"), await site.browser("bo")
+    rui = site.person("rui")
+    key, other = await rui.ask([]), await rui.ask([("pay", {"amount": SMALL, "to": to})])
+    await rui.result(key)
+    await ana.waiting(approval_id(other))
+    ctx, view = await impostor.ctx(key), await impostor.view(other)
+    args = {"amount": SMALL, "to": to}
+    digest = impostor.digest(ctx, "pay", args)
+
+    def change(request: ApprovalRequest) -> ApprovalRequest:
+        moved = {"id": approval_id(key), "session": key.session, "turn": key.turn, "digest": digest}
+        return request.model_copy(update=moved)
+
+    claimed = forged_view(view, change).model_copy(update={"session": key.session, "turn": key.turn})
+    forged = await impostor.take_over(key, **{names.STATE: claimed})
+    approval = approval_id(key)
+    statuses = ((await ana.see(approval)).status, (await bo.open(approval))[0].status)
+    await ana.http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved", "digest": digest})
+    await forged.run("pay", args, impostor.permit(ctx, digest, await forged.heard()))
+    assert site.amounts(to) == []
+    assert statuses == (404, 404)
+
+
+async def test_arguments_other_than_the_approved_ones_do_not_run(site: AttackSite, impostor: Impostor) -> None:
+    """A genuine answer to 9 EUR pays neither 9,400 EUR nor another payee, by whichever digest the permit names."""
+    to, other, ana = payee(), payee(), site.person("ana")
+    key: TurnKey = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
+    shown = await ana.waiting(approval_id(key))
+    ctx, view = await impostor.ctx(key), await impostor.view(key)
+    forged = await impostor.take_over(key, **{names.STATE: view})
+    await ana.decide(shown)
+    given = await forged.heard()
+    asked = impostor.digest(ctx, "pay", {"amount": SMALL, "to": to})
+    for args in ({"amount": LARGE, "to": to}, {"amount": SMALL, "to": other}):
+        for digest in (asked, impostor.digest(ctx, "pay", args)):
+            reply = await forged.run("pay", args, impostor.permit(ctx, digest, given))
+            assert reply.outcome is None or reply.outcome.code != "ok"
+    assert (site.amounts(to), site.amounts(other)) == ([], [])
