@@ -12,10 +12,13 @@ from signoff.approvals import deadlines, entries, machine
 from signoff.approvals.notices import notices
 from signoff.approvals.seen import Seen
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Decision
+from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.steps import Authority, DeliverTask
+
+_FIELD_CHARS = 64
+"""Characters of an unknown field's name that its author is told: names can be of any length."""
 
 
 def malformed(message: str, approval_id: str = "") -> Receipt:
@@ -59,6 +62,9 @@ def read_withdrawal(envelopes: Sequence[Any]) -> Decision | Receipt:
 def _read(body: dict[str, Any]) -> Decision | Receipt:
     named = body.get("approval_id")
     approval_id = named if isinstance(named, str) else ""
+    strange = _unknown_field(body)
+    if strange:
+        return malformed(f"{strange!r}: a decision has no such field", approval_id)
     try:
         decision = Decision.model_validate(body)
     except ValidationError as error:
@@ -73,6 +79,17 @@ def _read(body: dict[str, Any]) -> Decision | Receipt:
     if decision.received_at is not None and decision.received_at.tzinfo is None:
         return malformed("`received_at`: needs a time zone", approval_id)
     return decision
+
+
+def _unknown_field(body: dict[str, Any]) -> str:
+    """The first field of `body` that no decision has; "" when it has none."""
+    # Shapes pass over what they do not know. Beside a yes that is what its author meant to change: a mistyped
+    # `edited_args` would approve the call unedited.
+    remember = body.get("remember")
+    inner = remember if isinstance(remember, dict) else {}
+    fields = [(str(name), name in Decision.model_fields) for name in body]
+    fields += [(f"remember.{name}", name in Remember.model_fields) for name in inner]
+    return next((name[:_FIELD_CHARS] or "(empty)" for name, known in fields if not known), "")
 
 
 class Desk:

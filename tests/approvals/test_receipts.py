@@ -469,6 +469,18 @@ def _deep() -> dict[str, Any]:
             "`received_at`: needs a time zone",
             ID,
         ),
+        (
+            ({"approval_id": ID, "verdict": "approved", "edited_arg": {"amount": 5}},),
+            "'edited_arg': a decision has no such field",
+            ID,
+        ),
+        (
+            ({"approval_id": ID, "verdict": "approved", "remember": {"were": "args.amount < 5"}},),
+            "'remember.were': a decision has no such field",
+            ID,
+        ),
+        (({"approval_id": ID, "x" * 999: 1},), f"{'x' * 64!r}: a decision has no such field", ID),
+        (({"approval_id": ID, "": 1},), "'(empty)': a decision has no such field", ID),
     ],
 )
 def test_what_is_no_decision_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
@@ -505,8 +517,8 @@ def test_limits_of_a_decision_are_inclusive() -> None:
     read = read_decision(({**body, "received_at": "2026-01-01T12:00:00Z"},))
     assert isinstance(read, Decision)
     assert (read.revision, read.received_at, len(read.reason)) == (3, NOW, REASON_CHARS)
-    shell = len('{"approval_id": "", "verdict": "denied", "x": ""}') + len(ID)
-    full = {"approval_id": ID, "verdict": "denied", "x": "é" * ((DECISION_BYTES - shell) // 2)}
-    full["x"] += "x" * ((DECISION_BYTES - shell) % 2)
+    shell = len('{"approval_id": "", "verdict": "denied", "result": ""}') + len(ID)
+    full = {"approval_id": ID, "verdict": "denied", "result": "é" * ((DECISION_BYTES - shell) // 2)}
+    full["result"] += "x" * ((DECISION_BYTES - shell) % 2)
     assert isinstance(read_decision((full,)), Decision)
-    assert isinstance(read_decision(({**full, "x": full["x"] + "y"},)), Receipt)
+    assert isinstance(read_decision(({**full, "result": full["result"] + "y"},)), Receipt)
