@@ -126,6 +126,8 @@ class Settings(BaseSettings):
     """The claim that lists the groups of whoever signs in."""
     oidc_roles: dict[str, tuple[str, ...]] = {}
     """The roles that each group gives to people who are not declared."""
+    oidc_mfa_acr: list[str] = []
+    """The values of the claim `acr`, each in full, by which the provider says that a second factor was used."""
     oidc_days: int = Field(default=7, ge=1, le=90)
     """For how many days what a sign-in said of somebody who is not declared is believed."""
     retention: int = Field(default=RETENTION_DAYS, ge=1, le=3650)

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,20 +12,28 @@ from rich.text import Text
 
 from signoff.activities.drivers import build_drivers
 from signoff.approvals.arguments import plural
+from signoff.audit.log import AuditLog
+from signoff.audit.record import moment_text
 from signoff.cli.options import Address, AsJson, Manifest
 from signoff.cli.output import Output, run
 from signoff.cli.stores import working_store
 from signoff.cli.tools import counted
+from signoff.cli.words import utc_now
 from signoff.cli.workplace import find_workplace, reach_server, read_running
 from signoff.contracts.base import Shape
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.embedded import check_server, ensure_search_attributes, find_temporal
+from signoff.gateway.logins import logins_lacking, second_login
 from signoff.keyfiles import read_private, read_public
 from signoff.registry.deciders import check_deciders
+from signoff.registry.people import declared_people
+from signoff.registry.people_vouched import OIDC
 from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.signing import Signer
 
 OLDEST_PYTHON: Final = (3, 11)
+REFUSED_DAYS: Final = 30
+"""For how many days `doctor` tells of a sign-in that was refused because it claims a declared person's name."""
 _NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
 
 app = typer.Typer(rich_markup_mode=None)
@@ -62,12 +71,14 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     if not checks[-1].ok:
         return checks
     settings = load_settings(manifest=manifest)
+    logins = [await _checked("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
     return [
         *checks,
         await _checked("keys", lambda: _keys(settings)),
         await _checked("temporal", lambda: _program(settings)),
         await _checked("manifest", lambda: _manifest(manifest)),
         await _checked("store", lambda: _store(settings)),
+        *logins,
         await _checked("server", lambda: _server(settings, address)),
         await _checked("search attributes", lambda: _attributes(settings, address, fix=fix)),
     ]
@@ -130,6 +141,23 @@ async def _store(settings: Settings) -> str:
     async with working_store(settings) as store:
         await store.check()
     return "answers"
+
+
+async def _logins(manifest: Path | None) -> str:
+    """Who could come in as somebody else, and whose sign-ins were refused for that in the last days."""
+    place = find_workplace(manifest)
+    declared = declared_people(place.people)
+    said = [logins_lacking(place.catalog, declared, place.settings)]
+    since = utc_now() - timedelta(days=REFUSED_DAYS)
+    refused: dict[tuple[str, str], str] = {}
+    async with working_store(place.settings) as store:
+        async for each in AuditLog(store).records(since=moment_text(since), kinds=("admin",)):
+            login, person = str(each.facts.get("login", "")), str(each.facts.get("person", ""))
+            # Whoever wrote the login down since is done with it.
+            if each.facts.get("act") == "sign-in refused" and person and not declared.by_identity(OIDC, login):
+                refused[login, person] = f"{second_login(each.facts)} (refused at {each.at})"
+    told = [each for each in (*said, *refused.values()) if each]
+    return "; ".join(told) or f"approvers' logins at {place.settings.oidc_issuer} are written down"
 
 
 async def _server(settings: Settings, address: str | None) -> str:

@@ -63,6 +63,10 @@ SESSION_PATIENCE_SECONDS: Final = 300.0
 MAX_TURNS_PER_MESSAGE: Final = 8
 MAX_PARTS: Final = 20
 """Parts of one answer."""
+LOGIN_NAMES: Final = 20
+"""Addresses and user names that one login may claim; each is compared with everybody declared, so more is refused."""
+LOGIN_NAME_CHARS: Final = 320
+"""Characters of such a name that are compared: 64 of a local part, `@` and 255 of a domain (RFC 5321)."""
 
 MAX_COMPLETIONS: Final = 20
 MAX_CALLS: Final = 1_000

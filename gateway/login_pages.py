@@ -113,7 +113,9 @@ class LoginPages:
         claims = await self._provider.finish(attempt, answer)
         person, vouched = await self._logins.admit(claims)
         try:
-            return await self._entrance.enter(person, then, assurance_of(claims), vouched=vouched)
+            return await self._entrance.enter(
+                person, then, assurance_of(claims, self._deps.settings.oidc_mfa_acr), vouched=vouched
+            )
         finally:
             self._logins.look_again()
 
@@ -130,7 +132,9 @@ class LoginPages:
         return person
 
     async def _refused(self, browser: Browser, then: str, error: Refused) -> Response:
-        await self._refusals.note(error.message)
+        # For whoever keeps the list of people; who was refused is told neither.
+        login, person = (str(error.context.get(key, "")) for key in ("login", "person"))
+        await self._refusals.note(error.message, login=login, person=person)
         note = text("login.refused", browser.reader.language, why=error.message)
         return self._form(browser, then, note=note, status=401)
 

@@ -2,27 +2,66 @@
 
 import asyncio
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.person import Person
 from signoff.gateway.deps import GatewayDeps
-from signoff.registry.claims import ClaimsDirectory, ClaimsMapping, login_of, verified_email
+from signoff.registry.addresses import claimed_names
+from signoff.registry.catalog import Catalog
+from signoff.registry.claims import ClaimsDirectory, ClaimsMapping, login_of
+from signoff.registry.deciders import approvers_without_login
+from signoff.registry.people import Directory, declared_people
 from signoff.registry.people_file import CHECK_SECONDS
 from signoff.registry.people_vouched import Vouched, id_of, vouch, vouched_people
+from signoff.settings import Settings
 from signoff.store.people import VouchedPeople
+
+_log = logging.getLogger(__name__)
+_NAMED: Final = 10
 
 
 def knowing_logins(deps: GatewayDeps) -> GatewayDeps:
-    """`deps` whose directory knows those, too, for whom a provider vouches, where one is named."""
+    """`deps` whose directory knows those, too, for whom a provider vouches, where one is named.
+
+    Logs a warning where approvers who are declared could come in as somebody else.
+    """
     settings = deps.settings
     if settings.oidc_issuer is None or isinstance(deps.people, ClaimsDirectory):
         return deps
+    if lacking := logins_lacking(deps.catalog, declared_people(deps.people), settings):
+        _log.warning("%s", lacking)
     mapping = ClaimsMapping(groups_claim=settings.oidc_groups_claim, roles=settings.oidc_roles)
     return dataclasses.replace(deps, people=ClaimsDirectory(deps.people, mapping))
+
+
+def second_login(facts: Mapping[str, object]) -> str:
+    """What operators are told of a login that claims a name of the declared person `facts` names, and the remedy."""
+    person, login = facts.get("person"), "".join(c if c.isprintable() else "?" for c in str(facts.get("login")))
+    return (
+        f"the login `{login}` claims an address or user name of the declared person `{person}`; if it is theirs, write "
+        f"`oidc: ['{login}']` in the `identities` of `{person}`, and if somebody else's, declare them with it"
+    )
+
+
+def logins_lacking(catalog: Catalog, people: Directory, settings: Settings) -> str:
+    """A warning where groups give roles and people whom tools ask have no login written down; "" without one."""
+    if settings.oidc_issuer is None or not settings.oidc_roles:
+        return ""
+    lacking = approvers_without_login(catalog, people, settings.oidc_issuer)
+    named = ", ".join(f"`{each}`" for each in lacking[:_NAMED])
+    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    if not lacking:
+        return ""
+    return (
+        f"groups of `{settings.oidc_issuer}` give roles, and these declared approvers have no login there: {named}"
+        f"{more}; write `oidc: ['{settings.oidc_issuer}#SUBJECT']` in their `identities`, or a login of theirs that "
+        "tells none of their addresses counts as another person"
+    )
 
 
 class Logins:
@@ -67,7 +106,9 @@ class Logins:
         try:
             person = people.admit(claims)
         # Who lost their last group is out by this sign-in, not when the earlier one's word runs out.
-        except Refused:
+        except Refused as error:
+            if "person" in error.context:
+                _log.warning("a sign-in was refused: %s", second_login(error.context))
             await self._rows.end(tenant, own_id, by="", now=now)
             raise
         # Somebody declares this person by now: a row left standing would be a second one with roles of its own.
@@ -77,7 +118,7 @@ class Logins:
         if signer is None:
             return person, None
         lifetime = timedelta(days=self._deps.settings.oidc_days)
-        return person, vouch(signer, person, email=verified_email(claims), now=now, lifetime=lifetime)
+        return person, vouch(signer, person, names=claimed_names(claims), now=now, lifetime=lifetime)
 
     def look_again(self) -> None:
         """Look at the store at the next request, whatever the time: something was written."""

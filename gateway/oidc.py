@@ -2,9 +2,8 @@
 
 import functools
 import os
-import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -207,12 +206,13 @@ def provider_of(settings: Settings, clock: Callable[[], datetime]) -> Provider |
     return Provider(settings, clock)
 
 
-def assurance_of(claims: Mapping[str, Any]) -> Assurance:
-    """`mfa` where `amr` has it or `acr` is named so (`urn:example:mfa`), else `session`."""
-    # `mfa` is a word of RFC 8176 for `amr`; for `acr` there is none that all share, so the words in it are looked at.
+def assurance_of(claims: Mapping[str, Any], mfa_acr: Collection[str] = ()) -> Assurance:
+    """`mfa` where `amr` lists it, or `acr` is one of `mfa_acr` to the letter; else `session`."""
     methods, context = claims.get("amr"), claims.get("acr")
-    words = re.split(r"[^a-z0-9]+", context.lower()) if isinstance(context, str) else []
-    return "mfa" if "mfa" in words or (isinstance(methods, list) and "mfa" in methods) else "session"
+    # `mfa` is a word of RFC 8176 for `amr`. For `acr` there is none that all share, and one that holds these letters
+    # may say the opposite (`urn:example:no-mfa`): what it means only whoever set the provider up knows.
+    proved = isinstance(methods, list) and "mfa" in methods
+    return "mfa" if proved or (isinstance(context, str) and context in mfa_acr) else "session"
 
 
 @functools.cache

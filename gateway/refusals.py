@@ -9,6 +9,8 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.recording import record
 
 _CHARS: Final = 200
+_FACT_CHARS: Final = 600
+"""Enough for a login: an issuer, `#` and a subject of 255."""
 
 
 class Refusals:
@@ -19,8 +21,11 @@ class Refusals:
         self._channel = channel
         self._sparing = Sparing()
 
-    async def note(self, reason: str) -> None:
-        """Somebody was not let in, for a reason that the gateway gave them. Never raises for a store that is away."""
+    async def note(self, reason: str, login: str = "", person: str = "") -> None:
+        """Somebody was not let in, for a reason that the gateway gave them. Never raises for a store that is away.
+
+        `login` and `person` are there where a login claims to be somebody declared.
+        """
         now = self._deps.clock()
         more = self._sparing.admit(now)
         if more is None:
@@ -33,5 +38,7 @@ class Refusals:
             channel=self._channel,
             reason=reason[:_CHARS],
             more_before=more or None,
+            login=login[:_FACT_CHARS],
+            person=person,
         )
         await record(self._deps.store, told)

@@ -9,12 +9,14 @@ from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.ids import is_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
+from signoff.registry.addresses import DeclaredNames, claimed_names
 from signoff.registry.people import EMAIL, Directory, same_identity
 from signoff.registry.people_vouched import OIDC, VouchedDirectory, id_of
 
 NAME_CHARS: Final = 200
 # OpenID Connect Core 1.0, section 2: `sub` is at most 255 ASCII characters.
 SUBJECT_CHARS: Final = 255
+_UNKNOWN: Final = "nobody here is known by this login; ask whoever keeps the list of people"
 
 
 class ClaimsMapping(BaseModel):
@@ -49,20 +51,28 @@ class ClaimsDirectory(VouchedDirectory):
     def admit(self, claims: Mapping[str, Any]) -> Person:
         """The active person whom verified claims (of an ID token or of the userinfo endpoint) are about.
 
-        Raises `Refused` (`not_allowed`) for everybody else, with a sentence for the person.
+        Raises `Refused` (`not_allowed`) for everybody else, with a sentence that names nobody: who is declared is not
+        for strangers to find out. Its context has `login`, and `person` where one declared has a name that it claims.
         """
         # Declared people first: a group that is mapped too widely gives none of them more than their declaration.
         person = self._declared(claims) or self._made(claims)
         if person is None or not person.active:
-            raise Refused("nobody here is known by this login; ask whoever keeps the list of people", "not_allowed")
+            raise Refused(_UNKNOWN, "not_allowed", login=login_of(claims))
         return person
 
     def _made(self, claims: Mapping[str, Any]) -> Person | None:
-        """The person these claims make, as they are now; nobody any more once they left the groups."""
+        """The person these claims make, as they are now; nobody any more once they left the groups.
+
+        Raises `Refused` for claims of a name, verified or not, that somebody declared has.
+        """
         own_id, tenant = id_of(login_of(claims)), self.mapping.tenant
         made = person_from_claims(claims, self.mapping)
+        namesake = DeclaredNames(self.declared).find(claimed_names(claims), tenant)
         # Forgotten before anything else is known: who lost their groups must not keep the roles of an earlier login.
         self._vouched.pop((tenant, own_id), None)
+        # As another person, who is declared could be two of a quorum by themselves, or approve what they asked for.
+        if namesake is not None:
+            raise Refused(_UNKNOWN, "not_allowed", login=login_of(claims), person=namesake.id)
         if made is not None:
             self._vouched[(tenant, own_id)] = made
         return self.find(own_id, tenant)
@@ -76,10 +86,9 @@ class ClaimsDirectory(VouchedDirectory):
             return known
         known = self.declared.by_identity(EMAIL, address, tenant)
         issuer = f"{claims['iss']}#"
-        if known is not None and any(each.startswith(issuer) for each in known.identities.get(OIDC, ())):
-            # Addresses are given to other people one day; a login that was written down is not.
-            raise Refused("this e-mail address belongs to somebody who signs in with another account", "not_allowed")
-        return known
+        # Addresses are given to other people one day; a login that was written down is not.
+        elsewhere = known is not None and any(each.startswith(issuer) for each in known.identities.get(OIDC, ()))
+        return None if elsewhere else known
 
 
 def login_of(claims: Mapping[str, Any]) -> str:

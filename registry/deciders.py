@@ -9,6 +9,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.inventory import InventoryRow, inventory
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.people import Directory
+from signoff.registry.people_vouched import OIDC
 from signoff.registry.seats import rights
 
 
@@ -22,6 +23,25 @@ def check_deciders(catalog: Catalog, people: Directory, *, by_login: Collection[
     for row in inventory(catalog):
         for field, why in _problems(row, catalog.policy(row.tool).policy or ApprovalPolicy(), active, by_login):
             raise ConfigError(f"tool `{row.tool}` {why}", tool_name=row.tool, field=field)
+
+
+def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) -> tuple[str, ...]:
+    """The ids of active people whom a tool asks and who have no login at the provider `issuer` written down.
+
+    Where groups of that provider give roles, such a login may count as another person beside them.
+    """
+    rows = inventory(catalog)
+    asked = {each for row in rows for each in row.approvers}
+    asked |= {each for row in rows for each in (catalog.policy(row.tool).policy or ApprovalPolicy()).escalate_to}
+    return tuple(
+        dict.fromkeys(
+            person.id
+            for person in people.all()
+            if person.active
+            and not asked.isdisjoint(rights(person))
+            and not any(each.startswith(f"{issuer}#") for each in person.identities.get(OIDC, ()))
+        )
+    )
 
 
 def _problems(

@@ -1,7 +1,7 @@
 """People whom nobody declared and a login vouched for: what the gateway signs of them, and when it counts. Pure."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -9,7 +9,8 @@ from signoff.contracts.base import Shape
 from signoff.contracts.canonical import canonical_json
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
-from signoff.registry.people import EMAIL, Directory
+from signoff.registry.addresses import DeclaredNames
+from signoff.registry.people import Directory
 from signoff.signing import Mark, Signer, Verifier
 
 OIDC: Final = "oidc"
@@ -23,11 +24,12 @@ _PURPOSE: Final = "person 1"
 class Vouched(Shape):
     """What verified claims said of a person when they signed in. It counts from `seen_at` until `until`, in UTC.
 
-    `email` is the address that the provider had verified. `signature` is the gateway's, over all else.
+    `names` are all addresses and user names that the login claimed, verified or not, folded. `signature` is the
+    gateway's, over all else.
     """
 
     person: Person
-    email: str = ""
+    names: tuple[str, ...] = ()
     seen_at: datetime
     until: datetime
     key_id: str = ""
@@ -71,10 +73,10 @@ def id_of(login: str) -> str:
     return f"{OIDC}-{hashlib.sha256(login.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"
 
 
-def vouch(signer: Signer, person: Person, *, email: str, now: datetime, lifetime: timedelta) -> Vouched:
+def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime, lifetime: timedelta) -> Vouched:
     """What the gateway signs of a person who signs in at `now`. Raises `NotCanonical`."""
     now = now.astimezone(UTC)
-    told = Vouched(person=person, email=email, seen_at=now, until=now + lifetime)
+    told = Vouched(person=person, names=tuple(names), seen_at=now, until=now + lifetime)
     mark = signer.sign_bytes(_PURPOSE, _body(told))
     return told.model_copy(update={"key_id": mark.key_id, "signature": mark.signature})
 
@@ -83,8 +85,12 @@ def doubt(vouched: Vouched, declared: Directory, verifier: Verifier, now: dateti
     """Why what a login said of a person does not count at `now`; "" when it does.
 
     The gateway signed it, it is not over, it makes exactly the person of the login that it names, and nobody who is
-    declared is that person, has that login, or the address that came with it.
+    declared is that person, has that login, or one of the names that came with it.
     """
+    return _doubt(vouched, declared, DeclaredNames(declared), verifier, now)
+
+
+def _doubt(vouched: Vouched, declared: Directory, names: DeclaredNames, verifier: Verifier, now: datetime) -> str:
     person = vouched.person
     # A key that was retired since still counts for what it signed before, and for nothing that says to be later.
     if not verifier.check_bytes(_PURPOSE, _body(vouched), Mark(vouched.key_id, vouched.signature), at=vouched.seen_at):
@@ -98,7 +104,7 @@ def doubt(vouched: Vouched, declared: Directory, verifier: Verifier, now: dateti
     known = (
         declared.find(person.id, person.tenant),
         declared.by_identity(OIDC, logins[0], person.tenant),
-        declared.by_identity(EMAIL, vouched.email, person.tenant) if vouched.email else None,
+        names.find(vouched.names, person.tenant),
     )
     return "" if not any(known) else "this person is declared"
 
@@ -107,7 +113,8 @@ def vouched_people(
     rows: Iterable[Vouched], declared: Directory, verifier: Verifier, now: datetime
 ) -> tuple[Person, ...]:
     """The people of those `rows` that count at `now`."""
-    return tuple(row.person for row in rows if not doubt(row, declared, verifier, now))
+    names = DeclaredNames(declared)
+    return tuple(row.person for row in rows if not _doubt(row, declared, names, verifier, now))
 
 
 def _body(vouched: Vouched) -> bytes:

@@ -34,7 +34,7 @@ def room(store: Store, *people: Person) -> Room:
 
 async def signed_in(store: Store, person: Person = CY, *, signer: Signer = SIGNER, at: datetime = NOW) -> None:
     """What the gateway writes at a sign-in."""
-    await store.run(vouching(vouch(signer, person, email="", now=at, lifetime=WEEK)))
+    await store.run(vouching(vouch(signer, person, names=(), now=at, lifetime=WEEK)))
 
 
 async def authority(room: Room, subject: str = CY.id) -> Authority:

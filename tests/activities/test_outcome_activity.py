@@ -265,7 +265,7 @@ async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store
     await store.claim(PERMIT.digest, **WHO)
     word = WORD.model_copy(update={"subject": cy.id})
     assert await asked(store, **HELD | {"happened": word}) == ToolReply()
-    await store.run(vouching(vouch(SIGNER, cy, email="", now=NOW, lifetime=timedelta(hours=1))))
+    await store.run(vouching(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(hours=1))))
     assert told(await asked(store, **HELD | {"happened": word})) == ("ok", "booking 7")
 
 

@@ -300,7 +300,7 @@ async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: St
     grant = expected(tool, room, "approved", SMALL)
     await Grants(store).write("gcy", "approved", grant.like, SMALL, people=(cy.id,), approval_id=ID)
     assert (await ruled(room, {"amount": 1})).verdict == "ask"
-    await store.run(vouching(vouch(SIGNER, cy, email="", now=NOW, lifetime=HOUR)))
+    await store.run(vouching(vouch(SIGNER, cy, names=(), now=NOW, lifetime=HOUR)))
     assert (await ruled(room, {"amount": 1})).grant == "gcy"
 
 

@@ -1,12 +1,17 @@
 """`doctor` finds what is wrong and says what repairs it."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cli_kit import MANIFEST, Cli
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 
+from signoff.approvals.entries import act
+from signoff.audit.log import AuditLog
+from signoff.cli.doctor import REFUSED_DAYS
 from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
+from signoff.store.store import open_store
 
 
 async def test_a_sound_installation_has_nothing_to_repair(
@@ -41,6 +46,39 @@ async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyP
     clean_env.setenv("SIGNOFF_PROFILE", "produktion")
     checks = (await cli("doctor", "--json")).data
     assert [(check["name"], check["ok"]) for check in checks] == [("python", True), ("settings", False)]
+
+
+async def test_second_logins_are_told_with_their_remedy(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Approvers without a login where groups give roles, and refused logins, until these are declared."""
+    issuer, store_url = "https://login.example.com", f"sqlite:///{tmp_path}/doctor.db"
+    people = tmp_path / "people.yaml"
+    declared = "- {{id: ana, roles: [approvers]{}}}\n- {{id: rui, roles: [board]}}\n"
+    people.write_text(declared.format(""))
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setenv("SIGNOFF_PEOPLE", str(people))
+    clean_env.setenv("SIGNOFF_STORE_URL", store_url)
+    clean_env.setenv("SIGNOFF_OIDC_ISSUER", issuer)
+    clean_env.setenv("SIGNOFF_OIDC_ROLES", '{"money": ["finance"]}')
+    async with open_store(store_url) as store:
+        named = {"login": f"{issuer}#ana-2", "person": "ana"}
+        for days in (1, REFUSED_DAYS + 1):
+            at = datetime.now(UTC) - timedelta(days=days)
+            await AuditLog(store).append([act("main", "sign-in refused", "", at, **named)])
+
+    async def said() -> str:
+        checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
+        [logins] = [check for check in checks if check["name"] == "logins"]
+        assert logins["ok"]
+        return str(logins["said"])
+
+    told = await said()
+    assert "have no login there: `ana`" in told
+    assert told.count(f"the login `{issuer}#ana-2` claims an address or user name of the declared person `ana`") == 1
+    assert f"`oidc: ['{issuer}#ana-2']`" in told
+    people.write_text(declared.format(f", identities: {{oidc: ['{issuer}#ana-2']}}"))
+    assert "ana-2" not in await said()
 
 
 async def keys_check(cli: Cli) -> tuple[bool, str]:

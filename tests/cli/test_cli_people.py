@@ -105,7 +105,7 @@ async def test_who_is_known_by_login_alone_is_listed_and_signed_out(
     cy, old = (Person(id=id_of(each), name="Cy", roles=("board",), identities={"oidc": (each,)}) for each in logins)
     async with open_store(f"sqlite:///{tmp_path}/people.db") as store:
         for person, at in ((old, now - timedelta(days=8)), (cy, now - timedelta(days=7, hours=-1))):
-            row = vouch(signer, person, email="", now=at, lifetime=timedelta(days=7))
+            row = vouch(signer, person, names=(), now=at, lifetime=timedelta(days=7))
             await store.run(vouching(row))
     rows = {row["id"]: row for row in (await cli("people", "list", "--json")).data}
     assert (rows["guest"]["source"], rows["ana"]["source"]) == ("built in", str(MANIFEST))

@@ -162,12 +162,12 @@ async def test_rows_that_are_over_forged_or_ended_are_nobody(desk: GatewayDesk, 
     week = timedelta(days=7)
     rows = {
         "never signed in": None,
-        "over": vouch(SIGNER, person, email="", now=NOW - week, lifetime=week),
-        "another key": vouch(FOREIGN, person, email="", now=NOW, lifetime=week),
-        "another key under our name": vouch(FOREIGN, person, email="", now=NOW, lifetime=week).model_copy(
+        "over": vouch(SIGNER, person, names=(), now=NOW - week, lifetime=week),
+        "another key": vouch(FOREIGN, person, names=(), now=NOW, lifetime=week),
+        "another key under our name": vouch(FOREIGN, person, names=(), now=NOW, lifetime=week).model_copy(
             update={"key_id": SIGNER.key_id}
         ),
-        "more roles": vouch(SIGNER, cy(provider), email="", now=NOW, lifetime=week).model_copy(
+        "more roles": vouch(SIGNER, cy(provider), names=(), now=NOW, lifetime=week).model_copy(
             update={"person": person}
         ),
     }
@@ -175,7 +175,7 @@ async def test_rows_that_are_over_forged_or_ended_are_nobody(desk: GatewayDesk, 
         if row is not None:
             await store.run(vouching(row))
         assert (await vote(desk, approval, person)).code == "not_allowed", name
-    await store.run(vouching(vouch(SIGNER, person, email="", now=NOW, lifetime=week)))
+    await store.run(vouching(vouch(SIGNER, person, names=(), now=NOW, lifetime=week)))
     await VouchedPeople(store).end("main", person.id, by="ada", now=NOW)
     assert (await vote(desk, approval, person)).code == "not_allowed"
     assert (await desk.desk.signoff.request(approval)).votes == ()

@@ -62,8 +62,7 @@ def test_a_verified_address_is_that_person(directory: ClaimsDirectory) -> None:
 
 def test_an_address_given_to_somebody_else_opens_nothing(directory: ClaimsDirectory) -> None:
     """Where a person's login at this provider is written down, another one with their address is not them."""
-    found = refusal(directory, mailed("ana@example.com", groups=["fin"]))
-    assert (found.code, "another account" in found.message) == ("not_allowed", True)
+    assert refusal(directory, mailed("ana@example.com", groups=["fin"])).code == "not_allowed"
     elsewhere = {**mailed("ana@example.com"), "iss": "https://other.example.com"}
     assert directory.admit(elsewhere) is ANA
 

@@ -19,9 +19,9 @@ ANA = Person(id="ana", roles=("finance",), delegations=(Delegation(to="ana2", un
 NOBODY = FixedDirectory([])
 
 
-def vouched(person: Person = CY, email: str = "cy@example.com") -> Vouched:
+def vouched(person: Person = CY, names: tuple[str, ...] = ("cy@example.com", "cy.young")) -> Vouched:
     """What the gateway signed, as it comes back from where it was kept."""
-    made = vouch(SIGNER, person, email=email, now=NOW, lifetime=WEEK)
+    made = vouch(SIGNER, person, names=names, now=NOW, lifetime=WEEK)
     return Vouched.model_validate_json(made.model_dump_json(exclude_defaults=True))
 
 
@@ -45,7 +45,7 @@ def test_what_the_gateway_signed_counts_until_it_is_over() -> None:
         {"person": CY.model_copy(update={"roles": ("finance", "admin")})},
         {"person": CY.model_copy(update={"tenant": "acme"})},
         {"person": CY.model_copy(update={"name": "Ana"})},
-        {"email": ""},
+        {"names": ()},
         {"until": NOW + 2 * WEEK},
         {"seen_at": NOW + timedelta(days=1)},
         {"key_id": ""},
@@ -65,7 +65,7 @@ def test_other_keys_and_retired_ones_sign_nobody() -> None:
     assert why(vouched(), verifier=Verifier()) == "not signed by the gateway"
     [key] = (new_key(NOW - WEEK),)
     signer = Signer(PrivateKeys(keys=(key,)))
-    row = vouch(signer, CY, email="", now=NOW, lifetime=WEEK)
+    row = vouch(signer, CY, names=(), now=NOW, lifetime=WEEK)
     for retired, told in ((NOW, "not signed by the gateway"), (NOW + timedelta(hours=1), "")):
         verifier = Verifier((key.public_half().model_copy(update={"retired_at": retired}),))
         assert why(row, verifier=verifier) == told
@@ -93,10 +93,12 @@ def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
         Person(id=CY.id, active=False),
         Person(id="cy", identities={"oidc": (LOGIN,)}),
         Person(id="cy", active=False, identities={"email": ("CY@example.com",)}),
+        Person(id="young", identities={"email": ("cy+work@example.com",)}),
+        Person(id="Cy", identities={"email": ("\uff43y@EXAMPLE.com",)}),
     ],
 )
 def test_who_is_declared_is_what_the_declaration_says(declared: Person) -> None:
-    """By id, by login, or by the address that came with the login; inactive ones as well."""
+    """By id, by login, or by any name that came with the login, however it is spelt; inactive ones as well."""
     assert why(vouched(), declared) == "this person is declared"
     assert why(vouched(), declared.model_copy(update={"tenant": "acme"})) == ""
 

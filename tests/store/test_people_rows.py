@@ -21,7 +21,7 @@ def seen(subject: str = "7", *roles: str, at: datetime = NOW, tenant: str = "mai
     """What a sign-in said."""
     login = f"https://login.example.com#{subject}"
     person = Person(id=id_of(login), tenant=tenant, roles=roles, identities={"oidc": (login,)})
-    return vouch(SIGNER, person, email="", now=at, lifetime=7 * DAY)
+    return vouch(SIGNER, person, names=(), now=at, lifetime=7 * DAY)
 
 
 async def test_the_last_sign_in_stands(store: Store) -> None:

@@ -1,0 +1,141 @@
+"""Attack 7: a login becomes a second approver beside the same human, whom the directory declares by address.
+
+Before the mend the second login was let in by its group, and one human alone met a quorum of two. Each test was seen
+to fail without its mend: `ClaimsDirectory` asking `DeclaredNames`, and the signed names of a row in `doubt`.
+"""
+
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from gateway_desk import PEOPLE, SIGNER, GatewayDesk, gateway_desk
+from gateway_login import bearer, browser, hidden, locked_desk, token_of, words
+from oidc_provider import CLIENT, SECRET, Provider, running_provider
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.gateway.deciding import Answer, decide
+from signoff.registry.people import FixedDirectory
+from signoff.registry.people_vouched import id_of, vouch
+from signoff.store.people import VouchedPeople, vouching
+from signoff.store.store import open_store
+
+BO = Person(id="bo", name="Bo", roles=("finance",), identities={"email": ("bo@example.com",)})
+DECLARED = (*(each for each in PEOPLE if each.id != "bo"), BO)
+
+
+@pytest.fixture
+async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
+    """A provider of this test's own."""
+    monkeypatch.setenv("THE_SECRET", SECRET)
+    async with running_provider() as running:
+        yield running
+
+
+@pytest.fixture
+async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayDesk]:
+    """Worker and gateway in the production profile; the group `money` gives the role `finance`, which `both` asks."""
+    queue = f"attack7-{uuid.uuid4().hex[:12]}"
+    async with (
+        open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
+        gateway_desk(client, store, queue, profile="production", people=FixedDirectory(DECLARED)) as open_desk,
+    ):
+        yield locked_desk(
+            open_desk,
+            people=DECLARED,
+            oidc_issuer=provider.issuer,
+            oidc_client_id=CLIENT,
+            oidc_client_secret="env:THE_SECRET",
+            oidc_roles={"money": ("finance",)},
+        )
+
+
+async def sign_in(page: httpx.AsyncClient) -> httpx.Response:
+    """To the provider, which agrees at once, and back."""
+    sent = await page.get("/login/oidc?next=%2Ftools")
+    async with httpx.AsyncClient(verify=False) as elsewhere:
+        agreed = await elsewhere.get(sent.headers["location"])
+    address = urlsplit(agreed.headers["location"])
+    return await page.get(f"{address.path}?{address.query}")
+
+
+async def asked(desk: GatewayDesk, text: str = "both") -> str:
+    """A request of guest's that waits for two of `finance`."""
+    headers = bearer(await token_of(desk, "guest"))
+    answer = await desk.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
+    assert answer.status_code == 201, answer.text
+    body = answer.json()
+    view = await desk.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
+    return next(call.approval.id for call in view.calls if call.approval is not None)
+
+
+async def approve_by_token(desk: GatewayDesk, approval: str, person: str) -> httpx.Response:
+    """Approve over the API."""
+    headers = bearer(await token_of(desk, person))
+    return await desk.http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved"}, headers=headers)
+
+
+async def approve_in_browser(page: httpx.AsyncClient, approval: str) -> httpx.Response:
+    """Approve on the card, if there is one to be seen."""
+    card = await page.get(f"/approvals/{approval}")
+    form = hidden(card.text, f"/approvals/{approval}/decide") if card.status_code == 200 else {}
+    return await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"email": "bo@example.com"},
+        {"email": "Bo@EXAMPLE.com", "email_verified": False},
+        {"email": "bo+signoff@example.com", "email_verified": True},
+        {"email": "\uff42\uff4f@example.com"},
+        {"email": "bo\u200b@example.com."},
+        {"email": "other@example.com", "preferred_username": "bo@example.com"},
+        {"upn": "BO@example.com"},
+        {"preferred_username": "Bo"},
+        {"emails": ["other@example.com", "bo@example.com"]},
+    ],
+)
+async def test_one_human_is_no_second_approver(
+    desk: GatewayDesk, provider: Provider, caplog: pytest.LogCaptureFixture, claims: dict[str, Any]
+) -> None:
+    """However the login spells the address of somebody declared, it is refused, and the quorum of two is not met."""
+    approval = await asked(desk)
+    assert (await approve_by_token(desk, approval, "bo")).json()["status"] == "counted"
+    provider.claims = {"sub": "b-2", "name": "Robert", "groups": ["money"], **claims}
+    with caplog.at_level(logging.WARNING):
+        async with browser(desk) as page:
+            back = await sign_in(page)
+            await approve_in_browser(page, approval)
+    request = await desk.desk.signoff.request(approval)
+    assert (request.state, [vote.subject for vote in request.votes]) == ("pending", ["bo"])
+    assert await desk.runs(approval) == 0
+    assert await VouchedPeople(desk.deps.store).all() == []
+    assert back.status_code == 401
+    # The refusal names nobody; the log does, with the remedy.
+    assert "nobody here is known by this login" in words(back.text)
+    assert "bo" not in words(back.text).split()
+    told = next(each.getMessage() for each in caplog.records if "b-2" in each.getMessage())
+    assert "`bo`" in told
+    assert f"`{provider.issuer}#b-2`" in told
+    assert "`identities`" in told
+
+
+async def test_a_login_from_before_the_declaration_approves_nothing(desk: GatewayDesk, provider: Provider) -> None:
+    """What was signed of it names the address, so the worker finds who is declared since, and refuses."""
+    login = f"{provider.issuer}#b-2"
+    robert = Person(id=id_of(login), name="Robert", roles=("finance",), identities={"oidc": (login,)})
+    row = vouch(SIGNER, robert, names=("bo@example.com",), now=datetime.now(UTC), lifetime=timedelta(days=7))
+    await desk.deps.store.run(vouching(row))
+    approval = await asked(desk)
+    await approve_by_token(desk, approval, "bo")
+    answer = Answer("approved", robert, "inbox", "session", revision=1)
+    assert (await decide(desk.deps, approval, answer)).code == "not_allowed"
+    assert (await desk.desk.signoff.request(approval)).state == "pending"

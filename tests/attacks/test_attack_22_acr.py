@@ -1,0 +1,106 @@
+"""Attack 22: a sign-in without a second factor passes for one because its `acr` holds the letters `mfa`.
+
+Before the mend `urn:example:mfa:none` approved what asks for `mfa`; the test was seen to fail with the words of `acr`
+split and looked through, as they were.
+"""
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from desk_fixtures import Ledger, catalog_of, pay_tool
+from gateway_desk import PEOPLE, GatewayDesk, gateway_desk
+from gateway_login import bearer, browser, hidden, locked_desk, token_of
+from oidc_provider import CLIENT, SECRET, Provider, running_provider
+from temporalio.client import Client
+
+from signoff.contracts.ids import TurnKey
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.catalog import Catalog
+from signoff.registry.people import FixedDirectory
+from signoff.store.store import open_store
+
+ACR = "https://refeds.example/profile/mfa"
+
+
+@pytest.fixture
+async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
+    """A provider of this test's own."""
+    monkeypatch.setenv("THE_SECRET", SECRET)
+    async with running_provider() as running:
+        yield running
+
+
+def wire_catalog(ledger: Ledger) -> Catalog:
+    """One tool that asks for a second factor, under the name of one that the script of the desk calls."""
+    policy = ApprovalPolicy(min_assurance="mfa")
+    return catalog_of([pay_tool(ledger, policy, name="easy", effect="Pay {amount} to {to}", input_schema=_MONEY)])
+
+
+_MONEY: dict[str, Any] = {
+    "type": "object",
+    "properties": {"amount": {"type": "number"}, "currency": {"type": "string"}, "to": {"type": "string"}},
+    "required": ["amount", "to"],
+}
+
+
+@pytest.fixture
+async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayDesk]:
+    """Worker and gateway in the production profile; `ana` is declared by her login."""
+    login = f"{provider.issuer}#ana-at-work"
+    people = [
+        each.model_copy(update={"identities": {"oidc": (login,)}}) if each.id == "ana" else each for each in PEOPLE
+    ]
+    queue = f"attack22-{uuid.uuid4().hex[:12]}"
+    async with (
+        open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
+        gateway_desk(
+            client,
+            store,
+            queue,
+            catalog_of_ledger=wire_catalog,
+            profile="production",
+            people=FixedDirectory(people),
+        ) as open_desk,
+    ):
+        yield locked_desk(
+            open_desk,
+            people=people,
+            oidc_issuer=provider.issuer,
+            oidc_client_id=CLIENT,
+            oidc_client_secret="env:THE_SECRET",
+            oidc_mfa_acr=(ACR,),
+        )
+
+
+async def approved_by(desk: GatewayDesk, approval: str) -> str:
+    """The state of the request once ana, signed in as the provider says, has tried to approve it."""
+    async with browser(desk) as page:
+        sent = await page.get("/login/oidc?next=%2Ftools")
+        async with httpx.AsyncClient(verify=False) as elsewhere:
+            agreed = await elsewhere.get(sent.headers["location"])
+        address = urlsplit(agreed.headers["location"])
+        assert (await page.get(f"{address.path}?{address.query}")).status_code == 303
+        card = (await page.get(f"/approvals/{approval}")).text
+        action = f"/approvals/{approval}/decide"
+        form = hidden(card, action) if f'action="{action}"' in card else {}
+        await page.post(action, data={**form, "verdict": "approved", "typed": "420"})
+    return (await desk.desk.signoff.request(approval)).state
+
+
+async def test_only_the_values_of_the_settings_are_a_second_factor(desk: GatewayDesk, provider: Provider) -> None:
+    """Whatever else stands in `acr` is a sign-in like any other; the value in the settings approves."""
+    headers = bearer(await token_of(desk, "guest"))
+    answer = await desk.http.post("/v1/turns", json={"text": "easy", "actor": "desk"}, headers=headers)
+    body = answer.json()
+    view = await desk.desk.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
+    approval = next(call.approval.id for call in view.calls if call.approval is not None)
+    for acr in ("urn:example:mfa:none", "no-mfa", "MFA", f"{ACR}/not", ACR.upper(), [ACR]):
+        provider.claims = {"acr": acr}
+        assert await approved_by(desk, approval) == "pending", acr
+    provider.claims = {"acr": ACR}
+    assert await approved_by(desk, approval) == "approved"
