@@ -1,0 +1,70 @@
+"""Attack 11: a request's short code is chosen by who asks, or comes to mean another request."""
+
+import hashlib
+import uuid
+
+import pytest
+from attack_site import AttackSite, approval_id, payee, until
+from impostor import Impostor
+from temporalio.common import TypedSearchAttributes
+
+from signoff.contracts import names
+from signoff.contracts.ids import TurnKey, show_code
+
+_LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def computed(approval: str) -> str:
+    """The code that once was computed from an approval's id: whoever chooses the id can try until it suits."""
+    number = int.from_bytes(hashlib.sha256(approval.encode()).digest()[:4], "big") >> 2
+    return "".join(_LETTERS[(number >> (5 * place)) & 31] for place in reversed(range(6)))
+
+
+@pytest.mark.xfail(strict=True, reason="open: 11")
+async def test_who_asks_cannot_choose_the_code(site: AttackSite) -> None:
+    """Rui tries names of turns until the code begins with a word of his; the request's code is none of that."""
+    session, to = uuid.uuid4().hex[:12], payee()
+    tried = (TurnKey("main", session, f"t{number}") for number in range(1_000_000))
+    key = next(each for each in tried if computed(approval_id(each)).startswith("YES"))
+    await site.person("rui").ask([("pay", {"amount": 9, "to": to})], session=key.session, turn=key.turn)
+    shown = await site.person("ana").waiting(approval_id(key))
+    assert shown.view["code"] != computed(approval_id(key))
+
+
+@pytest.mark.xfail(strict=True, reason="open: 11")
+async def test_no_word_of_a_language_is_a_code(site: AttackSite) -> None:
+    """Two places of every code are digits, always the same two."""
+    to = payee()
+    key = await site.person("rui").ask([("pay", {"amount": n, "to": to}) for n in range(1, 17)])
+    ana = site.person("ana")
+    codes = [(await ana.waiting(approval_id(key, f"c1.{n}"))).view["code"] for n in range(1, 17)]
+    places = [place for place in range(6) if all(code[place].isdigit() for code in codes)]
+    assert (len(set(codes)), len(places)) == (16, 2)
+
+
+@pytest.mark.xfail(strict=True, reason="open: 11")
+async def test_a_code_means_the_request_that_it_was_given_to(site: AttackSite, impostor: Impostor) -> None:
+    """A turn that claims a code of another's in memo and search attribute changes nothing of what the code means."""
+    to, ana = payee(), site.person("ana")
+    key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})])
+    shown = await ana.waiting(approval_id(key))
+    code, handle = shown.view["code"], site.client.get_workflow_handle(key.workflow_id)
+
+    async def listed() -> bool:
+        return (await ana.see(show_code(code))).status == 200
+
+    await until(listed)
+    described = await handle.describe()
+    memo, attributes = await described.memo(), described.typed_search_attributes
+    other = TurnKey("main", uuid.uuid4().hex[:12], "t1")
+    cards = [{**card, "id": approval_id(other)} for card in memo[names.MEMO_CARDS]]
+    kept = TypedSearchAttributes([each for each in attributes if each.key.name.startswith("Signoff")])
+    await impostor.stand(other, memo={**memo, names.MEMO_CARDS: cards}, attributes=kept)
+
+    async def seen() -> bool:
+        query = f'WorkflowId = "{other.workflow_id}" AND {names.SA_CODES} = "{code}"'
+        return (await site.client.count_workflows(query)).count == 1
+
+    await until(seen)
+    found = await ana.see(show_code(code))
+    assert (found.status, found.view.get("id")) == (200, approval_id(key))
