@@ -10,36 +10,35 @@ from temporalio import activity
 from signoff.activities.asking import answered, past, unavailable
 from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import doubted
+from signoff.activities.question import QuestionWriter, Subject, edit_problem
 from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.room import Room
 from signoff.activities.usage import spent
 from signoff.approvals import entries
-from signoff.approvals.card import render_card
-from signoff.approvals.digest import call_digest, digest_mark, doubt_digest
+from signoff.approvals.digest import call_digest, doubt_digest
 from signoff.contracts import names
-from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit, Pinned, ToolDenied
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.grant import Freeze
-from signoff.contracts.ids import ApprovalKey, TurnKey, short_code
+from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
-from signoff.contracts.signed import unsigned_principal
 from signoff.contracts.steps import GateReply, GateTask, Ruling, RunOptions, Tally
-from signoff.policy.compiled import PolicyVerdict
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.checking import as_run
-from signoff.registry.gates import UNREMEMBERED_RULES, Judgement, Known, judge, next_tally
+from signoff.registry.gates import Judgement, Known, judge, next_tally
 from signoff.registry.nearest import cut
 from signoff.registry.permission import override_hash
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
-from signoff.store.content import load, to_content
+from signoff.store.content import load
 from signoff.store.freezes import Freezes
 
 _DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never answered."
+_ANOTHER_RAN = "under this call something else ran already:"
 _TO_A_MODEL = ". Correct them and call it again"
 _START_SLACK = 15.0
 """Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
@@ -62,6 +61,7 @@ class GateActivity:
         self._room = room
         self._freezes = Freezes(room.store)
         self._remembered = Remembered(room)
+        self._questions = QuestionWriter(room)
 
     @activity.defn(name=names.GATE)
     async def gate(self, task: GateTask) -> GateReply:
@@ -86,9 +86,7 @@ class GateActivity:
                 rulings.append(await self._doubt(task, call, proposed, found))
                 continue
             found = await self._settled_before(task, call, args, found, freeze)
-            ruling = self._ruling(task, call, args, found, budget)
-            if task.edited_by or found.corrected is not None:
-                ruling = await self._kept(ruling, args)
+            ruling = await self._ruling(task, call, args, found, budget)
             rulings.append(ruling.model_copy(update={"action": action}))
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
         await hand_over(self._room, _told(task, rulings))
@@ -109,15 +107,15 @@ class GateActivity:
         call, args, found, tally, _ = each
         catalog, dry_run = self._room.catalog, task.dry_run
         found = await answered(catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run)
-        if task.edited_by and found.corrected is not None:
+        if task.edit is not None and found.corrected is not None:
             # What a person wrote and signed is never run as something else.
             message = f"the tool would not take these arguments as they are. {found.note}"
             return Judgement(call.call, "settled", "schema", "input_invalid", message, found.tool)
-        if task.edited_by and found.override:
+        if task.edit is not None and found.override:
             # The edit is its author's yes as well, and nobody has shown them that there is something to override.
             message = f"the tool does not permit these arguments: {found.override}"
             return Judgement(call.call, "settled", "permission", "input_invalid", message, found.tool)
-        if task.edited_by:
+        if task.edit is not None:
             return dataclasses.replace(found, message=found.message.removesuffix(_TO_A_MODEL))
         return found
 
@@ -141,21 +139,21 @@ class GateActivity:
         # Before remembered answers: no approval in advance holds in a frozen tenant, and no use of one is spent there.
         if freeze is not None:
             return frozen(found, freeze.reason, call)
-        written = task.edited_by or task.changed_by
+        written = task.edit is not None or task.changed_by
         return found if written else await self._remembered.consulted(task.ctx, call, args, found)
 
-    def _ruling(self, task: GateTask, call: CallPart, args: Any, found: Judgement, budget: int) -> Ruling:
-        verdict = found.verdict
-        if found.kind not in ("run", "ask") or found.tool is None or verdict is None:
+    async def _ruling(self, task: GateTask, call: CallPart, args: Any, found: Judgement, budget: int) -> Ruling:
+        tool, verdict = found.tool, found.verdict
+        if found.kind not in ("run", "ask") or tool is None or verdict is None:
             settled = Ruling(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
-            if found.gate != "available" or found.tool is None or not found.tool.fallbacks:
+            if found.gate != "available" or tool is None or not tool.fallbacks:
                 return settled
             # What is not there now may be stood in for like what failed.
-            return settled.model_copy(update={"options": self._options(task.ctx, found.tool, budget, ask=False)})
-        digest = digest_of(task.ctx, call.call, found.tool, args)
+            return settled.model_copy(update={"options": self._options(task.ctx, tool, budget, ask=False)})
+        digest = digest_of(task.ctx, call.call, tool, args)
         # What a person wrote into a call is never run by rule alone, nor corrected unseen where it is judged again.
-        ask = found.kind == "ask" or task.edited_by != "" or task.changed_by != ""
-        return Ruling(
+        ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
+        ruling = Ruling(
             call=call.call,
             verdict="ask" if ask else "run",
             digest=digest,
@@ -164,9 +162,35 @@ class GateActivity:
             engines=verdict.evaluators,
             grant=found.grant,
             override=override_hash(found.override),
-            request=self._request(task, call, args, found.tool, verdict, digest, _note(task, found)) if ask else None,
-            options=self._options(task.ctx, found.tool, budget, ask=ask),
+            options=self._options(task.ctx, tool, budget, ask=ask),
         )
+        if not ask:
+            return ruling
+        ran, other = await self._ran_before(task, call, digest)
+        if ran is not None:
+            return ruling.model_copy(update={"verdict": "settled", "outcome": ran})
+        note = "; ".join(filter(None, (_note(task, found), other)))
+        about = Subject(call, args, tool, verdict, digest, note, ruling.override)
+        request = await self._asked(task, about)
+        if isinstance(request, CallOutcome):
+            return Ruling(call=call.call, verdict="settled", outcome=request)
+        return ruling.model_copy(update={"request": request})
+
+    async def _ran_before(self, task: GateTask, call: CallPart, digest: str) -> tuple[CallOutcome | None, str]:
+        """What this very action came to, where it was done already; else words on another that this call did.
+
+        A turn that is reset to before an answer asks again, and nobody must deny what has happened.
+        """
+        turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
+        tickets = await self._room.store.tickets_of(turn.workflow_id, call.call)
+        done = [each for each in tickets if each.state == "done" and each.outcome is not None]
+        for ticket in done:
+            # One of which nobody knows is for people to say.
+            if ticket.key.partition("/")[0] == digest and ticket.outcome and ticket.outcome.code != "in_doubt":
+                return ticket.outcome, ""
+        live = [each for each in tickets if each.state != "void"]
+        others = sorted({each.tool for each in live if each.key.partition("/")[0] != digest})
+        return None, f"{_ANOTHER_RAN} {', '.join(others)}" if others else ""
 
     async def _doubt(self, task: GateTask, call: CallPart, proposed: Any, found: Judgement) -> Ruling:
         """The question to people what became of a call. Asked whatever the policy says now: it is about the past."""
@@ -176,85 +200,19 @@ class GateActivity:
         # What may have happened was done with the arguments as the tool's own check corrects them.
         args = as_run(tool, proposed)
         digest = doubt_digest(task.doubt_of, task.doubt)
-        asked = self._request(task, call, args, tool, verdict, digest, _DOUBT_NOTE)
-        # Neither other arguments nor a word about the next time say what has happened.
-        doubt = {"kind": "in_doubt", "rule": "in_doubt", "rule_text": "", "confirm": "", "allow_edit": False}
-        request = asked.model_copy(update=doubt | {"allow_remember": False})
-        ruling = Ruling(call=call.call, verdict="ask", digest=digest, rule=request.rule, request=request)
-        return ruling if args is proposed else await self._kept(ruling, args)
+        request = await self._questions.ask(task, Subject(call, args, tool, verdict, digest, _DOUBT_NOTE))
+        return Ruling(call=call.call, verdict="ask", digest=digest, rule=request.rule, request=request)
 
-    async def _kept(self, ruling: Ruling, args: Any) -> Ruling:
-        """`ruling` with the arguments of its request where a history may hold them."""
-        if ruling.request is None:
-            return ruling
-        kept = await to_content(self._room.store, args)
-        return ruling.model_copy(update={"request": ruling.request.model_copy(update={"args": kept})})
-
-    def _request(
-        self,
-        task: GateTask,
-        call: CallPart,
-        args: Any,
-        tool: Tool,
-        verdict: PolicyVerdict | None,
-        digest: str,
-        note: str,
-    ) -> ApprovalRequest:
-        policy = self._room.catalog.policy(tool.activity).policy or ApprovalPolicy()
-        turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
-        approval_id = ApprovalKey(turn, call.call).id
-        card = self._card(args, tool, policy, digest, says=task.agent_says, note=note)
-        return ApprovalRequest(
-            id=approval_id,
-            code=short_code(approval_id),
-            revision=task.revision,
-            digest=digest,
-            definition=definition_hash(tool),
-            tenant=task.ctx.tenant,
-            session=task.ctx.session,
-            turn=task.ctx.turn,
-            actor=task.ctx.actor,
-            call=call.call,
-            tool=tool.name,
-            args=call.args,
-            secrets=tool.masked_arguments,
-            card=card,
-            rule=verdict.rule if verdict else "",
-            rule_text=(verdict.rule_text or verdict.why) if verdict else "",
-            policy_hash=verdict.policy_hash if verdict else "",
-            approvers=self._room.catalog.approvers(tool.activity, verdict),
-            quorum=policy.quorum,
-            veto=policy.veto,
-            allow_self=policy.allow_self_approval,
-            allow_edit=policy.allow_edit,
-            allow_remember=policy.allow_remember and (verdict is None or verdict.rule not in UNREMEMBERED_RULES),
-            confirm=policy.confirm,
-            min_assurance=policy.min_assurance,
-            accept_unsigned=policy.accept_unsigned,
-            level=verdict.level if verdict and verdict.level == "admin" else policy.level,
-            requester=unsigned_principal(task.ctx.user),
-            timeout=policy.timeout,
-            grant_ttl=policy.grant_ttl,
-            remind_after=policy.remind_after,
-            escalate_after=policy.escalate_after,
-            escalate_to=policy.escalate_to,
-            on_timeout=policy.on_timeout,
-            notify=self._room.catalog.channels.notified(policy.notify),
-        )
-
-    def _card(self, args: Any, tool: Tool, policy: ApprovalPolicy, digest: str, *, says: str, note: str) -> Card:
-        return render_card(
-            effect=tool.effect,
-            title=tool.title,
-            tool=tool.name,
-            args=args,
-            schema=tool.input_schema,
-            secrets=tool.masked_arguments,
-            show=policy.show.only,
-            agent_says=says,
-            note=note,
-            mark=digest_mark(digest, self._room.mark_key),
-        )
+    async def _asked(self, task: GateTask, about: Subject) -> ApprovalRequest | CallOutcome:
+        """The request of a call about which people are asked, or why it cannot be asked as it was changed."""
+        if task.edit is None:
+            return await self._questions.ask(task, about)
+        edit = await self._questions.edit(task, task.edit, about.tool)
+        if isinstance(edit, str):
+            return _not_asked(about.call, edit)
+        asked = self._room.catalog.approvers(about.tool.activity, about.verdict)
+        problem = edit_problem(edit, asked, task.edit, about.digest)
+        return _not_asked(about.call, problem) if problem else await self._questions.ask(task, about, edit)
 
     def _options(self, ctx: Pinned, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
         actor = self._room.catalog.actors.get(ctx.actor)
@@ -286,13 +244,10 @@ class GateActivity:
 
 
 def _told(task: GateTask, rulings: Sequence[Ruling]) -> list[AuditEntry]:
-    """What is written down of a batch: whom people are asked for, and what is settled. What runs tells it there."""
+    """What is written down of a batch: what is settled. What is asked was written with its row; what runs tells it."""
     told, at = [], now()
     for call, ruling in zip(task.calls, rulings, strict=True):
-        if ruling.request is not None:
-            edit = {"edited_by": task.edited_by, "before": task.before}
-            told.append(entries.asked(ruling.request.model_copy(update=edit), at))
-        elif ruling.outcome is not None:
+        if ruling.outcome is not None:
             told.append(entries.settled(task.ctx, call.tool, ruling, ruling.outcome, at))
     return told
 
@@ -349,6 +304,10 @@ def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
         denied=denied,
         note=cut(found.note, _TOLD_CHARS),
     )
+
+
+def _not_asked(call: CallPart, why: str) -> CallOutcome:
+    return CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=why))
 
 
 def _note(task: GateTask, found: Judgement) -> str:

@@ -2,13 +2,13 @@
 
 from temporalio import activity
 
+from signoff.activities.approval import ApprovalReader, doubts_of
 from signoff.activities.asking import judged_past
 from signoff.activities.capabilities import granted
-from signoff.activities.escalated import seated
 from signoff.activities.gate import is_of
 from signoff.activities.handler import context_of
 from signoff.activities.journal import hand_over, now
-from signoff.activities.permit import Caller, caller_problem, happened
+from signoff.activities.permit import Caller, caller_problem, happened, words_on
 from signoff.activities.probing import Probing, known
 from signoff.activities.results import Results
 from signoff.activities.room import Room
@@ -73,11 +73,12 @@ class OutcomeActivity:
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         args = await load(self._room.store, task.args)
         found = await judged_past(self._room.catalog, permit.ctx, call, args)
-        # Among the doubts, so that its author is looked up and may be one of those escalated to.
-        asked = permit.model_copy(update={"doubts": (*permit.doubts, word)})
-        seating = await seated(self._room, asked, tool.activity, found)
-        policy = self._room.catalog.policy(tool.activity)
-        if not happened(permit, word, task.ticket, policy, self._room.witness, seating):
+        approvals, policy = ApprovalReader(self._room), self._room.catalog.policy(tool.activity)
+        rows = await approvals.of(permit)
+        told = permit.model_copy(update={"doubts": (*permit.doubts, word)})
+        words = words_on(told, rows, task.ticket)
+        seating = await approvals.seating(permit, tool.activity, found, words, doubts_of(rows))
+        if not happened(word, words, policy, self._room.witness, seating):
             activity.logger.warning("nobody who may say so says that %s happened", tool.name)
             return ToolReply()
         key = ticket_key(permit.digest, task.ticket)

@@ -3,17 +3,17 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
-from signoff.approvals.binding import ArgumentsDigest, names
-from signoff.approvals.digest import doubt_digest
-from signoff.approvals.escalation import NOT_ESCALATED, Escalation
+from signoff.approvals.binding import names
+from signoff.approvals.digest import doubt_digest, question_hash
+from signoff.contracts.approval import Question
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.decision import UNSIGNED, Decision, Verdict, at_least
-from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.person import Person
 from signoff.policy.compiled import CompiledPolicy
@@ -23,6 +23,7 @@ from signoff.registry.gates import DOUBTED_RULE, Judgement
 from signoff.registry.people import Directory
 from signoff.registry.seats import Seat, Table, seat_of
 from signoff.signing import Verifier
+from signoff.store.questions import ApprovalRows
 
 
 @dataclass(frozen=True)
@@ -82,63 +83,68 @@ class Witness:
             return "" if self.development or accept_unsigned else "a decision in the permit is not signed"
         if not self.verifier.check_decision(decision):
             return "a decision in the permit is not what the gateway signed"
-        if decision.revision is None or not (decision.digest or decision.edited_args is not None):
-            # The gateway signs what a person saw; what names no arguments would fit any.
+        if decision.revision is None or not decision.question_hash:
+            # The gateway signs what a person saw; what names no question would fit any.
             return "a signed decision in the permit does not say what it is about"
         return ""
 
 
+class Escalates(NamedTuple):
+    """Whom a question goes to beside those asked first, from which moment on (UTC)."""
+
+    since: datetime
+    to: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Seating:
-    """Who may answer for a call: by the directory, and by the present policy's `table`. `now` is for answers whose time
-    nobody proves. Those of `escalation` count from then on."""
+    """Who may answer for a call: by the directory, and by every one of `tables`, the present policy's and the
+    question's. `now` is for answers whose time nobody proves. `escalates` adds people to all from a moment on."""
 
     people: Directory
-    table: Table
+    tables: tuple[Table, ...]
     now: datetime
-    escalation: Escalation = NOT_ESCALATED
+    escalates: tuple[Escalates, ...] = ()
 
     def seated(self, decisions: Sequence[Decision]) -> int:
-        """How many people of `decisions`, whose signatures hold, sit on different seats: one's own, or another's."""
+        """How many people of `decisions`, whose signatures hold, sit on different seats by the strictest table."""
+        return min(self._at(table, decisions) for table in self.tables)
+
+    def _at(self, table: Table, decisions: Sequence[Decision]) -> int:
         own: set[str] = set()
         standing_in: list[Decision] = []
         for decision in decisions:
-            seat = self._seat(decision)
+            seat = self._seat(table, decision)
             if seat.on_behalf:
                 standing_in.append(decision)
             elif not seat.code:
                 own.add(decision.subject)
         # Own seats are taken first: who has answered must not count once more through somebody who stands in for them.
-        return len(own | self._lent(standing_in, own))
+        return len(own | self._lent(table, standing_in, own))
 
-    def _lent(self, decisions: Iterable[Decision], own: set[str]) -> set[str]:
+    def _lent(self, table: Table, decisions: Iterable[Decision], own: set[str]) -> set[str]:
         """The seats beside `own` ones that those have who stand in for others, one each, in the order they answered."""
         lent: dict[str, str] = {}
         for decision in decisions:
             if decision.subject in lent:
                 continue
             taken = own.union(lent.values())
-            seat = self._seat(decision, tuple(taken))
+            seat = self._seat(table, decision, tuple(taken))
             if seat.on_behalf not in taken:
                 lent[decision.subject] = seat.on_behalf
         return set(lent.values())
 
-    def _seat(self, decision: Decision, taken: Sequence[str] = ()) -> Seat:
+    def _seat(self, table: Table, decision: Decision, taken: Sequence[str] = ()) -> Seat:
         if decision.subject == UNSIGNED and not decision.signature:
             # Where answers are taken that name nobody, all of them together are one.
             return Seat()
         # Delegations and escalations are judged by when the answer was given. Only a signed time is believed.
         received = decision.received_at if decision.signature else None
         moment = received if received is not None and received.tzinfo is not None else self.now
-        person = self.people.find(decision.subject, self.table.tenant)
-        return seat_of(person, self.people, self._table(decision, moment), moment, taken)
-
-    def _table(self, decision: Decision, moment: datetime) -> Table:
-        escalation = self.escalation
-        assumed = escalation.assumed and not decision.signature
-        if not (assumed or escalation.reached(decision.revision or 1, moment)):
-            return self.table
-        return dataclasses.replace(self.table, approvers=(*self.table.approvers, *escalation.to))
+        person = self.people.find(decision.subject, table.tenant)
+        added = tuple(to for each in self.escalates if each.since <= moment for to in each.to)
+        escalated = dataclasses.replace(table, approvers=(*table.approvers, *added)) if added else table
+        return seat_of(person, self.people, escalated, moment, taken)
 
 
 def seating(
@@ -148,12 +154,27 @@ def seating(
     tool: str,
     found: Judgement,
     now: datetime,
-    escalation: Escalation = NOT_ESCALATED,
+    questions: Sequence[Question] = (),
 ) -> Seating:
-    """Who may answer for a call of `tool` that was judged as `found`: whom it asks now, and to whom it escalated."""
+    """Who may answer for a call of `tool` that was judged as `found`: whom it asks now, and whom `questions` asked."""
     policy = catalog.policy(tool).policy or ApprovalPolicy()
-    table = Table(ctx.tenant, catalog.approvers(tool, found.verdict), ctx.user.user, policy.allow_self_approval)
-    return Seating(people, table, now, escalation)
+    present = Table(ctx.tenant, catalog.approvers(tool, found.verdict), ctx.user.user, policy.allow_self_approval)
+    asked = [Table(each.tenant, each.approvers, each.requester.user, each.allow_self) for each in questions]
+    escalates = [each for question in questions if (each := _escalates(question, policy)) is not None]
+    return Seating(people, (present, *dict.fromkeys(asked)), now, tuple(escalates))
+
+
+def _escalates(question: Question, policy: ApprovalPolicy) -> Escalates | None:
+    """When a question escalates, by its row and the store's clock, to those who are still in the policy for that."""
+    to = tuple(each for each in question.escalate_to if each in policy.escalate_to)
+    if to and set(to) <= set(question.approvers):
+        # It had escalated before its arguments were changed, and its editor may be one of those.
+        return Escalates(datetime.min.replace(tzinfo=UTC), to)
+    at_deadline = question.timeout if question.on_timeout == "escalate" else None
+    spans = [span for span in (question.escalate_after, at_deadline) if span is not None]
+    if not to or not spans or question.opened_at is None:
+        return None
+    return Escalates(question.opened_at + timedelta(seconds=min(spans)), to)
 
 
 def believed(ctx: Pinned, person: Person | None, *, development: bool) -> bool:
@@ -182,6 +203,53 @@ def doubted(found: Judgement) -> Judgement:
     return dataclasses.replace(found, kind="ask", verdict=verdict)
 
 
+@dataclass(frozen=True)
+class Approval:
+    """What the store has of the approval of one call: its question, and who said yes to that and when (UTC).
+
+    `problem` is why no yes counts; `stale` that it must be asked again.
+    """
+
+    question: Question
+    decisions: tuple[Decision, ...]
+    completed_at: datetime | None = None
+    problem: str = ""
+    stale: str = ""
+
+
+def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: bool) -> Approval | None:
+    """The approval that a permit claims, from the rows alone; None where nobody was ever asked.
+
+    Of the permit's own decisions only those count that claim no signature, and only where such are taken: whatever is
+    signed lies in the store.
+    """
+    asked = [] if rows is None else [each for each in rows.questions if each.kind == "approval"]
+    if rows is None or not asked:
+        return None
+    question = asked[-1]
+    stale = ""
+    if question.revision != permit.revision:
+        stale = "this was asked again"
+    elif question.ended_at is not None and question.ended_as != "unsigned":
+        stale = "this is not asked any more"
+    request = rows.request(question)
+    if request.state in ("denied", "cancelled", "timed_out") and question.ended_as != "unsigned":
+        return Approval(question, (), problem=_NOT_APPROVED[request.state], stale=stale)
+    stored = tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
+    times = [each.answered_at for each in rows.answers if any(each.vote.decision is one for one in stored)]
+    raw = tuple(each for each in permit.decisions if not (each.signature or each.key_id)) if accept_unsigned else ()
+    kept = {(each.subject, each.delivery_id) for each in stored}
+    added = tuple(each for each in raw if (each.subject, each.delivery_id) not in kept)
+    return Approval(question, (*stored, *added), max(times, default=None), stale=stale)
+
+
+_NOT_APPROVED = {
+    "denied": "somebody denied this",
+    "cancelled": "this was withdrawn",
+    "timed_out": "nobody approved this in time",
+}
+
+
 def standing(
     permit: Permit,
     digest: str,
@@ -190,81 +258,99 @@ def standing(
     *,
     witness: Witness,
     seating: Seating,
-    digest_of_args: ArgumentsDigest,
+    approval: Approval | None,
+    now: datetime,
 ) -> Standing:
     """Whether the call may run under the present catalog; `digest` and `found` were computed here and now.
 
-    `digest_of_args` gives the digest that this call would have with other arguments; may raise `NotCanonical`.
+    `approval` is what the store has of it, `now` the store's clock.
     """
     # Not refused: a deploy can change a tool under an honest turn, which then asks anew.
     if permit.digest != digest:
-        return Standing("again", "the tool changed while you were asked", "stale")
+        return Standing("again", _TOOL_CHANGED, "stale")
     if permit.kind == "auto":
         if found.kind == "run":
             return RUN
         return Standing("again", "the policy changed before this ran", "policy")
-    rules = policy.policy or ApprovalPolicy()
-    for decision in permit.decisions:
-        problem = _strange(permit, decision, digest_of_args) or witness.decision_problem(
-            decision, accept_unsigned=rules.accept_unsigned
-        )
+    if approval is None:
+        return Standing("refuse", "nobody was asked about this")
+    if approval.problem:
+        return Standing("refuse", approval.problem)
+    question, rules = approval.question, policy.policy or ApprovalPolicy()
+    if approval.stale or question.digest != digest:
+        return Standing("again", approval.stale or _TOOL_CHANGED, "stale")
+    tool = found.tool
+    if tool is None or question.secrets != tool.masked_arguments or question.show != rules.show.only:
+        return Standing("again", "what the card shows of this has changed", "stale")
+    asked = question_hash(question)
+    for decision in approval.decisions:
+        problem = "" if names(decision, question, asked) else "a decision is about something else"
+        problem = problem or witness.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
         if problem:
             return Standing("refuse", problem)
-    # By the permit's own count first: whatever the policy is by now, no honest turn sends fewer than that.
-    if len(_people(permit)) < permit.quorum:
+    # By the question's own count first: whatever the policy is by now, fewer than that have never approved it.
+    if len(_people(approval)) < question.quorum:
         return Standing("refuse", _FEW.refused)
-    lacking = _lacking(permit, rules)
+    lacking = _lacking(approval, permit.ctx, rules)
     if lacking is None:
         # People leave, roles and delegations end after an answer was counted: those who may answer now are asked.
         # The larger of the two quorums holds: a policy that was loosened meanwhile releases nothing.
-        enough = seating.seated(permit.decisions) >= max(permit.quorum, rules.quorum)
-        return RUN if enough else Standing("again", "not everybody who approved this may decide it now", "policy")
-    # Under this very policy no honest turn would have sent it.
-    if permit.policy_hash == policy.hash:
+        if seating.seated(approval.decisions) < max(question.quorum, rules.quorum):
+            return Standing("again", "not everybody who approved this may decide it now", "policy")
+        return _in_time(approval, rules, now)
+    # Under this very policy nobody would have been let answer so.
+    if question.policy_hash == policy.hash:
         return Standing("refuse", lacking.refused)
-    # The permit says that another policy asked for less; nobody can check that, so the present one asks.
     return Standing("again", lacking.now, "policy")
 
 
-def given_up(permit: Permit, number: int, policy: CompiledPolicy, witness: Witness, seating: Seating) -> bool:
-    """Whether people said of the try with ticket `number`, which nobody knows the end of, that it did not happen.
+def _in_time(approval: Approval, rules: ApprovalPolicy, now: datetime) -> Standing:
+    """Whether the approval may still be used: by the store's clock, from the answer that completed it."""
+    span = min(approval.question.grant_ttl, rules.grant_ttl)
+    done = approval.completed_at
+    # Of what nobody signed the store knows no time; the server's own limit holds for it.
+    if done is None or now - done <= timedelta(seconds=span):
+        return RUN
+    return Standing("again", f"it was approved more than {span:g} seconds ago and not begun", "policy")
+
+
+def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
+    """What people said of the try with ticket `number`, whatever it was: from the store, and raw ones of the permit."""
+    words: list[Decision] = []
+    for question in () if rows is None else rows.questions:
+        if question.kind != "in_doubt" or question.doubt_of != number or rows is None:
+            continue
+        if question.digest != doubt_digest(permit.digest, number):
+            continue
+        asked = question_hash(question)
+        words += [vote.decision for vote in rows.request(question).votes]
+        raw = (each for each in permit.doubts if not (each.signature or each.key_id))
+        words += [each for each in raw if each.question_hash == asked and each not in words]
+    return tuple(words)
+
+
+def given_up(
+    words: Sequence[Decision], quorum: int, policy: CompiledPolicy, witness: Witness, seating: Seating
+) -> bool:
+    """Whether people said of a try, which nobody knows the end of, that it did not happen.
 
     To run a call again takes as many of them as to run it.
     """
-    told = [word for word in permit.doubts if _says(permit, word, "approved", number, policy, witness)]
-    return seating.seated(told) >= max(permit.quorum, (policy.policy or ApprovalPolicy()).quorum)
+    told = [word for word in words if _says(word, "approved", policy, witness)]
+    return seating.seated(told) >= max(quorum, (policy.policy or ApprovalPolicy()).quorum)
 
 
 def happened(
-    permit: Permit, word: Decision, number: int, policy: CompiledPolicy, witness: Witness, seating: Seating
+    word: Decision, words: Sequence[Decision], policy: CompiledPolicy, witness: Witness, seating: Seating
 ) -> bool:
-    """Whether somebody who may answer says in `word` that the try with ticket `number` happened; one is enough."""
-    return _says(permit, word, "happened", number, policy, witness) and seating.seated((word,)) == 1
+    """Whether somebody who may answer says in `word`, one of `words` on that try, that it happened; one is enough."""
+    return word in words and _says(word, "happened", policy, witness) and seating.seated((word,)) == 1
 
 
-def _says(
-    permit: Permit, word: Decision, verdict: Verdict, number: int, policy: CompiledPolicy, witness: Witness
-) -> bool:
+def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, witness: Witness) -> bool:
     rules = policy.policy or ApprovalPolicy()
-    return (
-        _is_about(permit, word, verdict)
-        # Bound to the one try: an answer about the first must not free the second.
-        and word.digest == doubt_digest(permit.digest, number)
-        and not witness.decision_problem(word, accept_unsigned=rules.accept_unsigned)
-    )
-
-
-def _strange(permit: Permit, decision: Decision, digest_of_args: ArgumentsDigest) -> str:
-    if not _is_about(permit, decision, "approved"):
-        return "a decision in the permit is about something else"
-    if not names(decision, permit.digest, permit.revision, digest_of_args):
-        return "a decision in the permit is about other arguments"
-    return ""
-
-
-def _is_about(permit: Permit, decision: Decision, verdict: Verdict) -> bool:
-    approval_id = ApprovalKey(_turn(permit), permit.call).id
-    return decision.verdict == verdict and decision.approval_id == approval_id and decision.subject != ""
+    said = word.verdict == verdict and word.subject != ""
+    return said and not witness.decision_problem(word, accept_unsigned=rules.accept_unsigned)
 
 
 class _Lack(NamedTuple):
@@ -273,26 +359,33 @@ class _Lack(NamedTuple):
     """The same for those who are asked again, because the policy has changed."""
 
 
+_TOOL_CHANGED = "the tool changed while you were asked"
 _FEW = _Lack("too few people have approved this", "more people have to approve this now")
 _OWN = _Lack("who asked for this has approved it", "somebody else than who asked has to approve this now")
 _WEAK = _Lack("who approved this was not identified strongly enough", "this needs a stronger sign-in now")
 
 
-def _lacking(permit: Permit, rules: ApprovalPolicy) -> _Lack | None:
-    """What the present policy asks for beyond what the decisions prove."""
-    if len(_people(permit)) < rules.quorum:
+def _lacking(approval: Approval, ctx: Pinned, rules: ApprovalPolicy) -> _Lack | None:
+    """What the present policy, or the question, asks for beyond what the decisions prove."""
+    question, people = approval.question, _people(approval)
+    if len(people) < rules.quorum:
         return _FEW
-    if not rules.allow_self_approval and permit.ctx.user.user in _people(permit):
+    own = rules.allow_self_approval and question.allow_self
+    if not own and ctx.user.user in people:
         return _OWN
     # Anyone can write an assurance into what is unsigned; whether that counts at all was `decision_problem`'s question.
-    signed = (decision for decision in permit.decisions if decision.signature)
-    if not all(at_least(decision.assurance, rules.min_assurance) for decision in signed):
+    signed = [decision for decision in approval.decisions if decision.signature]
+    if not all(
+        at_least(decision.assurance, least)
+        for decision in signed
+        for least in (rules.min_assurance, question.min_assurance)
+    ):
         return _WEAK
     return None
 
 
-def _people(permit: Permit) -> set[str]:
-    return {decision.subject for decision in permit.decisions}
+def _people(approval: Approval) -> set[str]:
+    return {decision.subject for decision in approval.decisions}
 
 
 def _turn(permit: Permit) -> TurnKey:

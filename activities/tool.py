@@ -12,13 +12,13 @@ from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
+from signoff.activities.approval import ApprovalReader, doubts_of
 from signoff.activities.asking import judged
 from signoff.activities.capabilities import granted, hidden
-from signoff.activities.escalated import seated
 from signoff.activities.gate import digest_of, is_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
 from signoff.activities.journal import Journal, Ran, hand_over
-from signoff.activities.permit import Caller, caller_problem, doubted, given_up, standing
+from signoff.activities.permit import Caller, approval_of, caller_problem, doubted, given_up, standing, words_on
 from signoff.activities.probing import Probing, known
 from signoff.activities.pulse import pulse
 from signoff.activities.remembered import Remembered, frozen
@@ -26,8 +26,9 @@ from signoff.activities.rest import bound
 from signoff.activities.results import STORE_PAUSE, Made, Results, plain_outcome
 from signoff.activities.room import Room
 from signoff.activities.usage import use_of
+from signoff.contracts.approval import Question
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import ToolReply, ToolTask
@@ -65,6 +66,7 @@ class ToolActivity:
         self._room = room
         self._freezes = Freezes(room.store)
         self._remembered = Remembered(room)
+        self._approvals = ApprovalReader(room)
         self._journal = Journal(room, tool)
         self._tool = tool
         self._results = Results(room, tool, pause)
@@ -117,16 +119,22 @@ class ToolActivity:
             digest = digest_of(permit.ctx, permit.call, self._tool, args)
         except NotCanonical:
             return await self._refused(task, "the arguments cannot be bound to a decision")
+        rows = await self._approvals.of(permit) if permit.kind == "approved" else None
+        policy = self._room.catalog.policy(self._tool.activity)
+        approval = approval_of(permit, rows, accept_unsigned=self._approvals.takes_unsigned(policy))
+        decisions = () if approval is None else approval.decisions
+        asked = () if approval is None else (approval.question,)
         worth = standing(
             permit,
             digest,
             found,
-            self._room.catalog.policy(self._tool.activity),
+            policy,
             witness=witness,
-            seating=await seated(self._room, permit, self._tool.activity, found),
-            digest_of_args=lambda given: digest_of(permit.ctx, permit.call, self._tool, given),
+            seating=await self._approvals.seating(permit, self._tool.activity, found, decisions, asked),
+            approval=approval,
+            now=self._room.clock() if rows is None else rows.now,
         )
-        if worth.kind == "run" and permit.kind == "approved" and not _overrides(permit, found):
+        if worth.kind == "run" and approval is not None and not _overrides(approval.question, found):
             # People agreed to the call, but nobody was asked to let pass what its permission check denies by now.
             return ToolReply(again="policy", note="this is not permitted by now, unless somebody overrides it")
         if worth.kind == "run":
@@ -249,7 +257,9 @@ class ToolActivity:
             return await self._refused(task, not_given_up)
         if task.ticket == 1:
             return None
-        seating = await seated(self._room, permit, self._tool.activity, found)
+        rows = await self._approvals.of(permit)
+        asked = () if rows is None else rows.questions
+        quorum = max((each.quorum for each in asked if each.kind == "approval"), default=1)
         for number in range(1, task.ticket):
             earlier = await self._room.store.look(ticket_key(permit.digest, number))
             if earlier is not None and earlier.state == "void":
@@ -260,7 +270,9 @@ class ToolActivity:
                 return ToolReply(outcome=outcome)
             if earlier is None:
                 return await self._begun_before(task) or await self._refused(task, not_given_up)
-            if not given_up(permit, number, policy, witness, seating):
+            words = words_on(permit, rows, number)
+            seating = await self._approvals.seating(permit, self._tool.activity, found, words, doubts_of(rows))
+            if not given_up(words, quorum, policy, witness, seating):
                 doubt = "an earlier ticket of this call is in doubt and was not given up"
                 return await self._begun_before(task) or await self._refused(task, doubt, _EARLIER_IN_DOUBT)
         return None
@@ -413,10 +425,10 @@ def _used_up(found: Judgement, why: str) -> Judgement:
     return dataclasses.replace(found, kind="settled", gate="usage", code="not_available", message=why)
 
 
-def _overrides(permit: Permit, found: Judgement) -> bool:
+def _overrides(question: Question, found: Judgement) -> bool:
     """Whether people were shown what the permission check objects to now, if it does."""
-    shown = permit.override == override_hash(found.override)
-    return not found.override or (permit.rule == PERMISSION_RULE and shown)
+    shown = question.override == override_hash(found.override)
+    return not found.override or (question.rule == PERMISSION_RULE and shown)
 
 
 def _noted(outcome: CallOutcome, found: Judgement) -> CallOutcome:

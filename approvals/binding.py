@@ -1,10 +1,10 @@
-"""Which call a decision is about: the one rule, asked where answers are counted and again where tools run."""
+"""Which question a decision answers: the one rule, asked where answers are counted and again where tools run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from signoff.approvals.digest import call_digest
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import Question
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.decision import Decision
 
@@ -12,32 +12,32 @@ ArgumentsDigest: TypeAlias = Callable[[Mapping[str, Any]], str]
 """The digest that one call would have with these arguments; may raise `NotCanonical`."""
 
 
-def names(decision: Decision, digest: str, revision: int, digest_of_args: ArgumentsDigest) -> bool:
-    """Whether `decision` is about the call with `digest` as it was asked in `revision`.
+def names(decision: Decision, question: Question, question_hash: str) -> bool:
+    """Whether `decision` answers `question`, whose hash is `question_hash`.
 
-    One that changed the arguments was given to the revision before, and is about the call it describes itself.
+    One that changed the arguments was given to the revision before, and answers the question that it made.
     """
     if decision.edited_args is None:
-        # A raw message may name no digest; of what is signed, the tool's activity asks for one.
-        return decision.digest in ("", digest) and (decision.revision or 1) == revision
-    if (decision.revision or 1) + 1 != revision:
+        # A raw message may name no question; of what is signed, the tool's activity asks for one.
+        return decision.question_hash in ("", question_hash) and (decision.revision or 1) == question.revision
+    if (decision.revision or 1) != question.edit_of:
         return False
     try:
-        return digest_of_args(decision.edited_args) == digest
+        return digest_with(question)(decision.edited_args) == question.digest
     except NotCanonical:
         return False
 
 
-def digest_with(request: ApprovalRequest) -> ArgumentsDigest:
-    """The digests that the call of `request` would have with other arguments."""
+def digest_with(question: Question) -> ArgumentsDigest:
+    """The digests that the call of `question` would have with other arguments."""
 
     def digest_of(args: Mapping[str, Any]) -> str:
         return call_digest(
-            tenant=request.tenant,
-            turn=request.turn,
-            call=request.call,
-            tool=request.tool,
-            definition=request.definition,
+            tenant=question.tenant,
+            turn=question.turn,
+            call=question.call,
+            tool=question.tool,
+            definition=question.definition,
             args=args,
         )
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from signoff.approvals.arguments import NAME_CHARS, Leaf, find, format_of, is_secret, leaves, plural, value_line
 from signoff.approvals.visible import MISSING, one_line
-from signoff.contracts.approval import Card, CardRow
+from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
 
 CARD_BYTES: Final = 16 * KIB
@@ -73,6 +73,26 @@ def render_card(
     if _size(whole) <= CARD_BYTES:
         return whole
     return _shrunk(base, _entries(shown, _TIGHT_VALUE_CHARS), tail)
+
+
+def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any], mark: str) -> Card:
+    """Draws the card of a question from the tool's declaration and the arguments, and from nothing else.
+
+    `declaration` is what `question.definition` is the hash of (`Tool.declaration`).
+    """
+    return render_card(
+        effect=str(declaration["effect"]),
+        title=str(declaration["title"]),
+        tool=question.tool,
+        args=args,
+        schema=declaration["input_schema"],
+        # Both: what a question leaves out of them must not show what the tool itself declares secret.
+        secrets=tuple({*question.secrets, *declaration["secret_arguments"]}),
+        show=question.show,
+        agent_says=question.agent_says,
+        note=question.note,
+        mark=mark,
+    )
 
 
 def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:

@@ -16,17 +16,23 @@ class Due(NamedTuple):
 
 
 def opened(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """`request` as it begins to wait at `now`; one that was escalated already is not escalated again."""
-    escalates = request.escalate_after is not None and not request.escalated
+    """`request` as it begins to wait at `now`, with the absolute times that follow from its spans."""
     return request.model_copy(
         update={
             "state": "pending",
             "opened_at": now,
             "expires_at": _after(now, request.timeout),
             "remind_at": () if request.remind_after is None else (_after(now, request.remind_after),),
-            "escalate_at": _after(now, request.escalate_after or 0.0) if escalates else None,
+            "escalate_at": None if request.escalate_after is None else _after(now, request.escalate_after),
         }
     )
+
+
+def advanced(request: ApprovalRequest, until: datetime) -> ApprovalRequest:
+    """`request` once everything that time alone brings up to `until` has come, deadline included."""
+    while (coming := due(request)) is not None and coming.at < until:
+        request = passed(request, coming, coming.at)
+    return request
 
 
 def due(request: ApprovalRequest) -> Due | None:

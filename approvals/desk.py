@@ -108,7 +108,7 @@ class Desk:
 
     def open(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
         """Begin to wait for an answer to `request`, replacing an earlier revision of it."""
-        return self._put(deadlines.opened(request, now), now)
+        return self._put(request, now)
 
     def get(self, approval_id: str) -> ApprovalRequest | None:
         """The request of that id in its latest revision."""

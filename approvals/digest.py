@@ -5,6 +5,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Any, Final
 
+from signoff.contracts.approval import Question
 from signoff.contracts.canonical import sha256_hex
 
 DIGEST_VERSION: Final = 1
@@ -27,6 +28,18 @@ def call_digest(*, tenant: str, turn: str, call: str, tool: str, definition: str
             "args": dict(args),
         }
     )
+
+
+_MOMENTS: Final = {"code", "opened_at", "ended_at", "ended_as"}
+_ASKED: Final = set(Question.model_fields) - _MOMENTS
+
+
+def question_hash(question: Question) -> str:
+    """sha-256 over RFC 8785 of what people are asked: call, terms and words, without code, moments and ending.
+
+    A decision names it, so its signature covers everything that its author was shown. Raises `NotCanonical`.
+    """
+    return sha256_hex(question.model_dump(mode="json", include=_ASKED))
 
 
 def doubt_digest(digest: str, ticket: int) -> str:

@@ -218,7 +218,7 @@ def attempt(
         who.subject or decision.subject,
         verdict=decision.verdict,
         revision=decision.revision or 1,
-        digest=decision.digest,
+        question_hash=decision.question_hash,
         # None is left out of an entry; False would be written down of every answer.
         edited=decision.edited_args is not None or None,
         remember=None if decision.remember is None else fingerprint(decision.remember.model_dump(mode="json")),
@@ -371,7 +371,7 @@ def _bounded(decision: Decision) -> Decision:
     return decision.model_copy(
         update={
             "approval_id": decision.approval_id[:_TOLD_CHARS],
-            "digest": decision.digest[:_TOLD_CHARS],
+            "question_hash": decision.question_hash[:_TOLD_CHARS],
             "subject": decision.subject[:_TOLD_CHARS],
             "channel": decision.channel[:_TOLD_CHARS],
             "delivery_id": decision.delivery_id[:_TOLD_CHARS],

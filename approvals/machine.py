@@ -1,7 +1,7 @@
 """The approval state machine: one request, and what each event makes of it.
 
     pending --> approved | denied | timed_out | cancelled
-            --> pending            (edited: a new revision, new digest, votes void; or the deadline is put off, once)
+            --> pending            (edited: a new revision, votes void; or the deadline is put off, once)
     approved --> lapsed            (not started within `grant_ttl`; asked again as a new revision)
 
 What a call in doubt came to is asked by the same rules; its answers are `happened`, approved (run it) and denied.
@@ -78,36 +78,26 @@ def decided(
 def edited(
     request: ApprovalRequest, decision: Decision, authority: Authority, asked: ApprovalRequest, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
-    """`request` with the arguments of `decision`, as the gates `asked` for them: the next revision, earlier votes void.
+    """The next revision, `asked` by the gates with the arguments of `decision`; the editor's answer is a vote on it.
 
-    Who may decide, how many and on which terms stay as they were. The editor's answer is their vote on the new one.
     A refused one returns `request` unchanged.
     """
-    receipt = examined(request, decision, authority, now) or _unlike(request, asked)
+    receipt = examined(request, decision, authority, now)
     if receipt is not None:
         return request, receipt
-    revised = request.model_copy(
+    revised = asked.model_copy(
         update={
-            "revision": request.revision + 1,
-            "digest": asked.digest,
-            "args": asked.args,
-            "secrets": asked.secrets,
             # The gates judge an edit without the model's words, and people must not lose them by it.
             "card": asked.card.model_copy(update={"agent_says": request.card.agent_says}),
-            "rule": asked.rule,
-            "rule_text": asked.rule_text,
-            "policy_hash": asked.policy_hash,
             "edited_by": authority.subject,
             "edited_name": authority.name,
             "before": request.card.rows,
-            "reminded": 0,
-            "votes": (),
         }
     )
     # The gates' answer came through an activity: the new revision has to be what its editor signed for.
-    if not binding.names(decision, revised.digest, revised.revision, binding.digest_with(revised)):
+    if not binding.names(decision, revised, revised.question_hash):
         return request, refusal(request, "stale", "these are not the arguments that were checked; try again")
-    return _voted(deadlines.opened(revised, now), decision, authority, now)
+    return _voted(revised, decision, authority, now)
 
 
 def cancelled(request: ApprovalRequest, by: str, reason: str, now: datetime) -> ApprovalRequest:
@@ -135,7 +125,7 @@ def stale(request: ApprovalRequest, decision: Decision) -> Receipt:
     elif named > request.revision:
         why = f"there is no revision {named} of this"
     else:
-        why = "the digest is not the one of what is asked"
+        why = "the hash is not the one of what is asked"
     return refusal(request, "stale", f"{why}; open it once more and answer revision {request.revision}")
 
 
@@ -219,20 +209,9 @@ def _unfitting(request: ApprovalRequest, decision: Decision) -> str:
     return ""
 
 
-def _unlike(request: ApprovalRequest, asked: ApprovalRequest) -> Receipt | None:
-    """Why the edited call cannot take the place of the one that was asked."""
-    if asked.definition != request.definition:
-        return refusal(request, "stale", "the tool changed while you were asked; approve or deny, it is asked anew")
-    # Those were added by time and not by the rule, so the gates do not name them again.
-    added = request.escalate_to if request.escalated else ()
-    if not set(request.approvers).difference(added) <= set(asked.approvers):
-        return refusal(request, "not_allowed", "with these arguments other people decide; deny, and have it asked anew")
-    return None
-
-
 def _names_this(request: ApprovalRequest, decision: Decision) -> bool:
     # An answer that names no revision can only have meant the first one.
-    return decision.digest in ("", request.digest) and (decision.revision or 1) == request.revision
+    return decision.question_hash in ("", request.question_hash) and (decision.revision or 1) == request.revision
 
 
 def _is_over(request: ApprovalRequest, moment: datetime) -> bool:
@@ -253,33 +232,68 @@ def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
     return receipt
 
 
+def counted(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
+    """`request` with one more vote; unchanged where it no longer waits, or where the vote adds nothing."""
+    if request.state != "pending":
+        return request
+    if vote.verdict == "withdrawn":
+        return _decided(request, vote, "cancelled")
+    # One vote a person and one a seat: by no second channel and through no delegate does one count twice.
+    others = tuple(v for v in request.votes if v.subject != vote.subject and _seat(v) != _seat(vote))
+    replaced = tuple(v for v in request.votes if v not in others)
+    if any(_outweighs(earlier, vote) for earlier in replaced):
+        return request
+    voted = request.model_copy(update={"votes": (*others, vote)})
+    state = _tallied(voted)
+    return voted if state == "pending" else _decided(voted, vote, state)
+
+
+def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
+    """What the author of a vote is told that made `after` of the pending request `before`."""
+    if after is before:
+        return _counted(before, "duplicate", "your answer is already counted")
+    if after.state == "pending":
+        return _counted(after, "", "your answer is counted; others are still asked")
+    return settled_receipt(after).model_copy(update={"status": "accepted", "code": "", "message": ""})
+
+
+def vote_of(decision: Decision, authority: Authority, now: datetime) -> Vote:
+    """The vote of a decision by the person `authority` vouches for, given at `now`."""
+    return Vote(
+        subject=authority.subject,
+        on_behalf=authority.on_behalf,
+        name=authority.name,
+        verdict=decision.verdict,
+        reason=decision.reason,
+        channel=decision.channel,
+        assurance=authority.assurance,
+        at=now,
+        unsigned=authority.unsigned,
+        decision=decision.model_copy(update={"subject": authority.subject}),
+    )
+
+
+def _decided(request: ApprovalRequest, vote: Vote, state: str) -> ApprovalRequest:
+    return request.model_copy(
+        update={
+            "state": state,
+            "decided_by": vote.subject,
+            "decided_name": vote.name,
+            "decided_at": vote.at,
+            "decided_channel": vote.channel,
+            "reason": vote.reason,
+        }
+    )
+
+
 def _voted(
     request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
     if request.kind == "in_doubt" and not decision.signature:
         # The tool is run again only by answers that name the try in question; what is signed names it by itself.
-        decision = decision.model_copy(update={"digest": request.digest})
-    vote = _vote(decision, authority, now)
-    # One vote a person and one a seat: by no second channel and through no delegate does one count twice.
-    others = tuple(v for v in request.votes if v.subject != vote.subject and _seat(v) != _seat(vote))
-    replaced = tuple(v for v in request.votes if v not in others)
-    if any(_outweighs(earlier, vote) for earlier in replaced):
-        return request, _counted(request, "duplicate", "your answer is already counted")
-    voted = request.model_copy(update={"votes": (*others, vote)})
-    state = _tallied(voted)
-    if state == "pending":
-        return voted, _counted(voted, "", "your answer is counted; others are still asked")
-    final = voted.model_copy(
-        update={
-            "state": state,
-            "decided_by": vote.subject,
-            "decided_name": vote.name,
-            "decided_at": now,
-            "decided_channel": vote.channel,
-            "reason": vote.reason,
-        }
-    )
-    return final, settled_receipt(final).model_copy(update={"status": "accepted", "code": "", "message": ""})
+        decision = decision.model_copy(update={"question_hash": request.question_hash})
+    after = counted(request, vote_of(decision, authority, now))
+    return after, receipt_after(request, after)
 
 
 def _seat(vote: Vote) -> str:
@@ -294,22 +308,6 @@ def _outweighs(earlier: Vote, vote: Vote) -> bool:
     if earlier.verdict == vote.verdict:
         return True
     return earlier.subject != vote.subject and _seat(vote) != vote.subject and vote.verdict != "denied"
-
-
-def _vote(decision: Decision, authority: Authority, now: datetime) -> Vote:
-    return Vote(
-        subject=authority.subject,
-        on_behalf=authority.on_behalf,
-        name=authority.name,
-        # `withdrawn` never comes this far: it was objected to.
-        verdict="denied" if decision.verdict == "withdrawn" else decision.verdict,
-        reason=decision.reason,
-        channel=decision.channel,
-        assurance=authority.assurance,
-        at=now,
-        unsigned=authority.unsigned,
-        decision=decision.model_copy(update={"subject": authority.subject}),
-    )
 
 
 def _tallied(request: ApprovalRequest) -> str:

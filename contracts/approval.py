@@ -5,7 +5,7 @@ from typing import Literal
 
 from signoff.contracts.base import Shape
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Assurance, Decision
+from signoff.contracts.decision import Assurance, Decision, Verdict
 from signoff.contracts.person import Principal
 
 ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled", "lapsed", "happened"]
@@ -47,7 +47,7 @@ class Vote(Shape):
     subject: str
     on_behalf: str = ""
     name: str = ""
-    verdict: Literal["approved", "denied", "happened"]
+    verdict: Verdict
     reason: str = ""
     channel: str = ""
     assurance: Assurance = "none"
@@ -56,59 +56,86 @@ class Vote(Shape):
     decision: Decision
 
 
-class ApprovalRequest(Shape):
-    """One question to people about one call. Times are workflow time, in UTC.
+Ending = Literal["cancelled", "lapsed", "superseded", "not_asked", "unsigned"]
+"""How a turn ended a question by its own word, always towards `does not run`; `unsigned`: answered by a raw message."""
 
-    `approvers` holds `role:<role>` and `user:<id>`; `requester` is who asked for the turn.
-    `grant_ttl` is how many seconds an approval stays valid before execution starts. `kind` `in_doubt` asks what
-    became of a call whose outcome is not known. `edited_by` changed the arguments of the revision before; `before`
-    are the rows its card showed. `escalate_after`, `remind_after` and `timeout` are seconds from `opened_at`. With
-    `on_timeout` `escalate` the deadline is put off once, by `timeout`; then `extended` is set.
+
+class Question(Shape):
+    """One question to people about one call, as its row in the store holds it: inserted once, never changed.
+
+    What `question_hash` covers is everything but `code`, `opened_at`, `ended_at` and `ended_as`. `approvers` holds
+    `role:<role>` and `user:<id>`; `requester` is who asked for the turn, with the gateway's signature. Spans are in
+    seconds from `opened_at`, which is the store's clock (UTC). With `on_timeout` `escalate` the deadline is put off
+    once, by `timeout`. `grant_ttl` is how long an approval may be used after the answer that completed it. `kind`
+    `in_doubt` asks what became of a call whose outcome is not known.
     """
 
     id: str
     kind: Literal["approval", "in_doubt"] = "approval"
-    code: str
+    code: str = ""
     revision: int = 1
-    digest: str
-    definition: str = ""
     tenant: str
-    turn: str
     session: str = ""
+    turn: str
     actor: str = ""
     call: str
+    requester: Principal
     tool: str
+    definition: str = ""
+    """sha-256 of the tool's declaration, under which the declaration itself lies in the store."""
     args: Content
+    digest: str
+    doubt_of: int = 0
+    """Of `in_doubt`: the number of the ticket in question."""
+    edit_of: int = 0
+    """The revision whose signed or unsigned answer changed the arguments."""
     secrets: tuple[str, ...] = ()
-    card: Card
+    """Dotted names of arguments that no card shows."""
+    show: tuple[str, ...] | None = None
+    """Dotted names of the arguments that the card shows; None: all."""
     rule: str = ""
     rule_text: str = ""
     policy_hash: str = ""
+    override: str = ""
+    """sha-256 of what the tool objects to and people are asked to let pass."""
     approvers: tuple[str, ...] = ()
     quorum: int = 1
     veto: bool = True
     allow_self: bool = False
     allow_edit: bool = False
+    allow_remember: bool = False
     confirm: str = ""
     min_assurance: Assurance = "channel"
     accept_unsigned: bool = False
     level: str = "user"
-    requester: Principal
     timeout: float = 86_400.0
-    grant_ttl: float = 900.0
+    grant_ttl: float = 86_400.0
     remind_after: float | None = None
     escalate_after: float | None = None
     escalate_to: tuple[str, ...] = ()
     on_timeout: Literal["deny", "escalate"] = "deny"
-    allow_remember: bool = False
     notify: tuple[str, ...] = ()
+    agent_says: str = ""
+    note: str = ""
+    opened_at: datetime | None = None
+    ended_at: datetime | None = None
+    ended_as: Ending | None = None
+
+
+class ApprovalRequest(Question):
+    """A question with everything that follows from it: its card, and what answers and time have made of it.
+
+    `edited_by` changed the arguments of the revision before; `before` are the rows its card showed.
+    """
+
+    question_hash: str = ""
+    card: Card
     edited_by: str = ""
     edited_name: str = ""
     before: tuple[CardRow, ...] = ()
     reminded: int = 0
     escalated: bool = False
     extended: bool = False
-    opened_at: datetime | None = None
     expires_at: datetime | None = None
     remind_at: tuple[datetime, ...] = ()
     escalate_at: datetime | None = None

@@ -30,7 +30,8 @@ class Remember(Shape):
 class Decision(Shape):
     """One answer to one request. An unsigned one needs `approval_id` and `verdict` only.
 
-    `subject`, `channel` and `assurance` are what the gateway verified. `received_at` is the gateway's clock.
+    `question_hash` binds it to call, terms and preview as shown. `subject`, `channel` and `assurance` are what the
+    gateway verified. `received_at` is the gateway's clock.
     `edited_args` are the arguments the author wants instead. `result` says what a call in doubt came to.
     `signature` is Ed25519, in base64, by the gateway's key `key_id`, over the bytes of contracts/signed.py; both are
     empty where nobody verified the author.
@@ -39,7 +40,7 @@ class Decision(Shape):
     v: int = 1
     approval_id: str
     revision: int | None = None
-    digest: str = ""
+    question_hash: str = ""
     verdict: Verdict
     edited_args: dict[str, Any] | None = None
     reason: str = ""

@@ -1,7 +1,7 @@
 """Ids: nothing random below the turn, so that a reset turn computes the same ones again."""
 
-import hashlib
 import re
+from collections.abc import Callable
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import StringConstraints
@@ -14,6 +14,7 @@ _CALL = re.compile(r"^c([1-9][0-9]{0,5})\.([1-9][0-9]{0,5})\Z")
 _STAND_IN: Final = 1_000
 # No I, L, O and U: what people read aloud or type is not mistaken for a digit.
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_DIGITS: Final = (1, 3)
 
 # Pydantic's patterns are Rust's, which know no `\Z` and where `$` is the very end.
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
@@ -110,11 +111,12 @@ def parse_approval_id(approval_id: str) -> ApprovalKey | None:
     return ApprovalKey(TurnKey(*parts[:3]), call) if _CALL.match(call) else None
 
 
-def short_code(approval_id: str) -> str:
-    """Six Crockford base32 characters of sha-256(approval id), for people to read and type."""
-    # 30 bits: two approvals may have one code, so it is only looked up among those that its reader may decide.
-    number = int.from_bytes(hashlib.sha256(approval_id.encode()).digest()[:4], "big") >> 2
-    return "".join(_CROCKFORD[(number >> (5 * place)) & 31] for place in reversed(range(6)))
+def new_code(below: Callable[[int], int]) -> str:
+    """A short code for people to read and type: six Crockford base32 characters, digits in places 2 and 4.
+
+    `below(n)` gives a random number from 0 to n-1. No word of a language has digits there, so none is a code.
+    """
+    return "".join(_CROCKFORD[below(10 if place in _DIGITS else 32)] for place in range(6))
 
 
 def show_code(code: str) -> str:
@@ -125,4 +127,8 @@ def show_code(code: str) -> str:
 def read_code(text: str) -> str | None:
     """A typed code in any case, with or without the hyphen, O/I/L read as 0/1/1; None if it is not one."""
     code = text.strip().upper().replace("-", "").replace("O", "0").replace("I", "1").replace("L", "1")
-    return code if len(code) == 6 and all(char in _CROCKFORD for char in code) else None
+    return code if len(code) == 6 and all(map(_fits, range(6), code)) else None
+
+
+def _fits(place: int, char: str) -> bool:
+    return char in (_CROCKFORD[:10] if place in _DIGITS else _CROCKFORD)

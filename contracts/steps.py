@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome, Permit, Pinned
@@ -87,10 +87,8 @@ class GateTask(Shape):
     revision: int = 1
     note: str = ""
     agent_says: str = ""
-    edited_by: str = ""
-    edited_name: str = ""
-    before: tuple[CardRow, ...] = ()
-    """Of an edit: who made it, and the rows of the card before."""
+    edit: Decision | None = None
+    """The answer that changed the arguments; the gates check it themselves."""
     changed_by: str = ""
     """Who changed the arguments before the call is judged again: nothing but people lets it run."""
     doubt: int = 0
@@ -186,7 +184,7 @@ class OutcomeTask(Shape):
     idempotent: bool = False
     args: Content | None = None
     budget_chars: int = 80_000
-    """For the tool's probe; tasks of old have none."""
+    """For the tool's probe."""
     audit: tuple[AuditEntry, ...] = ()
     happened: Decision | None = None
     """Who says of that ticket that it happened: then it is written there, and not looked up."""

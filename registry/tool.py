@@ -131,23 +131,27 @@ class Tool:
     @cached_property
     def definition(self) -> str:
         """The definition hash, worked out once; see `definition_hash`. Raises `RegistrationError` or `NotCanonical`."""
-        # Only what a tool does and takes: with its words or its policy in it, correcting a typo would make what waits
-        # stale.
-        return sha256_hex(
-            {
-                "name": self.name,
-                "input_schema": self.schema.schema,
-                "effect": self.effect,
-                "scope": self.scope,
-                "routing": self.routing,
-                "idempotent": self.idempotent,
-                "read_only": self.read_only,
-                "secret_arguments": self.secret_arguments,
-                "version": self.version,
-                # An approval of a tool must not carry over to another one of the same name.
-                **({"place": self.place} if self.place else {}),
-            }
-        )
+        return sha256_hex(self.declaration)
+
+    @cached_property
+    def declaration(self) -> dict[str, Any]:
+        """What the definition hash covers, and all that a card is drawn from beside a question and its arguments."""
+        # Only what a tool does and takes: with its description or its policy in it, correcting a typo would make what
+        # waits stale.
+        return {
+            "name": self.name,
+            "title": self.title,
+            "input_schema": self.schema.schema,
+            "effect": self.effect,
+            "scope": self.scope,
+            "routing": self.routing,
+            "idempotent": self.idempotent,
+            "read_only": self.read_only,
+            "secret_arguments": self.secret_arguments,
+            "version": self.version,
+            # An approval of a tool must not carry over to another one of the same name.
+            **({"place": self.place} if self.place else {}),
+        }
 
     @property
     def activity(self) -> str:

@@ -2,11 +2,12 @@
 
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 
 METADATA: Final = MetaData()
+_FIRST: Final = text("revision = 1")
 
 
 class StoreClock(FunctionElement[int]):
@@ -50,8 +51,47 @@ TICKETS: Final = Table(
     Column("outcome", Text, nullable=True),
     Column("claimed_at", BigInteger, nullable=False, default=StoreClock()),
     Column("finished_at", BigInteger, nullable=True),
+    Index("tickets_of_calls", "workflow", "call"),
 )
 """One row a side effect; `state` is `claimed`, `done` or `void`, `outcome` a `CallOutcome` as JSON."""
+
+QUESTIONS: Final = Table(
+    "questions",
+    METADATA,
+    Column("approval", String(200), primary_key=True),
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("tenant", String(64), nullable=False),
+    Column("session", String(64), nullable=False),
+    Column("code", String(6), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("opened_at", BigInteger, nullable=False),
+    Column("last_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=True),
+    Column("ended_as", String(16), nullable=True),
+    # A code means one approval of a tenant, as long as its row is kept; later revisions have the code of the first.
+    Index("questions_codes", "tenant", "code", unique=True, sqlite_where=_FIRST, postgresql_where=_FIRST),
+    Index("questions_waiting", "tenant", "ended_at", "last_at"),
+)
+"""What people were asked. `body` is a `Question` as JSON; `last_at` is when its deadline passes at the latest.
+Rows are inserted and never changed, but for the ending, which is set once."""
+
+ANSWERS: Final = Table(
+    "answers",
+    METADATA,
+    Column("approval", String(200), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("revision", Integer, nullable=False),
+    Column("person_id", String(200), nullable=False),
+    Column("delivery", String(300), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("settles", Boolean, nullable=False),
+    Column("answered_at", BigInteger, nullable=False),
+    Column("handed_at", BigInteger, nullable=True),
+    Index("answers_of_deliveries", "approval", "revision", "delivery", unique=True),
+    Index("answers_owed", "handed_at", "answered_at"),
+)
+"""What people answered, in the order in which it was taken. `body` is a `Vote` as JSON, with the signed decision;
+`settles`: nobody is asked any more after it. `handed_at`: when its turn was given it."""
 
 KEYS: Final = Table(
     "keys",

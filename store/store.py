@@ -256,6 +256,13 @@ class Store:
 
         return await self.run(write)
 
+    async def tickets_of(self, workflow: str, call: str) -> list[Ticket]:
+        """Every ticket of one call of a turn, the first claimed first."""
+        query = (
+            select(TICKETS).where(TICKETS.c.workflow == workflow, TICKETS.c.call == call).order_by(TICKETS.c.claimed_at)
+        )
+        return await self.run(lambda connection: [_ticket(row) for row in connection.execute(query)])
+
     async def look(self, key: str) -> Ticket | None:
         """The ticket `key`, or None."""
         return await self.run(lambda connection: _read_ticket(connection, key))

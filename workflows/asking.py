@@ -196,7 +196,7 @@ class Asking:
             )
         call = CallPart(call=request.call, tool=request.tool, args=Content(inline=decision.edited_args))
         # As any other proposal: what a rule denies cannot be written into a call by people either.
-        reply = await judged_soon(tasks.edited(self._ask_gates, call, request, authority))
+        reply = await judged_soon(tasks.edited(self._ask_gates, call, request, decision, authority))
         if reply is None:
             return self._refused(
                 decision, authority, request, "unavailable", "the arguments cannot be checked right now; try again"

@@ -77,16 +77,14 @@ def withdrawer(wish: Decision, request: ApprovalRequest) -> IdentifyTask:
     )
 
 
-def edited(base: GateTask, call: CallPart, request: ApprovalRequest, editor: Authority) -> GateTask:
-    """The question what the gates say of `call`, which is that of `request` with other arguments."""
+def edited(base: GateTask, call: CallPart, request: ApprovalRequest, decision: Decision, editor: Authority) -> GateTask:
+    """The question what the gates say of `call`, which is that of `request` with the arguments of `decision`."""
     return base.model_copy(
         update={
             "calls": (call,),
             "revision": request.revision + 1,
             "note": f"{editor.name or editor.subject} changed the arguments",
-            "edited_by": editor.subject,
-            "edited_name": editor.name,
-            "before": request.card.rows,
+            "edit": decision if decision.signature else decision.model_copy(update={"subject": editor.subject}),
         }
     )
 

@@ -1,0 +1,48 @@
+"""What the store has of a call's approval, read where the call is run or looked up."""
+
+from collections.abc import Sequence
+
+from signoff.activities.journal import now
+from signoff.activities.permit import Seating, seating
+from signoff.activities.room import Room
+from signoff.contracts.approval import Question
+from signoff.contracts.call import Permit
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.policy.compiled import CompiledPolicy
+from signoff.registry.gates import Judgement
+from signoff.store.questions import ApprovalRows, Questions
+
+
+class ApprovalReader:
+    """Reads questions and answers by the call that a permit names, never by what the permit says of them."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._rows = Questions(room.store)
+
+    async def of(self, permit: Permit) -> ApprovalRows | None:
+        """Everything of the approval of a call; None where nobody was asked. Raises `StoreUnavailable`."""
+        turn = TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn)
+        return await self._rows.read(ApprovalKey(turn, permit.call).id)
+
+    async def seating(
+        self,
+        permit: Permit,
+        tool: str,
+        found: Judgement,
+        decisions: Sequence[Decision],
+        questions: Sequence[Question] = (),
+    ) -> Seating:
+        """Who may answer for the call of `permit`, judged as `found`, here and now. Raises `StoreUnavailable`."""
+        people = await self._room.knowing(permit.ctx.tenant, *(each.subject for each in decisions))
+        return seating(self._room.catalog, people, permit.ctx, tool, found, now(), questions)
+
+    def takes_unsigned(self, policy: CompiledPolicy) -> bool:
+        """Whether answers count that nobody signed: in the development profile, or where the policy says so."""
+        return self._room.profile == "development" or (policy.policy is not None and policy.policy.accept_unsigned)
+
+
+def doubts_of(rows: ApprovalRows | None) -> tuple[Question, ...]:
+    """The questions what became of tries of a call."""
+    return () if rows is None else tuple(each for each in rows.questions if each.kind == "in_doubt")

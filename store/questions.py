@@ -1,0 +1,263 @@
+"""What people were asked, and what they answered: the rows that cards, signatures and tools go by.
+
+Whoever runs a workflow can say anything of a call; what is shown, signed or run is read here and recomputed.
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeVar
+
+from sqlalchemy import Connection, Row, bindparam, insert, select, text, update
+
+from signoff.approvals.course import StoredAnswer, request_at, request_of
+from signoff.approvals.deadlines import last_moment
+from signoff.approvals.digest import question_hash
+from signoff.contracts.approval import ApprovalRequest, Ending, Question, Vote
+from signoff.contracts.ids import new_code
+from signoff.store.schema import ANSWERS, BLOBS, QUESTIONS, StoreClock
+from signoff.store.store import Also, Store
+from signoff.store.terms import added, moment
+
+T = TypeVar("T")
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(7310273, hashtext(:approval))")
+_ROWS: Final = select(QUESTIONS).where(QUESTIONS.c.approval == bindparam("of")).order_by(QUESTIONS.c.revision)
+_ANSWERS: Final = select(ANSWERS).where(ANSWERS.c.approval == bindparam("of")).order_by(ANSWERS.c.number)
+_TAKEN: Final = select(QUESTIONS.c.approval).where(
+    QUESTIONS.c.tenant == bindparam("of"), QUESTIONS.c.code == bindparam("named")
+)
+
+
+@dataclass(frozen=True)
+class ApprovalRows:
+    """Everything the store has of one approval, read in one transaction; `now` is the store's clock then (UTC)."""
+
+    questions: tuple[Question, ...]
+    answers: tuple[StoredAnswer, ...]
+    now: datetime
+
+    @property
+    def latest(self) -> Question:
+        """The question as it is asked now. There is always one."""
+        return self.questions[-1]
+
+    def revision(self, number: int) -> Question | None:
+        """The question as it was asked in that revision."""
+        return next((each for each in self.questions if each.revision == number), None)
+
+    def request(self, question: Question, at: datetime | None = None) -> ApprovalRequest:
+        """What answers and time have made of a question by `at`, or by now; without its card."""
+        return request_at(question, self.answers, at or self.now)
+
+
+class OwedAnswer(NamedTuple):
+    """An answer that its turn may not have been given yet."""
+
+    approval: str
+    number: int
+    vote: Vote
+
+
+class Questions:
+    """The questions and answers in a store. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def ask(
+        self, question: Question, declaration: bytes, also: Callable[[Question], Also] | None = None
+    ) -> Question:
+        """Ask a question; returns its row, which has its revision, code and time from the store.
+
+        The same question again, while it is neither answered nor ended, is the same row: an activity may be tried
+        twice, and a turn be reset. `declaration` is what `question.definition` is the hash of. `also` is what else is
+        written with a new row.
+        """
+
+        def write(connection: Connection) -> Question:
+            lock_approval(connection, question.id)
+            rows = read_rows(connection, question.id)
+            if rows is not None and _is_same(rows, question):
+                return rows.latest
+            now: int = connection.execute(select(StoreClock())).scalar_one()
+            asked = question.model_copy(
+                update={
+                    "revision": 1 if rows is None else rows.latest.revision + 1,
+                    "code": _free_code(connection, question.tenant) if rows is None else rows.latest.code,
+                    "opened_at": moment(now),
+                }
+            )
+            values = {"sha256": question.definition, "size": len(declaration), "body": declaration}
+            added(connection, BLOBS, values)
+            connection.execute(insert(QUESTIONS), _values(asked, now))
+            if also is not None:
+                also(asked)(connection)
+            return asked
+
+        return await self._store.run(write)
+
+    async def read(self, approval: str) -> ApprovalRows | None:
+        """Everything of one approval, or None where nobody was asked."""
+        return await self._store.run(lambda connection: read_rows(connection, approval))
+
+    async def locked(self, approval: str, work: Callable[[Connection, ApprovalRows | None], T]) -> T:
+        """`work` in a transaction in which no other question or answer of this approval is written."""
+
+        def run(connection: Connection) -> T:
+            lock_approval(connection, approval)
+            return work(connection, read_rows(connection, approval))
+
+        return await self._store.run(run)
+
+    async def end(self, approval: str, revision: int, ending: Ending) -> bool:
+        """Write that a turn asks this no longer; whether it was open. An ending is set once."""
+        return await self._store.run(lambda connection: end_question(connection, approval, revision, ending))
+
+    async def by_code(self, tenant: str, code: str) -> str | None:
+        """The approval id that a short code means, or None."""
+        return await self._store.run(lambda connection: connection.scalar(_TAKEN, {"of": tenant, "named": code}))
+
+    async def waiting(self, tenant: str) -> list[ApprovalRequest]:
+        """The requests of a tenant that nobody has answered and that are not over, soonest deadline first; no cards."""
+        later = QUESTIONS.alias()
+        settled = select(ANSWERS.c.number).where(
+            ANSWERS.c.approval == QUESTIONS.c.approval, ANSWERS.c.revision == QUESTIONS.c.revision, ANSWERS.c.settles
+        )
+        newer = select(later.c.revision).where(
+            later.c.approval == QUESTIONS.c.approval, later.c.revision > QUESTIONS.c.revision
+        )
+        query = (
+            select(QUESTIONS)
+            .where(
+                QUESTIONS.c.tenant == tenant,
+                QUESTIONS.c.ended_at.is_(None),
+                QUESTIONS.c.last_at >= StoreClock(),
+                ~settled.exists(),
+                ~newer.exists(),
+            )
+            .order_by(QUESTIONS.c.last_at)
+        )
+
+        def read(connection: Connection) -> list[ApprovalRequest]:
+            now = moment(connection.execute(select(StoreClock())).scalar_one())
+            questions = [_question(row) for row in connection.execute(query)]
+            given: dict[str, list[StoredAnswer]] = {}
+            answered = select(ANSWERS).where(
+                ANSWERS.c.approval.in_(query.with_only_columns(QUESTIONS.c.approval).order_by(None))
+            )
+            for row in connection.execute(answered.order_by(ANSWERS.c.number)):
+                given.setdefault(row.approval, []).append(_answer(row))
+            found = [request_at(each, given.get(each.id, ()), now) for each in questions]
+            return [each for each in found if each.state == "pending"]
+
+        return await self._store.run(read)
+
+    async def owed(self, older_than: float, limit: int) -> list[OwedAnswer]:
+        """Answers given so many seconds ago or earlier that their turns were not given yet, oldest first."""
+        before = StoreClock() - int(older_than * 1000)
+        query = (
+            select(ANSWERS)
+            .where(ANSWERS.c.handed_at.is_(None), ANSWERS.c.answered_at <= before)
+            .order_by(ANSWERS.c.answered_at)
+            .limit(limit)
+        )
+
+        def read(connection: Connection) -> list[OwedAnswer]:
+            rows = connection.execute(query).all()
+            return [OwedAnswer(row.approval, row.number, Vote.model_validate_json(row.body)) for row in rows]
+
+        return await self._store.run(read)
+
+    async def hand_over(self, approval: str, delivery: str) -> None:
+        """Note that the turn of an approval was given an answer."""
+        change = (
+            update(ANSWERS)
+            .where(ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.handed_at.is_(None))
+            .values(handed_at=StoreClock())
+        )
+        await self._store.run(lambda connection: connection.execute(change).close())
+
+
+def lock_approval(connection: Connection, approval: str) -> None:
+    """Wait for whoever else writes questions or answers of this approval, and keep others waiting until the end."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_LOCK, {"approval": approval})
+    elif not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
+        # SQLite has one writer at a time; without this the first read would fix what is seen before the lock is held.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def read_rows(connection: Connection, approval: str) -> ApprovalRows | None:
+    """Everything of one approval, or None where nobody was asked."""
+    questions = tuple(_question(row) for row in connection.execute(_ROWS, {"of": approval}))
+    if not questions:
+        return None
+    answers = tuple(_answer(row) for row in connection.execute(_ANSWERS, {"of": approval}))
+    return ApprovalRows(questions, answers, moment(connection.execute(select(StoreClock())).scalar_one()))
+
+
+def add_answer(connection: Connection, rows: ApprovalRows, vote: Vote, *, settles: bool) -> None:
+    """Insert an answer behind those that `rows` has; only within `Questions.locked`."""
+    decision = vote.decision
+    row = insert(ANSWERS).values(
+        approval=decision.approval_id,
+        number=max((each.number for each in rows.answers), default=0) + 1,
+        revision=decision.revision,
+        person_id=vote.subject,
+        delivery=decision.delivery_id,
+        body=vote.model_dump_json(),
+        settles=settles,
+        answered_at=StoreClock(),
+    )
+    connection.execute(row)
+
+
+def end_question(connection: Connection, approval: str, revision: int, ending: Ending) -> bool:
+    """Set the ending of a question, once; whether it was open."""
+    change = (
+        update(QUESTIONS)
+        .where(QUESTIONS.c.approval == approval, QUESTIONS.c.revision == revision, QUESTIONS.c.ended_at.is_(None))
+        .values(ended_at=StoreClock(), ended_as=ending)
+    )
+    return connection.execute(change).rowcount == 1
+
+
+def _is_same(rows: ApprovalRows, question: Question) -> bool:
+    latest = rows.latest
+    same = question_hash(latest) == question_hash(question.model_copy(update={"revision": latest.revision}))
+    return same and latest.ended_at is None and rows.request(latest).state == "pending"
+
+
+def _free_code(connection: Connection, tenant: str) -> str:
+    while True:
+        code = new_code(secrets.randbelow)
+        if connection.scalar(_TAKEN, {"of": tenant, "named": code}) is None:
+            return code
+
+
+def _values(question: Question, now: int) -> dict[str, Any]:
+    last = last_moment(request_of(question))
+    return {
+        "approval": question.id,
+        "revision": question.revision,
+        "tenant": question.tenant,
+        "session": question.session,
+        "code": question.code,
+        "body": question.model_dump_json(exclude={"ended_at", "ended_as"}),
+        "opened_at": now,
+        "last_at": now if last is None else now + (last - moment(now)) // timedelta(milliseconds=1),
+        "ended_at": None,
+        "ended_as": None,
+    }
+
+
+def _question(row: Row[Any]) -> Question:
+    found = Question.model_validate_json(row.body)
+    if row.ended_at is None:
+        return found
+    return found.model_copy(update={"ended_at": moment(row.ended_at), "ended_as": row.ended_as})
+
+
+def _answer(row: Row[Any]) -> StoredAnswer:
+    return StoredAnswer(row.revision, row.number, Vote.model_validate_json(row.body), moment(row.answered_at))
