@@ -2,19 +2,14 @@
 
 import asyncio
 import time
-import uuid
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from signoff.client import Signoff
-from signoff.contracts.decision import Decision
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.grant import Swept
 from signoff.contracts.listing import WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.listing import waiting
 from signoff.registry.seats import rights
 
 OPERATOR: Final = "admin"
@@ -24,11 +19,9 @@ AUDITOR: Final = "auditor"
 CLEAN_PASSES: Final = 2
 """How many passes in a row must find nothing: lists are a moment behind the turns."""
 _AT_ONCE: Final = 10
-_PAGE: Final = 1_000
+_DONE: Final = ("accepted", "pending")
 _OVER: Final = ("already_decided", "cancelled", "expired", "unknown")
 _NOT_OURS: Final = ("not_allowed", "assurance", "self_approval")
-
-Sign = Callable[[Decision], Decision]
 
 
 def is_operator(person: Person, approvers: Sequence[str], *, development: bool) -> bool:
@@ -47,18 +40,17 @@ def check_operator(person: Person, approvers: Sequence[str], *, development: boo
 
 
 async def sweep(
-    signoff: Signoff,
-    tenant: str,
-    *,
-    by: Person,
+    waiting: Callable[[], Awaitable[Sequence[WaitingCard]]],
+    withdraw: Callable[[str, str], Awaitable[Receipt]],
     reason: str,
-    sign: Sign = lambda wish: wish,
+    *,
     patience: float = 30.0,
     pause: float = 0.5,
 ) -> Swept:
     """Withdraw everything that waits in a tenant; passes are repeated until they find nothing, or `patience` is over.
 
-    `sign` puts the gateway's signature on what `by` withdraws. Raises `ServerUnavailable`.
+    `waiting` lists what waits; `withdraw` takes an approval id and the reason. Raises what they raise, but for
+    `NotFound` and `ServerUnavailable` of one request.
     """
     end = time.monotonic() + patience
     over: set[str] = set()
@@ -66,18 +58,17 @@ async def sweep(
     withdrawn = clean = 0
     while True:
         # Asked anew each pass: a call that was being judged when the row was written may still come to wait.
-        cards = await waiting(signoff.temporal, tenant=tenant, limit=_PAGE)
-        # By revision, as what an edit or a lapse asked again waits once more; what `by` may not end, by its id alone.
+        cards = await waiting()
+        # By revision, as what an edit or a lapse asked again waits once more; what nobody may end, by its id alone.
         found = [card for card in cards if _name(card) not in over and card.id not in kept]
         clean = 0 if found else clean + 1
         for start in range(0, len(found), _AT_ONCE):
             # They may all be of one turn, and a server takes ten Updates of a workflow at a time.
             page = found[start : start + _AT_ONCE]
-            for card, receipt in zip(
-                page, await asyncio.gather(*(_withdraw(signoff, card, by, reason, sign) for card in page)), strict=True
-            ):
-                withdrawn += receipt.status == "accepted"
-                if receipt.status == "accepted" or receipt.code in _OVER:
+            receipts = await asyncio.gather(*(_withdrawn(withdraw, card, reason) for card in page))
+            for card, receipt in zip(page, receipts, strict=True):
+                withdrawn += receipt.status in _DONE
+                if receipt.status in _DONE or receipt.code in _OVER:
                     over.add(_name(card))
                 elif receipt.code in _NOT_OURS:
                     kept[card.id] = None
@@ -88,26 +79,14 @@ async def sweep(
         await asyncio.sleep(pause)
 
 
-async def _withdraw(signoff: Signoff, card: WaitingCard, by: Person, reason: str, sign: Sign) -> Receipt:
+async def _withdrawn(withdraw: Callable[[str, str], Awaitable[Receipt]], card: WaitingCard, reason: str) -> Receipt:
     try:
-        # The turn is asked, not the list: what is signed names the digest, which lists lack, and the latest revision.
-        request = await signoff.request(card.id)
+        return await withdraw(card.id, f"frozen: {reason}")
     except NotFound:
         return Receipt(status="refused", code="unknown", approval_id=card.id)
     except ServerUnavailable:
         # Neither over nor kept: the next pass tries again, and one turn that cannot be read stops no sweep.
         return Receipt(status="refused", code="unavailable", approval_id=card.id)
-    wish = Decision(
-        approval_id=card.id,
-        revision=request.revision,
-        digest=request.digest,
-        verdict="withdrawn",
-        reason=f"frozen: {reason}",
-        subject=by.id,
-        delivery_id=uuid.uuid4().hex,
-        received_at=datetime.now(UTC),
-    )
-    return await signoff.withdraw(sign(wish))
 
 
 def _name(card: WaitingCard) -> str:

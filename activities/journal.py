@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from sqlalchemy import Connection
 from temporalio import activity
 
 from signoff.activities.room import Room
@@ -23,6 +24,7 @@ from signoff.registry.registry import definition_hash
 from signoff.registry.result import trim
 from signoff.registry.tool import Tool
 from signoff.store.content import to_content
+from signoff.store.questions import end_by_word
 from signoff.store.store import Also
 
 
@@ -36,7 +38,22 @@ async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
 
     Whoever may start workflows may start this activity from one of theirs: what such a one tells is not written.
     """
-    await AuditLog(room.store).append(_own(seen))
+    own = _own(seen)
+    await AuditLog(room.store).append(own)
+    await _end_questions(room, own)
+
+
+async def _end_questions(room: Room, seen: Sequence[AuditEntry]) -> None:
+    """Take a turn's word for how its questions ended, which never lets anything run. Raises `StoreUnavailable`."""
+    ended = [entry.data for entry in seen if entry.kind == "ending"]
+    if not ended:
+        return
+
+    def write(connection: Connection) -> None:
+        for facts in ended:
+            end_by_word(connection, str(facts["approval"]), int(facts["revision"]), str(facts["state"]))
+
+    await room.store.run(write)
 
 
 def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
@@ -84,6 +101,7 @@ class Journal:
         """
         if self._required:
             self._owed = _own(seen)
+            await _end_questions(self._room, self._owed)
         else:
             # `_keep` may lose what this tool's policy holds cheap; what the turn saw is not of this tool alone.
             await hand_over(self._room, seen)

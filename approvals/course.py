@@ -47,6 +47,9 @@ def request_at(
             edited = {"edited_by": answer.vote.subject, "edited_name": answer.vote.name}
             request = request.model_copy(update=edited)
         request = machine.counted(request, answer.vote)
+    if question.ended_at is not None and question.ended_as == "unsigned":
+        # What the raw message said only the turn knows; the answers taken before it stand as they are.
+        return request
     if question.ended_at is not None and request.state in ("pending", "approved"):
         return _ended(request, question)
     return deadlines.advanced(request, moment)

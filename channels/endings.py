@@ -10,7 +10,7 @@ from signoff.channels.texts import has_text, text
 from signoff.channels.voice import NAME_CHARS, Voice, moment_words, shown_again, where_words
 from signoff.channels.wording import How, how_words
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.ids import short_code, show_code
+from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
 from signoff.contracts.receipt import Receipt
 
@@ -40,13 +40,12 @@ def closing_text(closed: Closed, voice: Voice) -> str:
     return "\n\n".join(("\n".join(first), about, *opened))
 
 
-def receipt_words(receipt: Receipt, voice: Voice, link: str = "") -> str:
+def receipt_words(receipt: Receipt, voice: Voice, link: str = "", *, code: str = "") -> str:
     """What became of somebody's answer, in one line, with the request's code; and the link where reading on helps."""
     sentences = [_receipt(receipt, voice)]
     if link and receipt.code in _READ_ON:
         sentences.append(text("reply.see", voice.language, link=link))
-    code = f"{show_code(short_code(receipt.approval_id))}: " if receipt.approval_id else ""
-    return code + " ".join(sentences)
+    return (f"{show_code(code)}: " if code else "") + " ".join(sentences)
 
 
 def not_understood(request: ApprovalRequest, voice: Voice, link: str = "", how: How = "text") -> str:

@@ -333,14 +333,16 @@ class Hearing:
         assert said.verdict is not None
         link = await self._desk.link(asked.request, person, channel.kind)
         receipt = await self._desk.decide(asked, _answered(channel, person, said.verdict, said.comment, row))
-        reply = Reply(text=receipt_words(receipt, voice_of(person, self._clock()), link), receipt=receipt)
+        reply = Reply(
+            text=receipt_words(receipt, voice_of(person, self._clock()), link, code=asked.request.code), receipt=receipt
+        )
         facts = {"person": person.id, "approval": receipt.approval_id}
         if receipt.code == "unavailable" and self._clock() >= _over(asked.request, row) + LATE:
             return _Made({"what": "given up", **facts, "code": receipt.code}, reply, heard.where, state="dropped")
         if receipt.status == "pending" or receipt.code == "unavailable":
             # It is kept and tried again, of which somebody is told once.
             kept = Receipt(status="pending", approval_id=asked.request.id, verdict=said.verdict)
-            words = receipt_words(kept, voice_of(person, self._clock()))
+            words = receipt_words(kept, voice_of(person, self._clock()), code=asked.request.code)
             return _Made(None, Reply(text=words, receipt=kept) if row.about is None else None, heard.where)
         made = {"what": "decided", **facts, "status": receipt.status, "code": receipt.code}
         return _Made(_given(made), reply, heard.where)

@@ -12,26 +12,30 @@ from signoff.contracts.person import Person
 from signoff.store.deliveries import Deliveries, DeliveryRow
 
 UNKNOWN: Final = "unknown"
-"""The digest of what is not known: no request has it, so that nothing is decided by it."""
+"""The hash of what is not known: no request has it, so that nothing is decided by it."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One revision of a request, as somebody was asked. `digest` is `UNKNOWN` where nobody knows what they saw."""
+    """One revision of a request, as somebody was asked; its hash is `UNKNOWN` where nobody knows what they saw."""
 
     request: ApprovalRequest
     revision: int
-    digest: str
+    question_hash: str
 
 
 def note_of(asked: Asked) -> dict[str, Any]:
     """What is written down of `asked`, as JSON, before it is decided."""
-    return {"request": asked.request.model_dump(mode="json"), "revision": asked.revision, "digest": asked.digest}
+    return {
+        "request": asked.request.model_dump(mode="json"),
+        "revision": asked.revision,
+        "question_hash": asked.question_hash,
+    }
 
 
 def read_note(note: Mapping[str, Any]) -> Asked:
     """What `note_of` wrote down."""
-    return Asked(ApprovalRequest.model_validate(note["request"]), note["revision"], note["digest"])
+    return Asked(ApprovalRequest.model_validate(note["request"]), note["revision"], note["question_hash"])
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ async def _as_told(deliveries: Deliveries, person: Person, request: ApprovalRequ
     rows = [row for row in rows if row.sent_at is not None and row.sent_at <= at]
     if rows:
         return _as_shown(max(rows, key=lambda row: row.revision))
-    return Asked(request, 1, request.digest if request.revision == 1 else UNKNOWN)
+    return Asked(request, 1, request.question_hash if request.revision == 1 else UNKNOWN)
 
 
 def _shown(rows: Iterable[DeliveryRow]) -> tuple[Asked, ...]:
@@ -146,8 +150,8 @@ def _shown(rows: Iterable[DeliveryRow]) -> tuple[Asked, ...]:
 
 def _as_shown(row: DeliveryRow) -> Asked:
     """What a card showed. A request that was over when it was asked again keeps its number, and nothing else of it."""
-    digest = row.request.digest if row.request.revision == row.revision else UNKNOWN
-    return Asked(row.request, row.revision, digest)
+    shown = row.request.question_hash if row.request.revision == row.revision else UNKNOWN
+    return Asked(row.request, row.revision, shown)
 
 
 def _one_of(asked: Sequence[Asked]) -> Pointed:

@@ -1,8 +1,8 @@
 """This installation from a terminal: its Temporal server and its store, without a gateway."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from signoff import listing
@@ -15,7 +15,7 @@ from signoff.client import Signoff
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
-from signoff.contracts.errors import ConfigError, NotFound, Refused, ServerUnavailable
+from signoff.contracts.errors import ConfigError, NotFound, Refused
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
@@ -27,15 +27,17 @@ from signoff.contracts.session import SessionReceipt, SessionView
 from signoff.contracts.turn import TurnInput, TurnView
 from signoff.gateway.bodies import SayBody
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.deciding import withdraw
+from signoff.gateway.deciding import Answer, decide, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.gateway.masking import masked_request, masked_view
 from signoff.gateway.starting import check_position, read_session, say
 from signoff.gateway.uuid7 import uuid7
+from signoff.keyfiles import read_private
 from signoff.registry.nearest import did_you_mean, shown
 from signoff.registry.people import principal_of, turn_context
 from signoff.registry.seats import rights
+from signoff.signing import Signer
 from signoff.store.content import json_bytes, load, to_content
 from signoff.store.freezes import Freezes
 from signoff.store.store import open_store
@@ -57,7 +59,8 @@ class Here:
         entries = None
         if person is not None:
             entries = rights(person, place.people.delegators(person.id, place.tenant, utc_now()))
-        return await listing.waiting(self.signoff.temporal, tenant=place.tenant, approvers=entries)
+        async with self._deps() as deps:
+            return await deps.requests.waiting(place.tenant, approvers=entries)
 
     def whom(self) -> str:
         """See `Desk`."""
@@ -65,8 +68,9 @@ class Here:
 
     async def asked(self, name: str) -> tuple[str, ApprovalRequest | None]:
         """See `Desk`."""
-        key = await find_approval(self.signoff, name, tenant=self.place.tenant, approvers=None)
-        return key.id, await self._request(key)
+        async with self._deps() as deps:
+            key = await find_approval(deps, name, tenant=self.place.tenant)
+            return key.id, await self._request(deps, key)
 
     async def arguments(self, request: ApprovalRequest) -> Editable:
         """See `Desk`."""
@@ -79,32 +83,43 @@ class Here:
         self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = ""
     ) -> Receipt:
         """See `Desk`. The answer is stored also while no worker shows what it is about."""
-        decision = signed_off(answer, approval_id, request, self.person, utc_now())
-        if request is None:
-            # The server's index knows the revision without a worker: an answer to what is edited meanwhile is stale.
-            cards = await listing.waiting(self.signoff.temporal, tenant=self.place.tenant)
-            revision = next((card.revision for card in cards if card.id == approval_id), None)
-            decision = decision.model_copy(update={"revision": revision})
-        return await self.signoff.decide(decision)
+        if self.person is None:
+            raise Refused("it has to be said who answers")
+        given = Answer(
+            verdict=answer.verdict,
+            person=self.person,
+            channel=CHANNEL,
+            assurance="session",
+            reason=answer.reason,
+            revision=None if request is None else request.revision,
+            question_hash="" if request is None else request.question_hash,
+            delivery=answer.delivery_id,
+            edited_args=answer.edited_args,
+            remember=answer.remember,
+            result=answer.result,
+            confirm=confirm or None,
+        )
+        async with self._deps() as deps:
+            return await decide(deps, approval_id, given)
 
     async def withdraw(self, name: str, reason: str) -> tuple[Receipt, str]:
         """See `Desk`. By the gateway's own rules, in its profile for development."""
         place = self.place
         if self.person is None:
             raise Refused("it has to be said who withdraws")
-        key = await find_approval(self.signoff, name, tenant=place.tenant)
-        async with working_store(place.settings) as store:
-            deps = GatewayDeps(self.signoff, place.catalog, place.people, store, place.settings)
+        async with self._deps() as deps:
+            key = await find_approval(deps, name, tenant=place.tenant)
             receipt = await withdraw(deps, key.id, self.person, reason)
-        request = await self._request(key)
+            request = await self._request(deps, key)
         return receipt, "" if request is None else request.card.effect
 
     async def found(self, name: str) -> ApprovalRequest | TurnView:
         """See `Desk`."""
-        key = await find_either(self.signoff, name, tenant=self.place.tenant)
-        if isinstance(key, TurnKey):
-            return masked_view(await self.signoff.view(key), self.place.catalog)
-        return masked_request(await self.signoff.request(key.id))
+        async with self._deps() as deps:
+            key = await find_either(deps, name, tenant=self.place.tenant)
+            if isinstance(key, TurnKey):
+                return masked_view(await self.signoff.view(key), self.place.catalog)
+            return masked_request((await deps.requests.load(key.id)).request)
 
     async def turn(self, name: str) -> str:
         """See `Desk`."""
@@ -144,10 +159,19 @@ class Here:
             deps = GatewayDeps(self.signoff, place.catalog, place.people, store, place.settings)
             return await say(deps, body.model_copy(update=who), read_session(name), CHANNEL)
 
-    async def _request(self, key: ApprovalKey) -> ApprovalRequest | None:
+    @asynccontextmanager
+    async def _deps(self) -> AsyncIterator[GatewayDeps]:
+        """What the gateway's own rules need, over the store of this installation."""
+        place = self.place
+        keys = place.settings.signing_keys
+        signer = Signer(read_private(keys)) if keys.exists() else None
+        async with working_store(place.settings) as store:
+            yield GatewayDeps(self.signoff, place.catalog, place.people, store, place.settings, signer=signer)
+
+    async def _request(self, deps: GatewayDeps, key: ApprovalKey) -> ApprovalRequest | None:
         try:
-            return await self.signoff.request(key.id)
-        except ServerUnavailable:
+            return (await deps.requests.load(key.id)).request
+        except NotFound:
             return None
 
 
@@ -193,23 +217,6 @@ async def begun_here(
     signoff = await place.reach(address)
     key = await signoff.start_turn(turn)
     return Here(place, signoff), key, turn
-
-
-def signed_off(
-    answer: Decision, approval_id: str, request: ApprovalRequest | None, person: Person | None, now: datetime
-) -> Decision:
-    """`answer` as this person's, bound to the request as it was shown. `request` is None when nobody could show it."""
-    return answer.model_copy(
-        update={
-            "approval_id": approval_id,
-            "revision": request.revision if request is not None else None,
-            "digest": request.digest if request is not None else "",
-            "subject": person.id if person is not None else "",
-            "channel": CHANNEL,
-            "assurance": "session",
-            "received_at": now,
-        }
-    )
 
 
 def _actor(place: Workplace, name: str) -> str:

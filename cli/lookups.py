@@ -1,8 +1,5 @@
 """From what a person typed to a request or a turn."""
 
-from collections.abc import Sequence
-
-from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from signoff import listing
@@ -17,29 +14,23 @@ from signoff.contracts.ids import (
     read_code,
     show_code,
 )
+from signoff.gateway.deps import GatewayDeps
 from signoff.registry.nearest import did_you_mean, shown
 
 _RECENT = 200
 
 
-async def find_approval(
-    signoff: Signoff, text: str, *, tenant: str, approvers: Sequence[str] | None = None
-) -> ApprovalKey:
-    """The request that an approval id or a short code names, among those `approvers` may decide, when given.
-
-    Raises `NotFound` that offers the nearest codes, `Refused` when two requests have this code.
-    """
+async def find_approval(deps: GatewayDeps, text: str, *, tenant: str) -> ApprovalKey:
+    """The request that an approval id or a short code names. Raises `NotFound` that offers the nearest codes."""
     key = parse_approval_id(text.strip())
     if key is not None:
         return key
     code = read_code(text)
-    ids = await listing.by_code(signoff.temporal, code, tenant=tenant, approvers=approvers) if code else []
-    if len(ids) > 1:
-        raise Refused(f"the code `{show_code(code or '')}` fits several requests, name one by its id: {', '.join(ids)}")
-    found = parse_approval_id(ids[0]) if ids else None
-    if found is None:
-        raise NotFound(f"there is no request {shown(text)}{await _near(signoff.temporal, text, tenant, approvers)}")
-    return found
+    found = await deps.requests.by_code(tenant, code) if code else None
+    named = parse_approval_id(found) if found else None
+    if named is None:
+        raise NotFound(f"there is no request {shown(text)}{await _near(deps, text, tenant)}")
+    return named
 
 
 async def find_turn(signoff: Signoff, text: str, *, tenant: str) -> TurnKey:
@@ -67,17 +58,17 @@ async def find_turn(signoff: Signoff, text: str, *, tenant: str) -> TurnKey:
     raise NotFound(f"there is no turn {shown(text)}{did_you_mean(text, (key.turn for key in known))}")
 
 
-async def find_either(signoff: Signoff, text: str, *, tenant: str) -> ApprovalKey | TurnKey:
+async def find_either(deps: GatewayDeps, text: str, *, tenant: str) -> ApprovalKey | TurnKey:
     """The request or turn that `text` names. Raises `NotFound` or `Refused`."""
     if parse_approval_id(text.strip()) is not None:
-        return await find_approval(signoff, text, tenant=tenant)
+        return await find_approval(deps, text, tenant=tenant)
     code = read_code(text)
-    if code is not None and await listing.by_code(signoff.temporal, code, tenant=tenant):
-        return await find_approval(signoff, text, tenant=tenant)
+    if code is not None and await deps.requests.by_code(tenant, code):
+        return await find_approval(deps, text, tenant=tenant)
     try:
-        return await find_turn(signoff, text, tenant=tenant)
+        return await find_turn(deps.desk, text, tenant=tenant)
     except NotFound:
-        near = await _near(signoff.temporal, text, tenant, None)
+        near = await _near(deps, text, tenant)
         raise NotFound(f"there is no request and no turn {shown(text)}{near}") from None
 
 
@@ -92,6 +83,6 @@ async def _exists(signoff: Signoff, key: TurnKey) -> bool:
     return True
 
 
-async def _near(client: Client, text: str, tenant: str, approvers: Sequence[str] | None) -> str:
-    cards = await listing.waiting(client, tenant=tenant, approvers=approvers)
+async def _near(deps: GatewayDeps, text: str, tenant: str) -> str:
+    cards = await deps.requests.waiting(tenant)
     return did_you_mean(text, [name for card in cards for name in (show_code(card.code), card.id)])

@@ -10,13 +10,14 @@ from signoff.cli.stores import working_store
 from signoff.cli.words import clean, frozen_line, swept_lines, utc_now
 from signoff.cli.workplace import Workplace, account, find_workplace
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.decision import Decision
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.grant import Freeze, Grant, Swept
 from signoff.contracts.person import Person
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.freezing import sweep_tenant
 from signoff.gateway.identity import DEFAULT_DECIDER
 from signoff.keyfiles import read_private
-from signoff.killswitch import Sign, check_operator, sweep
+from signoff.killswitch import check_operator
 from signoff.registry.nearest import shown
 from signoff.signing import Signer
 from signoff.store.freezes import Freezes
@@ -100,10 +101,12 @@ async def revoked_here(grant: str, person_id: str, tenant: str, manifest: Path |
 
 
 async def _swept(place: Workplace, tenant: str, person: Person, standing: Freeze, address: str | None) -> Swept:
-    signoff = await place.reach(address)
-    return await sweep(
-        signoff, tenant, by=person, reason=standing.reason, sign=_signature(place), patience=PATIENCE_SECONDS
-    )
+    keys = place.settings.signing_keys
+    signer = Signer(read_private(keys)) if keys.exists() else None
+    async with working_store(place.settings) as store:
+        signoff = await place.reach(address)
+        deps = GatewayDeps(signoff, place.catalog, place.people, store, place.settings, signer=signer)
+        return await sweep_tenant(deps, person, standing.reason, PATIENCE_SECONDS)
 
 
 def operator(place: Workplace, person_id: str, tenant: str) -> Person | None:
@@ -132,16 +135,3 @@ def told(tenant: str, name: str, person: Person | None, **facts: Any) -> AuditEn
     if person is None:
         facts |= {"by": UNPROVED, "account": account()}
     return act(tenant, name, "" if person is None else person.id, utc_now(), channel="cli", **facts)
-
-
-def _signature(place: Workplace) -> Sign:
-    """How withdrawals are signed: with the gateway's key where this process may read it."""
-    keys = place.settings.signing_keys
-    if not keys.exists():
-        return lambda wish: wish
-    signer = Signer(read_private(keys))
-
-    def sign(wish: Decision) -> Decision:
-        return signer.sign_decision(wish)
-
-    return sign

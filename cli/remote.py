@@ -124,7 +124,7 @@ class Gateway:
         said = answer.model_dump(mode="json", include={"verdict", "reason", "edited_args", "remember", "result"})
         body = {name: value for name, value in said.items() if value}
         # With secret arguments the gateway tells no digest, from which they could be guessed: the card's mark does.
-        body |= {"revision": request.revision, "digest": request.digest or request.card.mark}
+        body |= {"revision": request.revision, "question_hash": request.question_hash}
         body |= self.acting | ({"confirm": confirm} if confirm and request.confirm else {})
         reply = await self._send("POST", f"/v1/approvals/{quote(approval_id, safe='')}/decide", json=body, receipt=True)
         return self._read(Receipt, self._json(reply))

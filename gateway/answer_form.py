@@ -44,7 +44,7 @@ def answer_in(form: Mapping[str, str], verdict: Verdict, visitor: Visitor, chann
         assurance=visitor.assurance,
         reason=form.get("reason", "").strip()[:REASON_CHARS],
         revision=int(form["revision"]) if form.get("revision", "").isdecimal() else None,
-        shown_digest=form.get("mark", ""),
+        question_hash=form.get("question_hash", ""),
         delivery=form.get("delivery", "")[:64],
         remember=None if verdict == "happened" else remember_in(form, visitor.reader.language),
         result=form.get("result", "").strip()[:REASON_CHARS] if verdict == "happened" else "",

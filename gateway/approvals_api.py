@@ -29,12 +29,10 @@ from signoff.gateway.deciding import (
     withdraw,
 )
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.faults import Ambiguous, Fault, receipt_status
+from signoff.gateway.faults import Fault, receipt_status
 from signoff.gateway.identity import DEFAULT_DECIDER, known_person
 from signoff.gateway.masking import masked_request
 from signoff.gateway.recording import record
-from signoff.listing import waiting
-from signoff.store.content import load
 
 _WORDS: Final = {
     200: "Accepted, counted, or a repetition of the same answer.",
@@ -99,16 +97,13 @@ class ApprovalsApi:
             person = acting(self._deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
         approvers = None if person is None else self._deps.rights(person)
         readable = self._conversations.readable(person_of(request))
-        found = await waiting(
-            self._deps.desk.temporal, tenant=tenant, approvers=approvers, wanted=readable, limit=limit
-        )
+        found = await self._deps.requests.waiting(tenant, approvers=approvers, wanted=readable, limit=limit)
         return {"approvals": found}
 
     async def read(self, approval: str, request: Request) -> JSONResponse:
         """By approval id or short code; arguments are loaded, secret ones masked."""
-        found = await self._conversations.request(await self._find(approval, request), person_of(request))
-        loaded = Content(inline=await load(self._deps.store, found.args))
-        shown = masked_request(found.model_copy(update={"args": loaded}))
+        loaded = await self._conversations.loaded(await self._find(approval, request), person_of(request))
+        shown = masked_request(loaded.request.model_copy(update={"args": Content(inline=loaded.args)}))
         return JSONResponse(shown.model_dump(mode="json"))
 
     async def decide(
@@ -122,11 +117,7 @@ class ApprovalsApi:
             return await self._turned_away(body, request, raw)
         if isinstance(key, Receipt):
             return await self._turned_away(key, request, raw)
-        try:
-            found = await self._named(approval, body.as_person, request)
-        except Ambiguous as error:
-            await self._turned_away(refused("unknown", approval, error.message), request, raw)
-            raise
+        found = await self._named(approval, body.as_person, request)
         if isinstance(found, Receipt):
             return await self._turned_away(found, request, raw)
         approval_id, person = found
@@ -137,7 +128,7 @@ class ApprovalsApi:
             assurance=_assurance(request),
             reason=body.reason,
             revision=body.revision,
-            shown_digest=body.digest,
+            question_hash=body.question_hash,
             delivery=key,
             confirm=body.confirm,
             edited_args=body.edited_args,
@@ -164,10 +155,7 @@ class ApprovalsApi:
             return await self._noted(read, request, str(item))
         if isinstance(key, Receipt):
             return await self._noted(key, request, str(item))
-        try:
-            named = await self._named(read.id, as_person, request)
-        except Ambiguous as error:
-            return await self._noted(refused("unknown", read.id, error.message), request, str(item))
+        named = await self._named(read.id, as_person, request)
         if isinstance(named, Receipt):
             return await self._noted(named, request, str(item))
         answer = Answer(
@@ -177,7 +165,7 @@ class ApprovalsApi:
             assurance=_assurance(request),
             reason=read.reason,
             revision=read.revision,
-            shown_digest=read.digest,
+            question_hash=read.question_hash,
             delivery=key,
             confirm=read.confirm,
         )
@@ -215,7 +203,7 @@ class ApprovalsApi:
         return receipt
 
     async def _named(self, approval: str, as_person: str | None, request: Request) -> tuple[str, Person] | Receipt:
-        """The request and the person of an attempt, or why there is no such thing. Raises `Ambiguous`."""
+        """The request and the person of an attempt, or why there is no such thing."""
         try:
             approval_id = await self._find(approval, request)
         except NotFound as error:
@@ -229,7 +217,7 @@ class ApprovalsApi:
             return refused("not_allowed", approval_id, error.message)
 
     async def _find(self, approval: str, request: Request) -> str:
-        """The request behind an id or a code, of the caller's tenant. Raises `NotFound`, `Ambiguous`."""
+        """The request behind an id or a code, of the caller's tenant. Raises `NotFound`."""
         caller = caller_of(request)
         approval_id = await find_approval(self._deps, approval, own_tenant(caller, None))
         key = parse_approval_id(approval_id)

@@ -99,7 +99,7 @@ class BatchPages:
             plain = {
                 "reason": form.get("reason", ""),
                 "revision": form.get(f"revision-{number}", ""),
-                "mark": form.get(f"mark-{number}", ""),
+                "question_hash": form.get(f"question_hash-{number}", ""),
                 "delivery": form.get("delivery", ""),
             }
             verdict: Verdict = "approved" if form["verdict"] == "approved" else "denied"

@@ -115,6 +115,9 @@ class RememberBody(Body):
     uses: int = Field(default=10, ge=1, le=MAX_REMEMBERED_USES, description="For how many calls at most.")
 
 
+_HASH: Final = "That of the request that was shown; another is stale. Only the development profile takes none."
+
+
 class DecideBody(Body):
     """Answer one request."""
 
@@ -123,7 +126,7 @@ class DecideBody(Body):
     )
     reason: str = Field(default="", max_length=2_000, description="The agent reads it when the verdict is denied.")
     revision: int | None = Field(default=None, ge=1, description="The revision that was shown; another is stale.")
-    digest: str = Field(default="", max_length=64, description="The digest or the card's mark; another is stale.")
+    question_hash: str = Field(default="", max_length=64, description=_HASH)
     edited_args: dict[str, Any] | None = Field(
         default=None, description="All arguments as they shall be instead, with `approved`; a mask keeps what it hides."
     )
@@ -146,7 +149,7 @@ class BatchItem(Body):
 
     id: str = Field(min_length=1, max_length=200, description="An approval id or a short code.")
     revision: int = Field(ge=1, description="The revision that was shown; another is stale.")
-    digest: str = Field(min_length=8, max_length=64, description="The digest or the card's mark; another is stale.")
+    question_hash: str = Field(min_length=64, max_length=64, description=_HASH)
     verdict: Literal["approved", "denied"]
     reason: str = Field(default="", max_length=2_000, description="The agent reads it when the verdict is denied.")
     confirm: str = Field(default="", max_length=REASON_CHARS, description=_CONFIRM)

@@ -102,7 +102,7 @@ class CardPage:
 def card_page(
     request: ApprovalRequest,
     args: Any,
-    line: CallLine,
+    line: CallLine | None,
     visitor: Visitor,
     people: Directory,
     told: tuple[ToldLine, ...] = (),
@@ -150,11 +150,11 @@ def card_page(
     )
 
 
-def version_of(request: ApprovalRequest, line: CallLine) -> str:
+def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
     """Changes when a card on a screen is no longer the truth."""
     votes = "".join(f"{vote.subject}{vote.verdict}" for vote in request.votes)
     course = f"{request.reminded}{request.escalated:d}{request.extended:d}"
-    return f"{request.revision}-{request.state}-{votes}-{course}-{line.state}"
+    return f"{request.revision}-{request.state}-{votes}-{course}-{line.state if line is not None else ''}"
 
 
 def rule_words(rule: str, language: str) -> str:
@@ -234,7 +234,7 @@ def _counted(request: ApprovalRequest, language: str) -> str:
     return text(key, language, n=approved, of=request.quorum)
 
 
-def _ending(request: ApprovalRequest, line: CallLine, visitor: Visitor, people: Directory) -> Ending:
+def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> Ending:
     language = visitor.reader.language
     # Of a withdrawal the request keeps the id alone.
     by = request.decided_by and (request.decided_name or display_name(people, request.decided_by, request.tenant))
@@ -270,7 +270,7 @@ def _named(name: str, subject: str, visitor: Visitor) -> str:
 
 def _raw(request: ApprovalRequest, args: Any) -> str:
     shown: dict[str, Any] = {"approval_id": request.id, "revision": request.revision, "tool": request.tool}
-    shown["mark" if request.secrets else "digest"] = request.card.mark if request.secrets else request.digest
+    shown["question_hash"] = request.question_hash
     shown["args"] = masked_args(args, request.secrets)
     written = json.dumps(shown, indent=2, ensure_ascii=True)
     return written if len(written) <= RAW_CHARS else written[:RAW_CHARS] + "…"

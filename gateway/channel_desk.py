@@ -1,7 +1,6 @@
 """The desk behind channels: answers are decided as those of the inbox are, bound to what the card showed."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from signoff.channels.hearing import Answered
 from signoff.channels.pointing import Asked
@@ -11,10 +10,6 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.deciding import Answer, decide
 from signoff.gateway.deps import GatewayDeps
-from signoff.listing import by_code
-
-_SAME_CODE: Final = 5
-"""So many requests of one code are looked at; more than one has to be asked about anyway."""
 
 
 class ChannelDesk:
@@ -38,7 +33,7 @@ class ChannelDesk:
             assurance=answered.assurance,
             reason=answered.reason,
             revision=asked.revision,
-            shown_digest=asked.digest,
+            question_hash=asked.question_hash,
             delivery=answered.delivery,
             # Nothing is typed again on a channel, so that what wants it is refused.
             confirm="",
@@ -48,15 +43,15 @@ class ChannelDesk:
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
         """Requests with this code that the person may decide, waiting or decided. Raises `ServerUnavailable`."""
-        entries = self._deps.rights(person)
-        found = await by_code(self._deps.desk.temporal, code, tenant=person.tenant, approvers=entries)
-        requests: list[ApprovalRequest] = []
-        for approval in found[:_SAME_CODE]:
-            try:
-                requests.append(await self._deps.desk.request(approval))
-            except NotFound:
-                continue
-        return requests
+        found = await self._deps.requests.by_code(person.tenant, code)
+        if found is None:
+            return ()
+        try:
+            request = (await self._deps.requests.load(found)).request
+        except NotFound:
+            return ()
+        asked = not set(self._deps.rights(person)).isdisjoint(request.approvers)
+        return (request,) if asked else ()
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
         """The request's page in the inbox, which asks for a sign-in."""

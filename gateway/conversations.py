@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from signoff.approvals.entries import stop
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
@@ -12,11 +12,12 @@ from signoff.contracts.session import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.caller import Allowed
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.reading import Concerned, may_read, may_stop, of_row, of_session, of_turn
+from signoff.gateway.reading import Concerned, may_read, may_stop, of_request, of_row, of_session, of_turn
 from signoff.gateway.recording import record
 from signoff.gateway.session_view import OPEN, turns_in_full
 from signoff.killswitch import OPERATOR
 from signoff.listing import turn_row
+from signoff.store.requests import LoadedRequest
 
 
 class Conversations:
@@ -53,12 +54,22 @@ class Conversations:
 
     async def request(self, approval: str, person: Person | None) -> ApprovalRequest:
         """One request, waiting or settled."""
+        return (await self.loaded(approval, person)).request
+
+    async def loaded(self, approval: str, person: Person | None) -> LoadedRequest:
+        """One request with its arguments, from the store alone: no worker has to be there."""
         key = parse_approval_id(approval)
-        calls = () if key is None else (await self.turn(key.turn, person)).calls
-        for call in calls:
-            if call.approval is not None and call.approval.id == approval:
-                return call.approval
-        raise NotFound(f"there is no request `{approval}`")
+        unknown = NotFound(f"there is no request `{approval}`")
+        if key is None:
+            raise unknown
+        found = await self._deps.requests.load(approval)
+        if not self._may_read(person, of_request(found.request)):
+            try:
+                # Whoever may read the conversation may read what it asks.
+                await self.turn(key.turn, person)
+            except (NotFound, ServerUnavailable):
+                raise unknown from None
+        return found
 
     def readable(self, person: Person | None) -> Callable[[TurnRow | SessionRow | WaitingCard], bool]:
         """Which rows of a list a person may read."""

@@ -3,16 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from urllib.parse import quote
 
 from signoff.client import Signoff
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
+from signoff.gateway.decisions import DecisionService
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
 from signoff.registry.seats import rights
 from signoff.settings import Settings
-from signoff.signing import Signer
+from signoff.signing import Signer, Verifier
+from signoff.store.requests import RequestReader
 from signoff.store.store import Store
 
 
@@ -36,6 +39,27 @@ class GatewayDeps:
     settings: Settings
     clock: Callable[[], datetime] = system_clock
     signer: Signer | None = field(default=None, repr=False)
+
+    @cached_property
+    def requests(self) -> RequestReader:
+        """Requests as people are shown them."""
+        return RequestReader(self.store, self.verifier, development=self.development)
+
+    @cached_property
+    def decisions(self) -> DecisionService:
+        """Where answers are taken."""
+        return DecisionService(
+            self.store, self.desk, self.people, self.signer, self.clock, development=self.development
+        )
+
+    @property
+    def development(self) -> bool:
+        """Whether this is the development profile."""
+        return self.settings.profile == "development"
+
+    def verifier(self) -> Verifier:
+        """What checks the gateway's own signatures."""
+        return Verifier() if self.signer is None else self.signer.verifier()
 
     def rights(self, person: Person) -> tuple[str, ...]:
         """The approver entries that a person answers to now, by delegation as well."""

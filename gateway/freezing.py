@@ -1,18 +1,21 @@
 """The kill switch as the API and the inbox throw it."""
 
+from functools import partial
 from typing import Final
 
 from signoff.approvals.entries import act
 from signoff.audit.log import writing
 from signoff.contracts.errors import NotFound
-from signoff.contracts.grant import Freeze, Frozen
+from signoff.contracts.grant import Freeze, Frozen, Swept
 from signoff.contracts.person import Person
+from signoff.gateway.deciding import withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.killswitch import check_operator, is_operator, sweep
 from signoff.registry.nearest import shown
 from signoff.store.freezes import Freezes
 
 _SWEEP_SECONDS: Final = 15.0
+_SWEPT: Final = 1_000
 
 
 async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str) -> Frozen:
@@ -24,15 +27,17 @@ async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str
     tenant = person.tenant
     told = act(tenant, "freeze", person.id, deps.clock(), reason=reason, channel=channel)
     standing = await Freezes(deps.store).freeze(tenant, reason=reason, by=person.id, also=writing([told]))
-    swept = await sweep(
-        deps.desk,
-        tenant,
-        by=person,
-        reason=standing.reason,
-        sign=(lambda wish: wish) if deps.signer is None else deps.signer.sign_decision,
-        patience=_SWEEP_SECONDS,
+    return Frozen(freeze=standing, swept=await sweep_tenant(deps, person, standing.reason, _SWEEP_SECONDS))
+
+
+async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience: float) -> Swept:
+    """Withdraw what waits in the tenant of `person`, as theirs. Raises `StoreUnavailable`."""
+    return await sweep(
+        partial(deps.requests.waiting, person.tenant, limit=_SWEPT),
+        lambda approval, why: withdraw(deps, approval, person, why),
+        reason,
+        patience=patience,
     )
-    return Frozen(freeze=standing, swept=swept)
 
 
 async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:

@@ -90,6 +90,7 @@ class LinkPages:
             assurance=ASSURANCE,
             reason=form.get("reason", "").strip()[:2_000],
             revision=link.revision,
+            question_hash=form.get("question_hash", ""),
             delivery=delivery_of(written),
         )
         receipt = await decide(self._deps, link.approval, answer)

@@ -8,6 +8,7 @@ from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused
 from signoff.contracts.message import CallPart, Message
+from signoff.contracts.signed import unsigned_principal
 from signoff.contracts.turn import CallView, TurnView
 from signoff.registry.catalog import Catalog
 from signoff.registry.secret_names import hide
@@ -46,11 +47,13 @@ def masked_content(content: Content, secrets: Collection[str]) -> Content:
 
 def masked_request(request: ApprovalRequest) -> ApprovalRequest:
     """A request as it may be shown. With secrets its digest is left out too: the card's mark stands for it."""
-    votes = tuple(_masked_vote(vote, bool(request.secrets)) for vote in request.votes)
+    # Without its signature nobody can recompute the question's hash to guess what is hidden in its arguments.
+    requester = unsigned_principal(request.requester)
+    votes = tuple(_masked_vote(vote) for vote in request.votes)
     if not request.secrets:
-        return request.model_copy(update={"votes": votes})
+        return request.model_copy(update={"votes": votes, "requester": requester})
     args = masked_content(request.args, request.secrets)
-    return request.model_copy(update={"args": args, "digest": "", "votes": votes})
+    return request.model_copy(update={"args": args, "digest": "", "votes": votes, "requester": requester})
 
 
 def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
@@ -61,8 +64,8 @@ def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
     return view.model_copy(update={"calls": calls, "messages": messages})
 
 
-def _masked_vote(vote: Vote, secret: bool) -> Vote:
-    changes = {"edited_args": None, "signature": "", **({"digest": ""} if secret else {})}
+def _masked_vote(vote: Vote) -> Vote:
+    changes = {"edited_args": None, "signature": ""}
     return vote.model_copy(update={"decision": vote.decision.model_copy(update=changes)})
 
 

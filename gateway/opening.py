@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.errors import NotFound
+from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
 from signoff.contracts.receipt import Receipt
+from signoff.gateway.call_view import CallLine
 from signoff.gateway.card_view import CardPage, card_page
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.talk_view import call_lines, request_in
+from signoff.gateway.talk_view import call_lines
 from signoff.gateway.texts import text
 from signoff.gateway.told_view import told_lines
 from signoff.gateway.visitor import Visitor
-from signoff.store.content import load
 from signoff.store.deliveries import Deliveries
 
 
@@ -30,17 +30,22 @@ class Opened:
 async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Opened:
     """A request, waiting or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
     key = own_approval(visitor, approval)
-    view = await Conversations(deps).turn(key.turn, visitor.person)
-    found = request_in(view, approval)
-    if found is None:
-        raise NotFound(f"there is no request `{approval}`")
-    request, call = found
-    args = await load(deps.store, request.args)
+    loaded = await Conversations(deps).loaded(approval, visitor.person)
+    request, args = loaded.request, loaded.args
     language = visitor.reader.language
-    line = call_lines(deps, view, language)[call.call]
+    line = await _line(deps, key, language)
     rows = await Deliveries(deps.store).of_request(request.id, request.revision) if request.notify else []
     told = told_lines(rows, deps.catalog.channels.declared, deps.people, language)
     return Opened(request, args, card_page(request, args, line, visitor, deps.people, told))
+
+
+async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:
+    """What became of the call of a request, as its turn says; None while nobody can say."""
+    try:
+        view = await deps.desk.view(key.turn)
+    except (NotFound, ServerUnavailable):
+        return None
+    return call_lines(deps, view, language).get(key.call)
 
 
 async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardPage:

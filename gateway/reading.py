@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.session import SessionView
@@ -47,6 +48,12 @@ def may_stop(person: Person, about: Concerned, *, development: bool) -> bool:
         return True
     own = about.askers == {person.id}
     return person.active and person.tenant == about.tenant and (own or OPERATOR in person.roles)
+
+
+def of_request(request: ApprovalRequest) -> Concerned:
+    """Whom a request concerns: who asked, who is asked, and who answered."""
+    answered = {f"user:{vote.subject}" for vote in request.votes}
+    return Concerned(request.tenant, frozenset((request.requester.user,)), frozenset({*request.approvers, *answered}))
 
 
 def of_turn(view: TurnView) -> Concerned:

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart, Message, TextPart
 from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import RESPONSE
-from signoff.contracts.turn import CallView, TurnView
+from signoff.contracts.turn import TurnView
 from signoff.gateway.call_view import CallLine, call_line
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.texts import text
@@ -92,14 +91,6 @@ def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, Ca
         )
         for call in view.calls
     }
-
-
-def request_in(view: TurnView, approval_id: str) -> tuple[ApprovalRequest, CallView] | None:
-    """The request of that id and its call."""
-    for call in view.calls:
-        if call.approval is not None and call.approval.id == approval_id:
-            return call.approval, call
-    return None
 
 
 async def _entries(

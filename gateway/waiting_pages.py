@@ -29,7 +29,6 @@ from signoff.gateway.render import Pages
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.gateway.words import Moment
-from signoff.listing import waiting
 
 LISTED: Final = 200
 LOOK_SECONDS: Final = 2.0
@@ -119,7 +118,7 @@ class WaitingPages:
         if verdict is None:
             return await self._card_page(visitor, approval, note=text("receipt.no_verdict", language), status=422)
         if careful and verdict == "approved":
-            words = typed_words(await self._deps.desk.request(approval), visitor)
+            words = typed_words((await self._deps.requests.load(approval)).request, visitor)
             if words and not typed_right(form.get("typed", ""), words):
                 note = text("card.typed_wrong", language, what=words[0])
                 return await self._card_page(visitor, approval, note=note, status=422)
@@ -150,7 +149,7 @@ class WaitingPages:
         last: list[str] | None = None
         while True:
             try:
-                found = await waiting(self._deps.desk.temporal, tenant=tenant, approvers=approvers, limit=LISTED)
+                found = await self._deps.requests.waiting(tenant, approvers=approvers, limit=LISTED)
             except SignoffError:
                 return
             now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}" for card in found]
@@ -215,7 +214,7 @@ class WaitingPages:
     async def _rows(self, visitor: Visitor) -> list[WaitingRow]:
         person, reader = visitor.person, visitor.reader
         entries = self._deps.rights(person)
-        found = await waiting(self._deps.desk.temporal, tenant=person.tenant, approvers=entries, limit=LISTED)
+        found = await self._deps.requests.waiting(person.tenant, approvers=entries, limit=LISTED)
         return [
             WaitingRow(
                 card=card,

@@ -223,6 +223,19 @@ def end_question(connection: Connection, approval: str, revision: int, ending: E
     return connection.execute(change).rowcount == 1
 
 
+def end_by_word(connection: Connection, approval: str, revision: int, state: str) -> bool:
+    """Write that a turn says how a question ended, where neither answers nor the clock do; whether that was news."""
+    rows = read_rows(connection, approval)
+    question = None if rows is None else rows.revision(revision)
+    if rows is None or question is None or question.ended_at is not None:
+        return False
+    stored = rows.request(question).state
+    if state == stored or (state != "lapsed" and stored != "pending") or state == "timed_out":
+        return False
+    ending: Ending = "lapsed" if state == "lapsed" else "cancelled" if state == "cancelled" else "unsigned"
+    return end_question(connection, approval, revision, ending)
+
+
 def _is_same(rows: ApprovalRows, question: Question) -> bool:
     latest = rows.latest
     same = question_hash(latest) == question_hash(question.model_copy(update={"revision": latest.revision}))

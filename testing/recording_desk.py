@@ -55,7 +55,7 @@ class RecordingDesk:
         decision = Decision(
             approval_id=approval,
             revision=asked.revision,
-            digest=asked.digest,
+            question_hash=asked.question_hash,
             verdict=answered.verdict,
             reason=answered.reason,
             subject=answered.person.id,

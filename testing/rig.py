@@ -18,7 +18,6 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
-from signoff.contracts.ids import short_code
 from signoff.contracts.person import Person, Principal
 from signoff.registry.manifest_channels import RoutingRules
 from signoff.registry.people import FixedDirectory
@@ -87,7 +86,7 @@ class Rig:
         card = render_card(effect=f"Pay {number} to {{to}}", title="", tool="pay", args=args, schema={})
         given: dict[str, Any] = {
             "id": name,
-            "code": short_code(name),
+            "code": f"P{number % 10}Q{number // 10 % 10}AY",
             "digest": f"digest {number}",
             "tenant": TENANT,
             "turn": "t",
@@ -167,7 +166,7 @@ class Rig:
         ana = self.people.find("ana", TENANT)
         assert ana is not None
         answer = Answered(ana, verdict, reason, "inbox", "session", "elsewhere", self.time.now())
-        await self.desk.decide(Asked(request, request.revision, request.digest), answer)
+        await self.desk.decide(Asked(request, request.revision, request.question_hash), answer)
 
     def request(self, approval: str) -> ApprovalRequest:
         """A request as it stands."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from temporalio import workflow
 
-from signoff.approvals import deadlines, entries, machine
+from signoff.approvals import deadlines, entries, identity, machine
 from signoff.approvals import desk as desks
 from signoff.approvals.changes import told_to_model
 from signoff.contracts import names
@@ -158,7 +158,7 @@ class Asking:
                 receipt = self._desk.glance(decision, workflow.now())
                 if receipt is not None:
                     return receipt
-                authority = await _identified(tasks.identify(decision, request))
+                authority = await _identified(identity.identify(decision, request))
                 # What follows looks again: while the author was identified, someone else may have been first.
                 if decision.edited_args is None:
                     return self._desk.settle(decision, authority, workflow.now())
@@ -177,7 +177,7 @@ class Asking:
         by = wish.subject
         if request is not None and request.state == "pending":
             async with self.one_after_the_other():
-                authority = await _identified(tasks.withdrawer(wish, request))
+                authority = await _identified(identity.withdrawer(wish, request))
             if wish.signature and not authority.allowed:
                 refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
                 return self._desk.told(wish, refused, workflow.now(), authority)

@@ -1,15 +1,11 @@
 """What the turn hands to its activities, made from what it knows."""
 
-from typing import Final
-
 from signoff.approvals.machine import approving
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import Authority, GateTask, IdentifyTask, Ruling
-
-_OPERATORS: Final = "role:admin"
+from signoff.contracts.steps import Authority, GateTask, Ruling
 
 
 def permit(
@@ -44,36 +40,6 @@ def permit(
             "quorum": request.quorum,
             "decisions": approving(request),
         }
-    )
-
-
-def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
-    """The question who answered `request`, and whether they may."""
-    return IdentifyTask(
-        decision=decision,
-        tenant=request.tenant,
-        approvers=request.approvers,
-        requester=request.requester.user,
-        allow_self=request.allow_self,
-        min_assurance=request.min_assurance,
-        accept_unsigned=request.accept_unsigned,
-        seats=tuple(dict.fromkeys(vote.on_behalf or vote.subject for vote in request.votes)),
-        request=request if decision.remember is not None else None,
-    )
-
-
-def withdrawer(wish: Decision, request: ApprovalRequest) -> IdentifyTask:
-    """The question who wishes to withdraw `request`: who asked, who may decide, or an administrator."""
-    asker = f"user:{request.requester.user}"
-    return IdentifyTask(
-        decision=wish,
-        tenant=request.tenant,
-        approvers=(*request.approvers, asker, _OPERATORS),
-        requester=request.requester.user,
-        # Taking a question back lets nothing happen: whoever asked may, however they signed in, but not unsigned.
-        allow_self=True,
-        min_assurance="none",
-        accept_unsigned=False,
     )
 
 

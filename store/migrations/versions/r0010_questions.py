@@ -3,8 +3,8 @@
 from alembic import op
 from sqlalchemy import BigInteger, Boolean, Column, Integer, String, Text, text
 
-revision = "r0009"
-down_revision = "r0008"
+revision = "r0010"
+down_revision = "r0009"
 
 
 def upgrade() -> None:

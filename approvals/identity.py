@@ -1,0 +1,39 @@
+"""The question who answers, or withdraws, a request, and whether they may."""
+
+from typing import Final
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import Decision
+from signoff.contracts.steps import IdentifyTask
+
+_OPERATORS: Final = "role:admin"
+
+
+def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
+    """The question who answered `request`, and whether they may."""
+    return IdentifyTask(
+        decision=decision,
+        tenant=request.tenant,
+        approvers=request.approvers,
+        requester=request.requester.user,
+        allow_self=request.allow_self,
+        min_assurance=request.min_assurance,
+        accept_unsigned=request.accept_unsigned,
+        seats=tuple(dict.fromkeys(vote.on_behalf or vote.subject for vote in request.votes)),
+        request=request if decision.remember is not None else None,
+    )
+
+
+def withdrawer(wish: Decision, request: ApprovalRequest) -> IdentifyTask:
+    """The question who wishes to withdraw `request`: who asked, who may decide, or an administrator."""
+    asker = f"user:{request.requester.user}"
+    return IdentifyTask(
+        decision=wish,
+        tenant=request.tenant,
+        approvers=(*request.approvers, asker, _OPERATORS),
+        requester=request.requester.user,
+        # Taking a question back lets nothing happen: whoever asked may, however they signed in, but not unsigned.
+        allow_self=True,
+        min_assurance="none",
+        accept_unsigned=False,
+    )

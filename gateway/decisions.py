@@ -1,0 +1,177 @@
+"""Answers taken into the store, in their order, and handed to the turns they are for.
+
+Who was first is decided here, by the rows of one approval under their lock: not by clocks, and not by a workflow.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import Connection
+
+from signoff.approvals.course import request_at, request_of
+from signoff.approvals.identity import identify, withdrawer
+from signoff.approvals.machine import counted, examined, receipt_after, settled_receipt, stale, vote_of
+from signoff.client import Signoff
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import Unavailable
+from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.contracts.steps import Authority
+from signoff.registry.authority import Evidence, authority
+from signoff.registry.people import Directory
+from signoff.signing import Signer
+from signoff.store.questions import ApprovalRows, OwedAnswer, Questions, add_answer
+from signoff.store.store import Store
+
+_CHECKED_LATER: Final = "your change is stored and is checked when a worker is back"
+_LATER: Final = "your answer is stored and takes effect when a worker is back"
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What the store says of an answer: its receipt, and the decision that was inserted, if one was."""
+
+    receipt: Receipt
+    decision: Decision | None = None
+
+
+class DecisionService:
+    """Takes answers for the people of `people`, signed by `signer`, which only the development profile may lack."""
+
+    def __init__(
+        self,
+        store: Store,
+        turns: Signoff,
+        people: Directory,
+        signer: Signer | None,
+        clock: Callable[[], datetime],
+        *,
+        development: bool,
+    ) -> None:
+        self._rows = Questions(store)
+        self._turns = turns
+        self._people = people
+        self._signer = signer
+        self._clock = clock
+        self._development = development
+
+    async def decide(self, request: ApprovalRequest, decision: Decision) -> Receipt:
+        """Take an answer to `request`, or the wish to withdraw it, and hand it to its turn.
+
+        What the turn cannot be given now it is given later. Raises `StoreUnavailable`: then nothing was taken.
+        """
+        return await self._hand_over(await self._take(request, decision))
+
+    async def hand_over(self, owed: OwedAnswer) -> bool:
+        """Hand a stored answer to its turn once more; whether the turn has it now."""
+        try:
+            told = await self._send(owed.vote.decision)
+        except Unavailable:
+            return False
+        if told.code == "unavailable":
+            return False
+        await self._rows.hand_over(owed.approval, owed.vote.decision.delivery_id)
+        return True
+
+    async def _take(self, request: ApprovalRequest, decision: Decision) -> _Taken:
+        """Insert an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
+        received = decision.received_at or self._clock()
+
+        def work(connection: Connection, rows: ApprovalRows | None) -> _Taken:
+            if rows is None:
+                return _Taken(_refused("unknown", request.id, "there is no such request"))
+            repeated = _repeated(rows, decision)
+            if repeated is not None:
+                return _Taken(repeated)
+            asked = rows.request(rows.latest, received)
+            if asked.question_hash != request.question_hash:
+                return _Taken(stale(asked, decision))
+            author = self._author(asked, decision, received)
+            objection = _objection(asked, decision, author, received)
+            signed = objection or self._signed(decision)
+            if isinstance(signed, Receipt):
+                return _Taken(signed)
+            vote = vote_of(signed, author, received)
+            if decision.edited_args is not None:
+                # The gates judge what it makes of the call, so it settles nothing yet.
+                add_answer(connection, rows, vote, settles=False)
+                told = Receipt(status="pending", approval_id=request.id, state=asked.state, verdict=decision.verdict)
+                return _Taken(told.model_copy(update={"message": _CHECKED_LATER}), signed)
+            after = counted(asked, vote)
+            if after is asked:
+                return _Taken(receipt_after(asked, after))
+            add_answer(connection, rows, vote, settles=after.state != "pending")
+            return _Taken(receipt_after(asked, after), signed)
+
+        return await self._rows.locked(request.id, work)
+
+    async def _hand_over(self, taken: _Taken) -> Receipt:
+        """The receipt of an answer once its turn was given it: a turn may void a yes with its own, and never a no."""
+        decision = taken.decision
+        if decision is None:
+            return taken.receipt
+        try:
+            told = await self._send(decision)
+        except Unavailable:
+            # It is in the store and counts; that a server is away changes nothing of it.
+            return _pending(taken.receipt, decision)
+        if told.code == "unavailable":
+            return _pending(taken.receipt, decision)
+        await self._rows.hand_over(decision.approval_id, decision.delivery_id)
+        if told.status == "pending":
+            return _pending(taken.receipt, decision)
+        voids = told.status == "refused" and decision.verdict == "approved"
+        return told if voids or decision.edited_args is not None else taken.receipt
+
+    async def _send(self, decision: Decision) -> Receipt:
+        return await (self._turns.withdraw if decision.verdict == "withdrawn" else self._turns.decide)(decision)
+
+    def _author(self, request: ApprovalRequest, decision: Decision, received: datetime) -> Authority:
+        evidence = Evidence("unsigned" if self._signer is None else "signed", received, received)
+        ask = withdrawer if decision.verdict == "withdrawn" else identify
+        return authority(ask(decision, request), evidence, self._people, development=self._development)
+
+    def _signed(self, decision: Decision) -> Decision | Receipt:
+        """`decision` with the gateway's signature, or why there is none."""
+        if self._signer is None:
+            told = "this gateway has no keys"
+            return decision if self._development else _refused("unavailable", decision.approval_id, told)
+        try:
+            return self._signer.sign_decision(decision)
+        except NotCanonical:
+            told = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
+            return _refused("malformed", decision.approval_id, told)
+
+
+def _objection(request: ApprovalRequest, decision: Decision, author: Authority, received: datetime) -> Receipt | None:
+    if decision.verdict != "withdrawn":
+        return examined(request, decision, author, received)
+    if request.state != "pending":
+        return settled_receipt(request)
+    return None if author.allowed else _refused("not_allowed", request.id, "you may not withdraw this")
+
+
+def _repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
+    """The receipt of the same delivery, if it was taken before."""
+    for answer in rows.answers:
+        if answer.vote.decision.delivery_id != decision.delivery_id:
+            continue
+        question = rows.revision(answer.revision) or rows.latest
+        until = [each for each in rows.answers if each.number <= answer.number]
+        after = request_at(question, until, answer.vote.at)
+        if after.state == "pending":
+            return receipt_after(request_of(question), after).model_copy(update={"code": "duplicate"})
+        return settled_receipt(after).model_copy(update={"status": "accepted", "code": "duplicate", "message": ""})
+    return None
+
+
+def _pending(receipt: Receipt, decision: Decision) -> Receipt:
+    told = {"status": "pending", "code": "", "verdict": decision.verdict, "message": _LATER}
+    return receipt.model_copy(update=told)
+
+
+def _refused(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
+    return Receipt(status="refused", code=code, approval_id=approval_id, message=message)
