@@ -16,6 +16,7 @@ from temporalio.worker import (
 )
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from signoff.activities.callers import CallerInterceptor
 from signoff.activities.capabilities import built_in_backends
 from signoff.activities.deliver import DeliverActivity
 from signoff.activities.drivers import build_drivers
@@ -104,7 +105,7 @@ class SignoffPlugin(SimplePlugin):
                 *tool_activities(room),
             ],
             workflow_runner=_share,
-            interceptors=[LooksInterceptor(self._looks)],
+            interceptors=[LooksInterceptor(self._looks), CallerInterceptor()],
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:

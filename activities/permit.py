@@ -47,13 +47,21 @@ class Standing:
 RUN = Standing("run")
 
 
+def turn_problem(caller: Caller, turn: TurnKey | None, what: str, by: str) -> str:
+    """Why `what` was not scheduled by `turn`, which `by` names and None is none; "" when it was."""
+    # Temporal lets any holder of a credential start any activity, by itself or from a workflow of their own.
+    if caller.workflow_type != ACTOR_TURN:
+        return f"{what} runs only inside a turn"
+    if turn is None or caller.workflow_id != turn.workflow_id:
+        return f"{by} names another turn"
+    return ""
+
+
 def caller_problem(caller: Caller, permit: Permit, tool: str) -> str:
     """Why this activity was not scheduled by the turn its permit names; "" when it was."""
-    # Temporal lets any holder of a credential start this activity, by itself or from a workflow of their own.
-    if caller.workflow_type != ACTOR_TURN:
-        return "this tool runs only inside a turn"
-    if caller.workflow_id != _turn(permit).workflow_id:
-        return "the permit names another turn"
+    problem = turn_problem(caller, _turn(permit), "this tool", "the permit")
+    if problem:
+        return problem
     if caller.activity_type != tool or caller.activity_id != permit.call:
         return "the permit names another call"
     return ""
