@@ -28,6 +28,27 @@ MESSAGES_BYTES: Final = 1 * MIB
 TURN_RESULT_BYTES: Final = 1536 * KIB
 """Bytes of JSON a turn completes with; what would be more is left out of its calls, and named there."""
 REQUEST_BODY_BYTES: Final = 1 * MIB
+"""Bytes of a request of somebody who signed in."""
+STRANGER_BODY_BYTES: Final = 32 * KIB
+"""Bytes of a request of somebody who did not: a sign-in, or an answer through a link."""
+BODY_SECONDS: Final = 30.0
+"""Seconds within which a request's body is whole; longer ones are refused (`too_slow`)."""
+BODY_GRACE_SECONDS: Final = 5.0
+"""Seconds for which a body may be slower than `BODY_BYTES_PER_SECOND`."""
+BODY_BYTES_PER_SECOND: Final = 4 * KIB
+"""Bytes a second that a body brings at least, once its grace is over."""
+BODIES_AT_ONCE: Final = 256
+"""Bodies that one gateway receives at the same time; more are refused (`busy`)."""
+BODY_BYTES_AT_ONCE: Final = 128 * MIB
+"""Bytes of bodies that one gateway holds at the same time, until their requests are answered."""
+SENDER_SHARE: Final = 4
+"""One address may take one part in so many of `BODIES_AT_ONCE` and `BODY_BYTES_AT_ONCE`."""
+HEADER_SECONDS: Final = 10.0
+"""Seconds within which a connection has sent the headers of its request; then it is closed."""
+CONNECTIONS: Final = 2_000
+"""Connections and requests that one gateway has at the same time; more are answered 503."""
+FORM_FIELDS: Final = 4_000
+"""Fields of a page's form: what changes arguments has up to two for each of `MAX_VALUES`."""
 DECISION_BYTES: Final = 64 * KIB
 BATCH_DECISIONS: Final = 100
 """Answers that one request to the API may carry."""

@@ -15,6 +15,7 @@ from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.forms import read_form
 from signoff.gateway.identity import DEFAULT_ASKER, known_person
 from signoff.gateway.render import Pages
 from signoff.gateway.starting import chosen_actor
@@ -76,7 +77,7 @@ class ToolPages:
         """Judge a call with the given arguments; nothing runs and nobody is asked."""
         visitor = await self._visitors.visitor(request)
         declared = self._tool(visitor, tool)
-        form = {name: str(value) for name, value in (await request.form()).items()}
+        form = {name: str(value) for name, value in (await read_form(request)).items()}
         language = visitor.reader.language
         if not visitor.opened(form.get("token", ""), f"try {declared.name}"):
             return self._form(visitor, declared, form, note=text("try.out_of_date", language), status=403)
