@@ -273,7 +273,7 @@ def approval_id(key: TurnKey, call: str = "c1.1") -> str:
 def form_fields(page: str, action: str) -> dict[str, str]:
     """The hidden fields of the form with this action."""
     form = page[page.index(f'action="{action}"') :]
-    found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form[: form.index("</form>")])
+    found = re.findall(r'type="hidden" name="([\w-]+)" value="([^"]*)"', form[: form.index("</form>")])
     return {name: html.unescape(value) for name, value in found}
 
 
