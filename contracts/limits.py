@@ -114,6 +114,14 @@ MAX_NESTING: Final = 100
 """Levels of any JSON a message carries: readers stop at 200, our own shapes around it included."""
 MAX_VALUES: Final = 2_000
 
+REFUSALS_A_MINUTE: Final = 10
+"""Refused sign-ins, and forged messages of one channel, that one process writes down in a minute; the rest are
+counted."""
+ATTEMPTS_A_MINUTE: Final = 10
+"""Refused answers of one person that one gateway writes down in a minute, in the record of whatever they tried to
+answer; the rest are counted."""
+ATTEMPT_SENDERS: Final = 1_000
+"""People of whom a gateway remembers how much of theirs it wrote down in this minute."""
 REFUSAL_DAYS: Final = 30
 """Days for which it is kept how much bad input was refused; 12 kinds of 24 hours: at most 8,640 rows."""
 REFUSAL_FLUSH_SECONDS: Final = 1.0

@@ -27,7 +27,6 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edited_card import as_edited
 from signoff.gateway.faults import Ambiguous, sentence
 from signoff.gateway.masking import unmasked_args
-from signoff.gateway.recording import record
 from signoff.killswitch import OPERATOR
 from signoff.listing import by_code
 from signoff.registry.nearest import shown
@@ -89,7 +88,8 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
     receipt = await _decide(deps, approval_id, answer)
     if receipt.status == "refused":
         tried = _decision(deps, approval_id, None, answer)
-        await record(deps.store, entries.attempt(tried, receipt, deps.clock(), witness="gateway"))
+        entry = entries.attempt(tried, receipt, deps.clock(), witness="gateway")
+        await deps.attempts.note(deps.store, entry, receipt.code)
     return receipt
 
 
@@ -130,7 +130,8 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
         told = f"only who asked, who may decide, or the role `{OPERATOR}`, can withdraw this"
         receipt = refused("not_allowed", approval_id, told)
         stranger = Decision(approval_id=approval_id, verdict="withdrawn", reason=reason, subject=person.id)
-        await record(deps.store, entries.attempt(stranger, receipt, deps.clock(), witness="gateway"))
+        entry = entries.attempt(stranger, receipt, deps.clock(), witness="gateway")
+        await deps.attempts.note(deps.store, entry, receipt.code)
         return receipt
     wish = Decision(
         approval_id=approval_id,

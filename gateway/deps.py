@@ -8,6 +8,7 @@ from urllib.parse import quote
 from signoff.client import Signoff
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
+from signoff.gateway.attempts import AttemptRecords
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
 from signoff.registry.seats import rights
@@ -36,6 +37,7 @@ class GatewayDeps:
     settings: Settings
     clock: Callable[[], datetime] = system_clock
     signer: Signer | None = field(default=None, repr=False)
+    attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
 
     def rights(self, person: Person) -> tuple[str, ...]:
         """The approver entries that a person answers to now, by delegation as well."""
