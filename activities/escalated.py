@@ -28,7 +28,10 @@ async def seated(room: Room, permit: Permit, tool: str, found: Judgement) -> Sea
     # Where nobody has answered there is nobody to seat, and nothing to look for in the record.
     answered = permit.decisions or permit.doubts
     escalated = await escalation(room, permit, policy) if answered else NOT_ESCALATED
-    people = await room.knowing(permit.ctx.tenant, *(each.subject for each in (*permit.decisions, *permit.doubts)))
+    # Who asked, too, where somebody answered: it may be a login of one of them.
+    subjects = {each.subject for each in (*permit.decisions, *permit.doubts)}
+    asker = (permit.ctx.user.user,) if subjects else ()
+    people = await room.knowing(permit.ctx.tenant, *subjects, *asker)
     return seating(room.catalog, people, permit.ctx, tool, found, now(), escalated)
 
 

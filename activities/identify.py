@@ -47,7 +47,7 @@ class IdentifyActivity:
             evidence = evidence_of(task.decision, self._room.verifier, self._clock())
             development = self._room.profile == "development"
             # Nobody is looked up on the word of a forger.
-            named = () if evidence.kind == "forged" else (task.decision.subject,)
+            named = () if evidence.kind == "forged" else (task.decision.subject, task.requester)
             people = await self._room.knowing(task.tenant, *named)
             return await self._remembered.heard(task, authority(task, evidence, people, development=development))
         except Exception as error:
@@ -92,6 +92,7 @@ def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, deve
             "allowed": not code,
             "code": code,
             "subject": person.id,
+            "person_id": people.person_id(person.id, task.tenant),
             "name": person.name,
             "assurance": "none" if unsigned else decision.assurance,
             "on_behalf": seat.on_behalf,

@@ -115,7 +115,7 @@ class Seating:
             if seat.on_behalf:
                 standing_in.append(decision)
             elif not seat.code:
-                own.add(decision.subject)
+                own.add(self._human(decision))
         # Own seats are taken first: who has answered must not count once more through somebody who stands in for them.
         return len(own | self._lent(standing_in, own))
 
@@ -123,13 +123,18 @@ class Seating:
         """The seats beside `own` ones that those have who stand in for others, one each, in the order they answered."""
         lent: dict[str, str] = {}
         for decision in decisions:
-            if decision.subject in lent:
+            human = self._human(decision)
+            # Whoever has a seat of their own by another entry needs no second one.
+            if human in lent or human in own:
                 continue
             taken = own.union(lent.values())
             seat = self._seat(decision, tuple(taken))
             if seat.on_behalf not in taken:
-                lent[decision.subject] = seat.on_behalf
+                lent[human] = seat.on_behalf
         return set(lent.values())
+
+    def _human(self, decision: Decision) -> str:
+        return self.people.person_id(decision.subject, self.table.tenant)
 
     def _seat(self, decision: Decision, taken: Sequence[str] = ()) -> Seat:
         if decision.subject == UNSIGNED and not decision.signature:

@@ -116,7 +116,8 @@ class Remembered:
     async def _applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Any) -> bool:
         # Nobody is sure who asks: as with rules, no approval in advance lets that pass.
         sure = grant.verdict == "denied" or await self._room.believes(ctx)
-        people = await self._room.knowing(ctx.tenant, *(() if grant.verdict == "denied" else grant.people))
+        named = () if grant.verdict == "denied" else (*grant.people, ctx.user.user)
+        people = await self._room.knowing(ctx.tenant, *named)
         return sure and self._rules.applies(grant, ctx, found, args, people)
 
     async def _keep_denial(
