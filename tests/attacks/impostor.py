@@ -238,11 +238,11 @@ class Impostor:
         if described.status == WorkflowExecutionStatus.RUNNING:
             await handle.terminate()
 
-    async def reset(self, key: TurnKey) -> None:
-        """Reset a turn to before anybody answered it, and leave out what was answered since."""
+    async def reset(self, key: TurnKey, *, to_start: bool = False) -> None:
+        """Reset a turn to before anybody answered it, or to its start, and leave out what was answered since."""
         handle, point = self.client.get_workflow_handle(key.workflow_id), 0
         async for event in handle.fetch_history_events():
-            if event.event_type in _ANSWERS:
+            if event.event_type in _ANSWERS or (point and to_start):
                 break
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
                 point = event.event_id

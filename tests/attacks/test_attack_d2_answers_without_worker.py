@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from attack_site import AttackSite, approval_id, passed, payee
 
+pytestmark = pytest.mark.timeout(300)
+
 
 async def answered_without_worker(site: AttackSite, way: str, to: str) -> int:
     """Answer a request by the page or the API in time while no worker runs, until long after its deadline; then the

@@ -5,6 +5,8 @@ import json
 import pytest
 from attack_site import AttackSite, approval_id, payee
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.mark.xfail(strict=True, reason="open: D4")
 async def test_a_turn_that_is_over_is_read_without_a_worker(site: AttackSite) -> None:
