@@ -16,6 +16,7 @@ from temporalio.worker import (
 )
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from signoff import policypool
 from signoff.activities.callers import CallerInterceptor
 from signoff.activities.capabilities import built_in_backends
 from signoff.activities.deliver import DeliverActivity
@@ -66,6 +67,7 @@ async def furnish(
     that tools declare, by kind; left out, those that need no setting up. Raises `ConfigError` for a model that has no
     driver, and in the production profile without a verifier that knows a key.
     """
+    policypool.install()
     verifier = verifier or Verifier()
     if profile == "production" and not verifier.key_ids:
         raise ConfigError(

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 import signoff
+from signoff import policypool
 from signoff.channels.intake import Intake
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
@@ -56,6 +57,7 @@ def build_app(desk: GatewayDeps, intake: Intake | None = None) -> FastAPI:
 
     Raises `ConfigError` for a production profile without people or keys, and for half a sign-in provider.
     """
+    policypool.install()
     desk = knowing_logins(desk)
     has_people = any(person.active for person in desk.people.all()) or bool(login_roles(desk.settings))
     require_ready(desk.settings, people=has_people, signing_keys=desk.signer is not None)

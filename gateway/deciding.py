@@ -29,6 +29,7 @@ from signoff.gateway.faults import Ambiguous, sentence
 from signoff.gateway.masking import unmasked_args
 from signoff.killswitch import OPERATOR
 from signoff.listing import by_code
+from signoff.policypool import ask_rules
 from signoff.registry.nearest import shown
 from signoff.registry.people import Directory
 from signoff.registry.remembering import Remembering
@@ -234,7 +235,7 @@ async def _unremembered(deps: GatewayDeps, request: ApprovalRequest, decision: D
     args = decision.edited_args
     if args is None:
         args = await load(deps.store, request.args)
-    return Remembering(deps.catalog).problem(request, decision, args)
+    return await ask_rules(True, Remembering(deps.catalog).problem, request, decision, args)
 
 
 def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) -> Receipt:

@@ -22,6 +22,7 @@ from signoff.gateway.starting import chosen_actor
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.policy.answer import EngineAnswer
+from signoff.policypool import ask_rules
 from signoff.registry.capabilities import KINDS
 from signoff.registry.gates import Judgement, Known, judge
 from signoff.registry.inventory import exists_for, inventory
@@ -87,12 +88,12 @@ class ToolPages:
             note = text("try.not_json", language, why=str(error))
             return self._form(visitor, declared, form, note=note, status=422)
         try:
-            found = self._judge(visitor, declared, form, args)
+            found = await self._judge(visitor, declared, form, args)
         except SignoffError as error:
             return self._form(visitor, declared, form, note=error.message, status=422)
         return self._form(visitor, declared, form, explained=self._explained(found, language))
 
-    def _judge(self, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> Judgement:
+    async def _judge(self, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> Judgement:
         tenant = visitor.person.tenant
         actor, route, step = home(tool)
         ctx = Pinned(
@@ -106,7 +107,8 @@ class ToolPages:
             user=principal_of(known_person(self._deps.people, form.get("user") or DEFAULT_ASKER, tenant)),
         )
         call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
-        return judge(self._deps.catalog, ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS), spent={}))
+        catalog, known = self._deps.catalog, Known(backends=frozenset(KINDS), spent={})
+        return await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
 
     def _explained(self, found: Judgement, language: str) -> Explained:
         verdict = found.verdict
