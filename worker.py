@@ -16,6 +16,8 @@ from temporalio.worker import (
 )
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from signoff import policypool
+from signoff.activities.callers import CallerInterceptor
 from signoff.activities.capabilities import built_in_backends
 from signoff.activities.deliver import DeliverActivity
 from signoff.activities.drivers import build_drivers
@@ -65,6 +67,7 @@ async def furnish(
     that tools declare, by kind; left out, those that need no setting up. Raises `ConfigError` for a model that has no
     driver, and in the production profile without a verifier that knows a key.
     """
+    policypool.install()
     verifier = verifier or Verifier()
     if profile == "production" and not verifier.key_ids:
         raise ConfigError(
@@ -104,7 +107,7 @@ class SignoffPlugin(SimplePlugin):
                 *tool_activities(room),
             ],
             workflow_runner=_share,
-            interceptors=[LooksInterceptor(self._looks)],
+            interceptors=[LooksInterceptor(self._looks), CallerInterceptor()],
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:

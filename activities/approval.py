@@ -35,7 +35,9 @@ class ApprovalReader:
         questions: Sequence[Question] = (),
     ) -> Seating:
         """Who may answer for the call of `permit`, judged as `found`, here and now. Raises `StoreUnavailable`."""
-        people = await self._room.knowing(permit.ctx.tenant, *(each.subject for each in decisions))
+        # Nobody is looked up where nobody answered; else the asker as well, who may be one of them by another entry.
+        named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
+        people = await self._room.knowing(permit.ctx.tenant, *named)
         return seating(self._room.catalog, people, permit.ctx, tool, found, now(), questions)
 
     def takes_unsigned(self, policy: CompiledPolicy) -> bool:

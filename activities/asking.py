@@ -14,6 +14,7 @@ from signoff.activities.hearing import heard
 from signoff.contracts.call import Pinned
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally
+from signoff.policypool import ask_rules
 from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates import Judgement, Known, judge
@@ -52,7 +53,7 @@ async def unavailable(
 
 async def withheld(catalog: Catalog, ctx: Pinned, *, at: datetime | None = None) -> frozenset[str]:
     """The names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
-    seen = catalog.sight(ctx).visible()
+    seen = await ask_rules(catalog.may_block, catalog.sight(ctx).visible)
     away, others = await asyncio.gather(
         unavailable(catalog, ctx, (tool.name for tool in seen), at=at), _not_selected(catalog, ctx, seen)
     )
@@ -97,7 +98,7 @@ async def answered(
     if found.kind == "question" and found.tool is not None:
         permission = await permission_of(found.tool, found.args(args), ctx)
         known = dataclasses.replace(known, permission=permission)
-        found = judge(catalog, ctx, call, args, tally, dry_run=dry_run, known=known)
+        found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, tally, dry_run=dry_run, known=known)
     return await heard(catalog, ctx, call, args, found)
 
 
@@ -117,7 +118,7 @@ async def judged(
     away = await unavailable(catalog, ctx, (call.tool,), at=at)
     known = Known(unavailable=away, backends=backends, spent={})
     # With an empty tally: repeats were counted when the whole batch was judged.
-    found = judge(catalog, ctx, call, args, Tally(), known=known)
+    found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
     return await answered(catalog, ctx, call, args, Tally(), found, known)
 
 
@@ -131,7 +132,8 @@ def past(catalog: Catalog, ctx: Pinned, calls: Iterable[CallPart]) -> Known:
 
 async def judged_past(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any) -> Judgement:
     """What the rules say of a call that may have happened: whom it asks. Never raises."""
-    found = judge(catalog, ctx, call, args, Tally(), known=past(catalog, ctx, (call,)))
+    known = past(catalog, ctx, (call,))
+    found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
     return await heard(catalog, ctx, call, args, found)
 
 

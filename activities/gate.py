@@ -28,6 +28,7 @@ from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import GateReply, GateTask, Ruling, RunOptions, Tally
 from signoff.policy.model import ApprovalPolicy
+from signoff.policypool import ask_rules
 from signoff.registry.checking import as_run
 from signoff.registry.gates import Judgement, Known, judge, next_tally
 from signoff.registry.nearest import cut
@@ -121,10 +122,13 @@ class GateActivity:
 
     async def _judged(self, task: GateTask, known: Known) -> tuple[list[_Judged], Tally]:
         """What the rules say of each call, and the tally after them."""
-        batch, tally = [], task.tally
+        catalog, batch, tally = self._room.catalog, [], task.tally
         for call in task.calls:
             args = await load(self._room.store, call.args)
-            found = judge(self._room.catalog, task.ctx, call, args, tally, dry_run=task.dry_run, known=known)
+            catalog, dry_run = self._room.catalog, task.dry_run
+            found = await ask_rules(
+                catalog.may_block, judge, catalog, task.ctx, call, args, tally, dry_run=dry_run, known=known
+            )
             before, tally = tally, next_tally(tally, call, args, found)
             batch.append(_Judged(call, args, found, before, tally.last_action))
         return batch, tally

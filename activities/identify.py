@@ -34,7 +34,7 @@ class IdentifyActivity:
             evidence = evidence_of(task.decision, self._room.verifier, self._clock())
             development = self._room.profile == "development"
             # Nobody is looked up on the word of a forger.
-            named = () if evidence.kind == "forged" else (task.decision.subject,)
+            named = () if evidence.kind == "forged" else (task.decision.subject, task.requester)
             people = await self._room.knowing(task.tenant, *named)
             found = await self._stored(task.decision, evidence)
             found = found or authority(task, evidence, people, development=development)
@@ -56,6 +56,7 @@ class IdentifyActivity:
                 return Authority(
                     allowed=True,
                     subject=vote.subject,
+                    person_id=vote.person_id,
                     name=vote.name,
                     assurance=vote.assurance,
                     unsigned=vote.unsigned,

@@ -48,13 +48,21 @@ class Standing:
 RUN = Standing("run")
 
 
+def turn_problem(caller: Caller, turn: TurnKey | None, what: str, by: str) -> str:
+    """Why `what` was not scheduled by `turn`, which `by` names and None is none; "" when it was."""
+    # Temporal lets any holder of a credential start any activity, by itself or from a workflow of their own.
+    if caller.workflow_type != ACTOR_TURN:
+        return f"{what} runs only inside a turn"
+    if turn is None or caller.workflow_id != turn.workflow_id:
+        return f"{by} names another turn"
+    return ""
+
+
 def caller_problem(caller: Caller, permit: Permit, tool: str) -> str:
     """Why this activity was not scheduled by the turn its permit names; "" when it was."""
-    # Temporal lets any holder of a credential start this activity, by itself or from a workflow of their own.
-    if caller.workflow_type != ACTOR_TURN:
-        return "this tool runs only inside a turn"
-    if caller.workflow_id != _turn(permit).workflow_id:
-        return "the permit names another turn"
+    problem = turn_problem(caller, _turn(permit), "this tool", "the permit")
+    if problem:
+        return problem
     if caller.activity_type != tool or caller.activity_id != permit.call:
         return "the permit names another call"
     return ""
@@ -118,7 +126,7 @@ class Seating:
             if seat.on_behalf:
                 standing_in.append(decision)
             elif not seat.code:
-                own.add(decision.subject)
+                own.add(self._human(decision))
         # Own seats are taken first: who has answered must not count once more through somebody who stands in for them.
         return len(own | self._lent(table, standing_in, own))
 
@@ -126,13 +134,18 @@ class Seating:
         """The seats beside `own` ones that those have who stand in for others, one each, in the order they answered."""
         lent: dict[str, str] = {}
         for decision in decisions:
-            if decision.subject in lent:
+            human = self._human(decision)
+            # Whoever has a seat of their own by another entry needs no second one.
+            if human in lent or human in own:
                 continue
             taken = own.union(lent.values())
             seat = self._seat(table, decision, tuple(taken))
             if seat.on_behalf not in taken:
-                lent[decision.subject] = seat.on_behalf
+                lent[human] = seat.on_behalf
         return set(lent.values())
+
+    def _human(self, decision: Decision) -> str:
+        return self.people.person_id(decision.subject, self.tables[0].tenant)
 
     def _seat(self, table: Table, decision: Decision, taken: Sequence[str] = ()) -> Seat:
         if decision.subject == UNSIGNED and not decision.signature:

@@ -21,8 +21,10 @@ from signoff.contracts.canonical import sha256_hex
 from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.grant import Grant, Like
 from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.limits import PREDICATES_STEPS
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Authority, IdentifyTask
+from signoff.policypool import ask_rules
 from signoff.registry.gates import UNREMEMBERED_RULES, Judgement
 from signoff.registry.registry import definition_hash
 from signoff.registry.remembering import Remembering
@@ -50,7 +52,7 @@ class Remembered:
         # A denial is of what was asked, an approval of what it makes of that.
         edited = decision.edited_args if decision.verdict == "approved" else None
         args = await load(self._room.store, request.args) if edited is None else edited
-        why = self._rules.problem(request, decision, args) or self._unproved(decision)
+        why = await ask_rules(True, self._rules.problem, request, decision, args) or self._unproved(decision)
         if why:
             return authority.model_copy(update={"allowed": False, "code": "malformed", "note": why})
         if decision.verdict == "denied":
@@ -96,7 +98,13 @@ class Remembered:
         policy = None if found.tool is None else self._room.catalog.policy(found.tool.activity).policy
         if found.kind != "ask" or found.tool is None or policy is None or not policy.allow_remember:
             return found
+        left = PREDICATES_STEPS
         for grant in await self._rows.usable(ctx.tenant, ctx.session, found.tool.name):
+            # Any approver may leave predicates behind, and all of them are asked about each call: all of them together
+            # may cost so much, and the others do not apply.
+            left -= self._rules.steps(grant, found, args)
+            if left < 0:
+                break
             if not await self._applies(grant, ctx, found, args):
                 continue
             if grant.verdict == "approved":
@@ -116,8 +124,10 @@ class Remembered:
     async def _applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Any) -> bool:
         # Nobody is sure who asks: as with rules, no approval in advance lets that pass.
         sure = grant.verdict == "denied" or await self._room.believes(ctx)
-        people = await self._room.knowing(ctx.tenant, *(() if grant.verdict == "denied" else grant.people))
-        return sure and self._rules.applies(grant, ctx, found, args, people)
+        named = () if grant.verdict == "denied" else (*grant.people, ctx.user.user)
+        people = await self._room.knowing(ctx.tenant, *named)
+        may_block = grant.like.where != ""
+        return sure and await ask_rules(may_block, self._rules.applies, grant, ctx, found, args, people)
 
     async def _keep_denial(
         self, request: ApprovalRequest, decision: Decision, authority: Authority, args: Mapping[str, Any]

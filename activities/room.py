@@ -12,7 +12,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
-from signoff.registry.people_vouched import VouchedDirectory, vouched_people
+from signoff.registry.people_vouched import VouchedDirectory, joined_logins, vouched_people
 from signoff.signing import Verifier
 from signoff.store.people import VouchedPeople
 from signoff.store.store import Store
@@ -71,7 +71,8 @@ class Room:
         if not unknown:
             return self.people
         rows = await VouchedPeople(self.store).find(tenant, unknown)
-        return VouchedDirectory(self.people, vouched_people(rows, self.people, self.verifier, datetime.now(UTC)))
+        known = vouched_people(rows, self.people, self.verifier, datetime.now(UTC))
+        return VouchedDirectory(self.people, known, joined_logins(rows, self.people, self.verifier))
 
     async def believes(self, ctx: Pinned) -> bool:
         """Whether the directory bears out the requester of `ctx`; if not, no rule lets a call pass without a person.

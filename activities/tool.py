@@ -14,11 +14,12 @@ from temporalio.exceptions import ApplicationError
 
 from signoff.activities.approval import ApprovalReader, doubts_of
 from signoff.activities.asking import judged
+from signoff.activities.callers import current_caller
 from signoff.activities.capabilities import granted, hidden
 from signoff.activities.gate import digest_of, is_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
 from signoff.activities.journal import Journal, Ran, hand_over
-from signoff.activities.permit import Caller, approval_of, caller_problem, doubted, given_up, standing, words_on
+from signoff.activities.permit import approval_of, caller_problem, doubted, given_up, standing, words_on
 from signoff.activities.probing import Probing, known
 from signoff.activities.pulse import pulse
 from signoff.activities.remembered import Remembered, frozen
@@ -76,7 +77,7 @@ class ToolActivity:
         """Derive the right to run, then run at most once. Refusals are outcomes, not errors."""
         async with pulse():
             another = "" if task.tool == self._tool.name else "the permit names another tool"
-            problem = another or caller_problem(_caller(), task.permit, self._tool.activity)
+            problem = another or caller_problem(current_caller(), task.permit, self._tool.activity)
             if problem:
                 return await self._refused(task, problem)
             await self._journal.receive(task.audit)
@@ -367,7 +368,7 @@ def _absent(room: Room) -> Any:
         changed = ToolReply(again="stale", note=_CHANGED)
         task: ToolTask = activity.payload_converter().from_payload(args[0].payload, ToolTask)
         # Checked here as well: whoever names a digest would else be told the outcome of somebody's call.
-        if caller_problem(_caller(), task.permit, info.activity_type):
+        if caller_problem(current_caller(), task.permit, info.activity_type):
             return changed
         await hand_over(room, task.audit)
         return await _left(room, task) or changed
@@ -403,11 +404,6 @@ async def _ticket(room: Room, task: ToolTask, number: int) -> Ticket | None:
     # The digest is the permit's word. A ticket of another call must not be told as the outcome of this one.
     here = (activity.info().workflow_id, task.permit.call, task.tool)
     return None if found is None or (found.workflow, found.call, found.tool) != here else found
-
-
-def _caller() -> Caller:
-    info = activity.info()
-    return Caller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
 
 
 def _named(room: Room, tool: Tool) -> Any:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from signoff.approvals.machine import seat
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.steps import IdentifyTask
@@ -19,7 +20,7 @@ def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
         allow_self=request.allow_self,
         min_assurance=request.min_assurance,
         accept_unsigned=request.accept_unsigned,
-        seats=tuple(dict.fromkeys(vote.on_behalf or vote.subject for vote in request.votes)),
+        seats=tuple(dict.fromkeys(seat(vote) for vote in request.votes)),
         request=request if decision.remember is not None else None,
     )
 

@@ -239,7 +239,7 @@ def counted(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
     if vote.verdict == "withdrawn":
         return _decided(request, vote, "cancelled")
     # One vote a person and one a seat: by no second channel and through no delegate does one count twice.
-    others = tuple(v for v in request.votes if v.subject != vote.subject and _seat(v) != _seat(vote))
+    others = tuple(v for v in request.votes if _human(v) != _human(vote) and seat(v) != seat(vote))
     replaced = tuple(v for v in request.votes if v not in others)
     if any(_outweighs(earlier, vote) for earlier in replaced):
         return request
@@ -261,6 +261,7 @@ def vote_of(decision: Decision, authority: Authority, now: datetime) -> Vote:
     """The vote of a decision by the person `authority` vouches for, given at `now`."""
     return Vote(
         subject=authority.subject,
+        person_id=authority.person_id,
         on_behalf=authority.on_behalf,
         name=authority.name,
         verdict=decision.verdict,
@@ -296,8 +297,13 @@ def _voted(
     return after, receipt_after(request, after)
 
 
-def _seat(vote: Vote) -> str:
-    return vote.on_behalf or vote.subject
+def seat(vote: Vote) -> str:
+    """The human on whose seat a vote counts."""
+    return vote.on_behalf or _human(vote)
+
+
+def _human(vote: Vote) -> str:
+    return vote.person_id or vote.subject
 
 
 def _outweighs(earlier: Vote, vote: Vote) -> bool:
@@ -307,7 +313,7 @@ def _outweighs(earlier: Vote, vote: Vote) -> bool:
     """
     if earlier.verdict == vote.verdict:
         return True
-    return earlier.subject != vote.subject and _seat(vote) != vote.subject and vote.verdict != "denied"
+    return _human(earlier) != _human(vote) and seat(vote) != _human(vote) and vote.verdict != "denied"
 
 
 def _tallied(request: ApprovalRequest) -> str:

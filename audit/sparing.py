@@ -1,15 +1,15 @@
 """How much is written down of what anybody can cause without being let in: some in each minute, the rest counted."""
 
 from datetime import datetime
-from typing import Final
 
-KEPT_A_MINUTE: Final = 10
+from signoff.contracts.limits import REFUSALS_A_MINUTE
 
 
 class Sparing:
     """Says which refusals of one kind one process writes down, so that no flood of them fills a store."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_a_minute: int = REFUSALS_A_MINUTE) -> None:
+        self._most = kept_a_minute
         self._minute = 0
         self._kept = 0
         self._uncounted = 0
@@ -19,7 +19,7 @@ class Sparing:
         minute = int(now.timestamp()) // 60
         if minute != self._minute:
             self._minute, self._kept = minute, 0
-        if self._kept >= KEPT_A_MINUTE:
+        if self._kept >= self._most:
             self._uncounted += 1
             return None
         self._kept += 1

@@ -21,6 +21,7 @@ from signoff.channels.mail_options import EmailOptions, InboundOptions, is_here
 from signoff.channels.mail_reading import MAX_MAIL
 from signoff.channels.mail_sending import knock, send
 from signoff.channels.mail_shapes import MailShape, mail_shape
+from signoff.channels.mail_sns import NOTICE_BYTES
 from signoff.channels.mail_writing import Letter, Stationery
 from signoff.channels.shapes import Closed, Finding, Notice, Raw, Received, Reply, Sent
 from signoff.channels.texts import ENGLISH, text
@@ -36,7 +37,7 @@ class Email(Channel):
     kind: ClassVar[str] = "email"
     identity: ClassVar[str] = "email"
     options: ClassVar[type[Options]] = EmailOptions
-    room: ClassVar[int] = MAX_MAIL * 4 // 3 + MIB
+    room: int = MAX_MAIL * 4 // 3 + MIB
     """The longest mail that is read, as Base64 in somebody's JSON."""
 
     def __init__(self, means: Means, txt: TxtLookup = lookup_txt) -> None:
@@ -56,6 +57,9 @@ class Email(Channel):
         self._ear = MailEar(self._replies, options.address, options.authserv_id, txt, keeps_ids=options.smtp.keeps_ids)
         webhook = self._inbound.webhook
         self._shape: MailShape | None = None if webhook is None else mail_shape(webhook)
+        if webhook is not None and webhook.shape == "ses":
+            # What SNS signs is inside the JSON, so that a stranger's is parsed as well: no more than SNS ever brings.
+            self.room = NOTICE_BYTES
         self._answered: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:

@@ -251,11 +251,11 @@ class Hearing:
                 await self._arrivals.done(row.key, {"what": "given up"}, state="dropped")
         # The world's failures are not counted, or a long outage would lose answers; only our own are, below.
         except Unavailable as error:
-            _log.info("`%s` is heard later: %s", row.key, error.message)
+            _log.info("%r is heard later: %s", row.key, error.message)
             await self._again(row)
         # Anything else is a fault for this one message. It may neither end its speaker's task nor be tried for ever.
         except Exception as error:
-            _log.exception("`%s` could not be heard", row.key)
+            _log.exception("%r could not be heard", row.key)
             await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
 
     async def _again(self, row: ArrivalRow, failure: str = "") -> None:
@@ -266,7 +266,7 @@ class Hearing:
                 await self._arrivals.later(row.key, backoff(row.attempts))
         except Unavailable:
             # It is claimed for a minute, and then anybody's again.
-            _log.warning("the store does not take what is to become of `%s`", row.key)
+            _log.warning("the store does not take what is to become of %r", row.key)
 
     async def _made_of(self, row: ArrivalRow) -> _Made:
         """What came of an arrival, whoever is still to be told of it."""

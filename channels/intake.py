@@ -41,6 +41,7 @@ class Intake:
         clock: Callable[[], datetime],
         woken: Callable[[], None] = lambda: None,
     ) -> None:
+        self._store = store
         self._arrivals = Arrivals(store)
         self._channels = channels
         self._record = record
@@ -76,6 +77,8 @@ class Intake:
             raise Malformed("it holds text that is none") from None
         if new:
             self._woken()
+        for _ in range(len(heard) + len(received.statuses) - new):
+            self._store.count_refusal("replayed")
         return received
 
     async def _read(self, name: str, channel: Channel, raw: Raw) -> Received:
@@ -84,13 +87,16 @@ class Intake:
             # Not on the loop: checking DKIM asks the DNS, for seconds where a stranger's server is slow on purpose.
             return await loop.run_in_executor(self._readers[name], channel.receive, raw)
         except Forged:
+            self._store.count_refusal("forged")
             await self._note_forged(name)
             raise
         except Malformed as error:
-            _log.warning("a message on `%s` cannot be read: %s", name, error.message)
+            self._store.count_refusal("malformed")
+            _log.warning("a message on `%s` cannot be read: %r", name, error.message)
             raise
         except Exception as error:
             # Adapters are anybody's code, and their errors may show what was sent.
+            self._store.count_refusal("malformed")
             _log.warning("a message on `%s` cannot be read: %s", name, type(error).__name__)
             raise Malformed("it cannot be read") from None
 

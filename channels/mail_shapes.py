@@ -5,7 +5,6 @@ nothing is taken. Postmark has to be set to include raw content, and a route of 
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -14,13 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
-from urllib.parse import parse_qs
-
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import FormParser, parse_options_header
 
 from signoff.channels.base import Forged, Malformed
 from signoff.channels.mail_arrived import Arrived
+from signoff.channels.mail_forms import form_fields, media_type, signed_fields
 from signoff.channels.mail_options import MailWebhookOptions
 from signoff.channels.mail_sns import Fetch, SnsTopic, fetched
 from signoff.channels.shapes import Raw
@@ -28,9 +24,7 @@ from signoff.channels.standard_webhooks import read_secret, verified_id
 
 MAILGUN_SECONDS: Final = 12 * 3_600
 """For how long Mailgun tries again what it signed, and a little more."""
-_MAX_FIELDS: Final = 100
-_FORM: Final = "application/x-www-form-urlencoded"
-_MULTIPART: Final = "multipart/form-data"
+_SIGNED: Final = ("timestamp", "token", "signature")
 
 
 class MailShape(ABC):
@@ -69,7 +63,7 @@ class RawShape(MailShape):
 
     def mail(self, raw: Raw) -> Arrived | None:
         """See `MailShape`."""
-        if _media_type(raw) != "message/rfc822":
+        if media_type(raw) != "message/rfc822":
             raise Malformed("the content type is not message/rfc822")
         return Arrived(raw.body)
 
@@ -102,15 +96,14 @@ class MailgunShape(MailShape):
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._keys = [each.encode() for each in secrets]
-        self._read: tuple[Raw, dict[str, bytes]] | None = None
 
     def verify(self, raw: Raw, now: datetime) -> None:
-        """See `MailShape`."""
+        """See `MailShape`. Of the form only what is signed is looked for: to read all of it takes seconds."""
         try:
-            fields = _fields(raw)
+            fields = signed_fields(raw, _SIGNED)
         except Malformed:
             raise Forged("there is no signature that can be read") from None
-        moment, token, given = (fields.get(name, b"") for name in ("timestamp", "token", "signature"))
+        moment, token, given = (fields.get(name, b"") for name in _SIGNED)
         # Twelve digits at most: `int` raises ValueError for more than 4,300, and only `Forged` may come out of here.
         if not re.fullmatch(rb"[0-9]{1,12}", moment) or not 1 <= len(token) <= 200:
             raise Forged("there is no time or no token that could be signed")
@@ -119,13 +112,10 @@ class MailgunShape(MailShape):
         wanted = [hmac.new(key, moment + token, hashlib.sha256).hexdigest().encode() for key in self._keys]
         if not any(hmac.compare_digest(given, each) for each in wanted):
             raise Forged("the signature is by no key that is known here")
-        self._read = raw, fields
 
     def mail(self, raw: Raw) -> Arrived | None:
         """See `MailShape`."""
-        # What was verified last is not read a second time; another thread may have verified something since.
-        read, self._read = self._read, None
-        fields = read[1] if read is not None and read[0] is raw else _fields(raw)
+        fields = form_fields(raw)
         if not fields.get("body-mime"):
             raise Malformed("there is no `body-mime`: have the route forward to an address that ends in `mime`")
         return Arrived(fields["body-mime"], (fields.get("recipient", b"").decode("utf-8", "replace"),))
@@ -146,12 +136,8 @@ class SesShape(MailShape):
         return self._topic.mail(raw.body)
 
 
-def _media_type(raw: Raw) -> str:
-    return raw.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
 def _json_object(raw: Raw) -> dict[str, Any]:
-    if _media_type(raw) != "application/json":
+    if media_type(raw) != "application/json":
         raise Malformed("the content type is not application/json")
     try:
         body = json.loads(raw.body)
@@ -164,53 +150,3 @@ def _json_object(raw: Raw) -> dict[str, Any]:
 
 def _bytes(whole: str) -> bytes:
     return whole.encode("utf-8", "surrogatepass")
-
-
-def _fields(raw: Raw) -> dict[str, bytes]:
-    """The fields of a form, of several with one name the first. Raises `Malformed`."""
-    kind = _media_type(raw)
-    if kind == _FORM:
-        try:
-            # Latin-1 keeps bytes as they are: the mail is bytes, not text.
-            found = parse_qs(
-                raw.body.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, encoding="latin-1"
-            )
-        except ValueError:
-            raise Malformed("the form cannot be read") from None
-        return {name: values[0].encode("latin-1") for name, values in found.items()}
-    if kind == _MULTIPART:
-        return _parts(raw)
-    raise Malformed("the content type is not that of a form")
-
-
-def _parts(raw: Raw) -> dict[str, bytes]:
-    _, options = parse_options_header(raw.headers.get("content-type", ""))
-    found: dict[str, bytes] = {}
-    parts = 0
-
-    def keep(name: bytes | None, value: bytes | None) -> None:
-        nonlocal parts
-        parts += 1
-        if parts > _MAX_FIELDS:
-            raise Malformed("the form has too many fields")
-        found.setdefault((name or b"").decode("utf-8", "replace"), value or b"")
-
-    def keep_file(file: Any) -> None:
-        file.file_object.seek(0)
-        keep(file.field_name, file.file_object.read())
-        file.close()
-
-    boundary = options.get(b"boundary", b"")
-    if not boundary:
-        raise Malformed("the form has no boundary")
-    try:
-        # All of it in memory: above 1 MiB python-multipart would write the mail to a temporary file.
-        parser = FormParser(
-            _MULTIPART, lambda field: keep(field.field_name, field.value), keep_file, boundary=boundary,
-            config={"MAX_MEMORY_FILE_SIZE": len(raw.body) + 1},
-        )  # fmt: skip
-        parser.write(raw.body)
-        parser.finalize()
-    except (FormParserError, ValueError, binascii.Error):
-        raise Malformed("the form cannot be read") from None
-    return found

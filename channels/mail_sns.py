@@ -25,6 +25,8 @@ from signoff.channels.mail_authenticity import ProviderVerdict
 Fetch = Callable[[str], bytes]
 """Reads what stands at a web address of Amazon. Blocks. Raises `OSError`."""
 
+NOTICE_BYTES: Final = 512 * 1024
+"""Twice what SNS takes for one message (256 KiB), as it may be escaped in the JSON around it."""
 _HOST: Final = re.compile(r"sns\.[a-z]{2}(?:-[a-z]{1,12}){1,3}-[0-9]\.amazonaws\.com(?:\.cn)?")
 """Of a region, and nothing else: `sns.s3-us-west-2.amazonaws.com` is somebody's bucket."""
 _CERTIFICATE: Final = re.compile(rf"https://{_HOST.pattern}/SimpleNotificationService-[0-9a-f]{{1,64}}\.pem")

@@ -175,7 +175,7 @@ class Slack(Channel):
                 _log.warning("what came by the socket of `%s` could not be kept", self.name)
                 continue
             except (Forged, Malformed) as error:
-                _log.warning("a message on the socket of `%s` cannot be read: %s", self.name, error.message)
+                _log.warning("a message on the socket of `%s` cannot be read: %r", self.name, error.message)
             # Acknowledged also where it cannot be read: brought again, it would be as it is.
             await socket.send(json.dumps({"envelope_id": name}))
 

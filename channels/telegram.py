@@ -171,7 +171,7 @@ class Telegram(Channel):
         try:
             await take(Raw(body, headers, at=self.means.clock()))
         except (Forged, Malformed) as error:
-            _log.warning("an update of `%s` cannot be read: %s", self.name, error.message)
+            _log.warning("an update of `%s` cannot be read: %r", self.name, error.message)
 
     def _webhook(self) -> dict[str, Any]:
         return {

@@ -26,8 +26,8 @@ from signoff.embedded import check_server, ensure_search_attributes, find_tempor
 from signoff.gateway.logins import logins_lacking, second_login
 from signoff.keyfiles import read_private, read_public
 from signoff.registry.deciders import check_deciders
+from signoff.registry.login import OIDC
 from signoff.registry.people import declared_people
-from signoff.registry.people_vouched import OIDC
 from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.signing import Signer
 

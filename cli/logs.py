@@ -18,7 +18,20 @@ class _OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         first = record.getMessage().partition("\n")[0]
-        return f"{record.levelname.lower()}: {first[:300]}"
+        return f"{record.levelname.lower()}: {_escaped(first)[:300]}"
+
+
+class _Whole(logging.Formatter):
+    """A line for each record, and a traceback below it: nothing that a message carries begins a line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
+        record.message = _escaped(record.message)
+        return super().formatMessage(record)
+
+
+def _escaped(message: str) -> str:
+    # A line end in an address or a header would forge the next entry, an escape sequence the terminal around it.
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in message)
 
 
 @contextmanager
@@ -30,7 +43,7 @@ def logged_to(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
     # Made before the handler opens it, which would leave it to the umask who may read it.
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     file = logging.FileHandler(path, encoding="utf-8")
-    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    file.setFormatter(_Whole("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     terminal = logging.StreamHandler(sys.stderr)
     terminal.setLevel(logging.WARNING)
     terminal.setFormatter(_OneLine())

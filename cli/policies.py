@@ -10,6 +10,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from signoff import policypool
 from signoff.activities.hearing import verdict_of
 from signoff.audit.log import AuditLog
 from signoff.audit.past import past_calls
@@ -61,6 +62,7 @@ def run_file(
     as_json: AsJson = False,
 ) -> None:
     """Judge the cases of a YAML file (`name`, `tool`, `args`, `ctx`, `expect`); exit code 1 if one fails."""
+    policypool.install()
 
     async def body(out: Output) -> int:
         catalog = load_manifest(file)
@@ -112,6 +114,7 @@ def simulate_file(
     as_json: AsJson = False,
 ) -> None:
     """Judge the recorded calls of the past by the policies of a manifest: what would run that people were asked for?"""
+    policypool.install()
     begin = utc_now() - timedelta(seconds=read_duration(since, "--since"))
 
     async def body(out: Output) -> int:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 
+from signoff import policypool
 from signoff.client import Signoff
 from signoff.contracts.base import Shape
 from signoff.contracts.errors import ConfigError, NotFound
@@ -94,6 +95,7 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
 
     Without a manifest given or set, the one of the `signoff dev` that runs in this folder is used.
     """
+    policypool.install()
     settings = load_settings(manifest=manifest, **overrides)
     running = read_running(settings)
     if running is not None and "manifest" not in settings.model_fields_set:

@@ -42,9 +42,11 @@ class Card(Shape):
 
 
 class Vote(Shape):
-    """One person's counted answer. `on_behalf` is the person whose delegation it used, if any."""
+    """One person's counted answer: `subject` is the entry or login they answered by, `person_id` the human (empty in
+    votes of old: `subject`). `on_behalf` is the human whose delegation it used, if any."""
 
     subject: str
+    person_id: str = ""
     on_behalf: str = ""
     name: str = ""
     verdict: Verdict

@@ -28,6 +28,27 @@ MESSAGES_BYTES: Final = 1 * MIB
 TURN_RESULT_BYTES: Final = 1536 * KIB
 """Bytes of JSON a turn completes with; what would be more is left out of its calls, and named there."""
 REQUEST_BODY_BYTES: Final = 1 * MIB
+"""Bytes of a request of somebody who signed in."""
+STRANGER_BODY_BYTES: Final = 32 * KIB
+"""Bytes of a request of somebody who did not: a sign-in, or an answer through a link."""
+BODY_SECONDS: Final = 30.0
+"""Seconds within which a request's body is whole; longer ones are refused (`too_slow`)."""
+BODY_GRACE_SECONDS: Final = 5.0
+"""Seconds for which a body may be slower than `BODY_BYTES_PER_SECOND`."""
+BODY_BYTES_PER_SECOND: Final = 4 * KIB
+"""Bytes a second that a body brings at least, once its grace is over."""
+BODIES_AT_ONCE: Final = 256
+"""Bodies that one gateway receives at the same time; more are refused (`busy`)."""
+BODY_BYTES_AT_ONCE: Final = 128 * MIB
+"""Bytes of bodies that one gateway holds at the same time, until their requests are answered."""
+SENDER_SHARE: Final = 4
+"""One address may take one part in so many of `BODIES_AT_ONCE` and `BODY_BYTES_AT_ONCE`."""
+HEADER_SECONDS: Final = 10.0
+"""Seconds within which a connection has sent the headers of its request; then it is closed."""
+CONNECTIONS: Final = 2_000
+"""Connections and requests that one gateway has at the same time; more are answered 503."""
+FORM_FIELDS: Final = 4_000
+"""Fields of a page's form: what changes arguments has up to two for each of `MAX_VALUES`."""
 DECISION_BYTES: Final = 64 * KIB
 BATCH_DECISIONS: Final = 100
 """Answers that one request to the API may carry."""
@@ -93,7 +114,58 @@ MAX_NESTING: Final = 100
 """Levels of any JSON a message carries: readers stop at 200, our own shapes around it included."""
 MAX_VALUES: Final = 2_000
 
+REFUSALS_A_MINUTE: Final = 10
+"""Refused sign-ins, and forged messages of one channel, that one process writes down in a minute; the rest are
+counted."""
+ATTEMPTS_A_MINUTE: Final = 10
+"""Refused answers of one person that one gateway writes down in a minute, in the record of whatever they tried to
+answer; the rest are counted."""
+ATTEMPT_SENDERS: Final = 1_000
+"""People of whom a gateway remembers how much of theirs it wrote down in this minute."""
 REFUSAL_DAYS: Final = 30
 """Days for which it is kept how much bad input was refused; 12 kinds of 24 hours: at most 8,640 rows."""
 REFUSAL_FLUSH_SECONDS: Final = 1.0
 """Seconds within which a process writes down how much it refused: whatever strangers send, one write a second."""
+
+# A step is one place of an expression evaluated once: about 10 us of the slower engine. What a rule costs at most is
+# worked out from its text and the sizes of what it reads, before either engine sees it: policy/cost.py.
+POLICY_CHARS: Final = 2_000
+"""Characters of an expression."""
+POLICY_NESTING: Final = 24
+"""Brackets within each other in an expression; the parser of one engine stops at 32."""
+POLICY_MACROS: Final = 2
+"""Macros within each other in an expression of a manifest."""
+POLICY_OPERATORS: Final = 96
+"""Levels of an expression's syntax tree; Python's stack has to bear them."""
+POLICY_DEGREE: Final = 2
+"""The power of the size of its data with which the cost of an expression may grow; more is refused at build."""
+POLICY_FACTOR: Final = 4_096
+"""Steps or bytes by which any power of that size may be multiplied; doubling a text again and again makes it large."""
+POLICY_STEPS: Final = 50_000
+"""Places that the slower engine visits within macros in one evaluation, about half a second; then it is an error."""
+POLICY_PLAIN_STEPS: Final = 100_000
+"""Steps of an expression over the largest data; more, or a degree above 1, is evaluated in a process with limits."""
+POLICY_PLAIN_BYTES: Final = 32 * MIB
+"""The same for bytes of memory."""
+POLICY_TEXT_BYTES: Final = ARGUMENTS_BYTES
+"""Bytes of text of the largest data for which an expression is rated; of longer text it costs that much more."""
+POLICY_BOUNDED_STEPS: Final = 100_000
+"""Steps over the data as they are that such an expression may take at most; above it nothing is evaluated."""
+POLICY_BOUNDED_BYTES: Final = 128 * MIB
+"""The same for bytes of memory."""
+POLICY_PROCESSES: Final = 2
+"""Processes that evaluate such expressions, for one worker, gateway or command."""
+POLICY_PROCESS_SECONDS: Final = 2.0
+"""Seconds that an evaluation there may take, by the clock and of the processor; then the process is killed."""
+POLICY_PROCESS_BYTES: Final = 512 * MIB
+"""Bytes of address space that such a process may take beyond what it has when it is ready (Linux enforces it)."""
+POLICY_PROCESS_START_SECONDS: Final = 20.0
+"""Seconds in which such a process has to be ready."""
+POLICY_WAIT_SECONDS: Final = 4.0
+"""Seconds for which an evaluation waits for a process that is free."""
+PREDICATE_CHARS: Final = 500
+"""Characters of a predicate of a remembered answer."""
+PREDICATE_MACROS: Final = 1
+"""Macros within each other in a predicate of a remembered answer."""
+PREDICATES_STEPS: Final = 100_000
+"""Steps of all predicates of remembered answers that are tried for one call; the others do not apply."""

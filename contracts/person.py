@@ -36,10 +36,12 @@ class Person(Shape):
 
     `attributes` are the values of the context fields `user.<name>` that the manifest declares. `identities` are
     who the person is elsewhere, by channel: e-mail addresses, `TEAM:USER` of Slack, WhatsApp ids, `ISSUER#SUBJECT`
-    of a login.
+    of a login. `person_id` is the id of the first of several entries of one human, empty where there is one: who asks
+    or answers counts as that human, whatever entry or login they come by.
     """
 
     id: str
+    person_id: str = ""
     name: str = ""
     tenant: str = DEFAULT_TENANT
     tier: str = "standard"

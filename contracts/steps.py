@@ -231,11 +231,13 @@ class Authority(Shape):
     allowed: bool
     code: ReceiptCode = ""
     subject: str = ""
+    person_id: str = ""
+    """The human behind `subject`, whatever entry or login they answered by; empty in results of old."""
     name: str = ""
     assurance: Assurance = "none"
     unsigned: bool = False
     on_behalf: str = ""
-    """The person whose delegation lets the author decide."""
+    """The human whose delegation lets the author decide."""
     received_at: datetime | None = None
     """When the gateway received a decision whose signature holds; None for an unsigned one."""
     note: str = ""

@@ -1,5 +1,7 @@
 """The gateway: the HTTP API, and the inbox."""
 
+from collections.abc import Callable
+
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -7,13 +9,17 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 import signoff
+from signoff import policypool
 from signoff.channels.intake import Intake
 from signoff.contracts.errors import SignoffError
+from signoff.contracts.limits import REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
 from signoff.gateway.approvals_api import ApprovalsApi
 from signoff.gateway.audit_api import AuditApi
+from signoff.gateway.authentication import Answer, Authentication
 from signoff.gateway.batch_pages import BatchPages
-from signoff.gateway.caller import CHANNELS, Door, SignInNeeded
-from signoff.gateway.channel_doors import ChannelDoors, room_of
+from signoff.gateway.body_limit import BodyLimit
+from signoff.gateway.caller import CHANNELS, Door, SignInNeeded, open_to_all
+from signoff.gateway.channel_doors import ChannelDoors
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edit_pages import EditPages
 from signoff.gateway.failing import Failing
@@ -51,10 +57,12 @@ def build_app(desk: GatewayDeps, intake: Intake | None = None) -> FastAPI:
 
     Raises `ConfigError` for a production profile without people or keys, and for half a sign-in provider.
     """
+    policypool.install()
     desk = knowing_logins(desk)
     has_people = any(person.active for person in desk.people.all()) or bool(login_roles(desk.settings))
     require_ready(desk.settings, people=has_people, signing_keys=desk.signer is not None)
     logins = Logins(desk)
+    door = Door(desk, logins)
     app = FastAPI(
         title="Signoff",
         version=signoff.__version__,
@@ -62,7 +70,7 @@ def build_app(desk: GatewayDeps, intake: Intake | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         # Every route there is, and every one that is added.
-        dependencies=[Depends(Door(desk, logins).admit)],
+        dependencies=[Depends(door.admit)],
     )
     live = Live()
     app.state.live = live
@@ -93,12 +101,26 @@ def build_app(desk: GatewayDeps, intake: Intake | None = None) -> FastAPI:
     for room in rooms:
         app.include_router(room.router())
     app.mount("/static", StaticFiles(directory=STATIC))
-    _answer_errors(app, visitors, pages)
-    app.add_middleware(Guard, settings=desk.settings, room=room_of(intake))
+    # Each stands around the ones before it: what is forbidden is refused before anybody is asked for, who is nobody
+    # before a body is read, and a body is whole and small before it is parsed.
+    app.add_middleware(BodyLimit, allowed=_body_bytes(intake), refused=desk.store.count_refusal)
+    _answer_errors(app, visitors, pages, door)
+    app.add_middleware(Guard, settings=desk.settings)
     return app
 
 
-def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages) -> None:
+def _body_bytes(intake: Intake | None) -> Callable[[str], int | None]:
+    """How many bytes may be sent to a path; None where there is nothing."""
+
+    def allowed(path: str) -> int | None:
+        if path.startswith(CHANNELS):
+            return None if intake is None else intake.room(path.removeprefix(CHANNELS))
+        return STRANGER_BODY_BYTES if open_to_all(path) else REQUEST_BODY_BYTES
+
+    return allowed
+
+
+def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages, door: Door) -> None:
     async def answer(request: Request, fault: Fault, status: int, approvals: tuple[str, ...] = ()) -> Response:
         if _wants_json(request.url.path):
             more = {"approvals": list(approvals)} if approvals else {}
@@ -124,6 +146,8 @@ def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages) -> None:
         response.headers.update(error.headers or {})
         return response
 
+    refusal: Answer = ours
+    app.add_middleware(Authentication, door=door, answer=refusal)
     app.add_middleware(Failing, answer=answer)
 
 

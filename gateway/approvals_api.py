@@ -32,7 +32,6 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Fault, receipt_status
 from signoff.gateway.identity import DEFAULT_DECIDER, known_person
 from signoff.gateway.masking import masked_request
-from signoff.gateway.recording import record
 
 _WORDS: Final = {
     200: "Accepted, counted, or a repetition of the same answer.",
@@ -199,7 +198,7 @@ class ApprovalsApi:
             body=body,
             tenant=own_tenant(caller, None),
         )
-        await record(self._deps.store, seen)
+        await self._deps.attempts.note(self._deps.store, seen, receipt.code)
         return receipt
 
     async def _named(self, approval: str, as_person: str | None, request: Request) -> tuple[str, Person] | Receipt:

@@ -17,6 +17,7 @@ from signoff.gateway.answer_form import answer_in
 from signoff.gateway.card_view import CardPage, typed_words
 from signoff.gateway.deciding import decide, refused
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.forms import read_form
 from signoff.gateway.opening import note_of, open_card, own_approval
 from signoff.gateway.render import Pages
 from signoff.gateway.texts import text
@@ -71,7 +72,7 @@ class BatchPages:
         """One verdict for every request that was ticked on the page, as it was shown there."""
         visitor = await self._visitors.visitor(request)
         language = visitor.reader.language
-        sent = await request.form()
+        sent = await read_form(request)
         shown = [str(value) for value in sent.getlist("shown")][:MOST]
         ticked = [name for name in shown if name in {str(value) for value in sent.getlist("pick")}]
         form = {name: str(value) for name, value in sent.items()}

@@ -15,8 +15,9 @@ from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import NotFound, Refused, SignoffError
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
+from signoff.gateway.body_limit import READING
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.guard import API, READING
+from signoff.gateway.guard import API
 from signoff.gateway.identity import known_person
 from signoff.gateway.logins import Logins
 from signoff.gateway.refusals import Refusals
@@ -41,6 +42,7 @@ _BEARER: Final = HTTPBearer(
 _CALLER: Final = "signoff.caller"
 _STARTING: Final = (f"{API}turns", f"{API}sessions", "/turns", "/sessions")
 _DOOR: Final = "signoff.door"
+_ADMITTED: Final = "signoff.admitted"
 Allowed: TypeAlias = Callable[[Person], Awaitable[bool]]
 """Whether a person may go on following something."""
 LOOK_AGAIN: Final = timedelta(seconds=10)
@@ -78,10 +80,16 @@ class Door:
         self._refusals = Refusals(deps, "api")
 
     async def admit(self, request: Request, described: Annotated[object, Security(_BEARER)] = None) -> None:
-        """Let a request in. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`.
+        """Let a request in, once. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`.
 
         `described` is there for the API's description alone: what is sent is read here, strictly.
         """
+        # Who brings a body was asked before it was read.
+        if _ADMITTED not in request.scope:
+            await self._admit(request)
+            request.scope[_ADMITTED] = True
+
+    async def _admit(self, request: Request) -> None:
         path = request.scope["path"]
         # Health has to answer while the store is away: a liveness probe must not restart a gateway for that.
         if path in HEALTH or path.startswith(CHANNELS):
@@ -93,7 +101,7 @@ class Door:
             raise
         # Also for what is open to all: the sign-in sends those on who are signed in already.
         request.scope[_CALLER], request.scope[_DOOR] = caller, self
-        if any(path == each or path.startswith(f"{each}/") for each in OPEN_TO_ALL):
+        if open_to_all(path):
             return
         if caller is None:
             if self._deps.settings.profile != "development":
@@ -166,6 +174,11 @@ class Door:
     def _active(self, tenant: str, person_id: str) -> Person | None:
         person = self._deps.people.find(person_id, tenant)
         return person if person is not None and person.active else None
+
+
+def open_to_all(path: str) -> bool:
+    """Whether a path is answered to whoever asks, so that a body sent there is a stranger's."""
+    return any(path == each or path.startswith(f"{each}/") for each in OPEN_TO_ALL)
 
 
 def scope_of(method: str, path: str) -> Scope:

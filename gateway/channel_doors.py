@@ -1,6 +1,5 @@
 """The addresses at which vendors bring what people say: kept, acknowledged at once, heard later."""
 
-from collections.abc import Callable
 from typing import Final
 
 from fastapi import APIRouter
@@ -11,8 +10,6 @@ from signoff.channels.base import Forged, Malformed
 from signoff.channels.intake import Intake
 from signoff.channels.shapes import Raw
 from signoff.contracts.errors import NotFound, StoreUnavailable
-from signoff.contracts.limits import REQUEST_BODY_BYTES
-from signoff.gateway.caller import CHANNELS
 from signoff.gateway.deps import GatewayDeps
 
 _AGAIN_SECONDS: Final = "2"
@@ -67,14 +64,3 @@ class ChannelDoors:
             url=f"{self._deps.settings.public_url}{request.url.path}{'?' if query else ''}{query}",
             at=self._deps.clock(),
         )
-
-
-def room_of(intake: Intake | None) -> Callable[[str], int]:
-    """How many bytes may be sent to a path of the gateway."""
-
-    def room(path: str) -> int:
-        if intake is None or not path.startswith(CHANNELS):
-            return REQUEST_BODY_BYTES
-        return intake.room(path.removeprefix(CHANNELS)) or REQUEST_BODY_BYTES
-
-    return room

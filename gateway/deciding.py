@@ -26,8 +26,8 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edited_card import as_edited
 from signoff.gateway.faults import sentence
 from signoff.gateway.masking import unmasked_args
-from signoff.gateway.recording import record
 from signoff.killswitch import OPERATOR
+from signoff.policypool import ask_rules
 from signoff.registry.nearest import shown
 from signoff.registry.people import Directory
 from signoff.registry.remembering import Remembering
@@ -85,7 +85,8 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
     receipt = await _decide(deps, approval_id, answer)
     if receipt.status == "refused":
         tried = _draft(deps, approval_id, answer.revision, answer.question_hash, answer)
-        await record(deps.store, entries.attempt(tried, receipt, deps.clock(), witness="gateway"))
+        entry = entries.attempt(tried, receipt, deps.clock(), witness="gateway")
+        await deps.attempts.note(deps.store, entry, receipt.code)
     return receipt
 
 
@@ -109,7 +110,8 @@ async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receip
     if _unconfirmed(deps, request, decision, answer.confirm):
         return refusal(request, "malformed", f"{MISSING}: send one as `confirm`")
     if decision.remember is not None and request.allow_remember and request.state == "pending":
-        why = Remembering(deps.catalog).problem(request, decision, answer.edited_args or loaded.args)
+        args = answer.edited_args or loaded.args
+        why = await ask_rules(True, Remembering(deps.catalog).problem, request, decision, args)
         if why:
             return refusal(request, "malformed", why)
     return await deps.decisions.decide(request, decision)
@@ -123,7 +125,8 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
         told = f"only who asked, who may decide, or the role `{OPERATOR}`, can withdraw this"
         receipt = refused("not_allowed", approval_id, told)
         stranger = Decision(approval_id=approval_id, verdict="withdrawn", reason=reason, subject=person.id)
-        await record(deps.store, entries.attempt(stranger, receipt, deps.clock(), witness="gateway"))
+        entry = entries.attempt(stranger, receipt, deps.clock(), witness="gateway")
+        await deps.attempts.note(deps.store, entry, receipt.code)
         return receipt
     wish = Decision(
         approval_id=approval_id,

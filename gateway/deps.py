@@ -9,6 +9,7 @@ from urllib.parse import quote
 from signoff.client import Signoff
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
+from signoff.gateway.attempts import AttemptRecords
 from signoff.gateway.decisions import DecisionService
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
@@ -39,6 +40,7 @@ class GatewayDeps:
     settings: Settings
     clock: Callable[[], datetime] = system_clock
     signer: Signer | None = field(default=None, repr=False)
+    attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
 
     @cached_property
     def requests(self) -> RequestReader:

@@ -20,6 +20,7 @@ from signoff.gateway.deciding import decide
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edited_card import as_edited
 from signoff.gateway.faults import BadRequest, receipt_status
+from signoff.gateway.forms import read_form
 from signoff.gateway.opening import Opened, note_of, open_request
 from signoff.gateway.render import Pages
 from signoff.gateway.texts import text
@@ -58,7 +59,7 @@ class EditPages:
         """What was written: back to the fields, on to the review, or decided."""
         visitor = await self._visitors.visitor(request)
         language = visitor.reader.language
-        form = {name: str(value) for name, value in (await request.form()).items()}
+        form = {name: str(value) for name, value in (await read_form(request)).items()}
         opened = await open_request(self._deps, approval, visitor)
         if not visitor.opened(form.get("token", ""), _purpose(opened.request)):
             return self._over(opened, visitor, note=text("receipt.out_of_date", language), status=403)

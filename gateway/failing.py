@@ -4,7 +4,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,9 +36,13 @@ class Failing:
 
         try:
             await self._app(scope, receive, sending)
+        except ClientDisconnect:
+            # Nobody is there to be answered, and a stranger who breaks off must not fill the log.
+            return
         except Exception as error:
             name = secrets.token_hex(4)
-            _log.error("%s %s failed, id %s (%s)", scope["method"], scope["path"], name, type(error).__name__)
+            # As Python writes it: a `%0A` in an address would begin a line of its own, as whoever wrote it likes.
+            _log.error("%s %r failed, id %s (%s)", scope["method"], scope["path"], name, type(error).__name__)
             _log.debug("id %s", name, exc_info=error)
             if not begun:
                 told = f"something went wrong here; the gateway's log has it under the id {name}"

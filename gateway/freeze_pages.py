@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.limits import REASON_CHARS
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.forms import read_form
 from signoff.gateway.freezing import freeze, operates, thaw
 from signoff.gateway.render import Pages
 from signoff.gateway.texts import text
@@ -44,7 +45,7 @@ class FreezePages:
         """Freeze the visitor's tenant, or sweep a frozen one again."""
         visitor = await self._visitors.visitor(request)
         language = visitor.reader.language
-        form = await request.form()
+        form = await read_form(request)
         reason = str(form.get("reason", "")).strip()
         if not visitor.opened(str(form.get("token", "")), _FREEZE):
             return self._page(visitor, note=text("receipt.out_of_date", language), status=403, reason=reason)
@@ -69,7 +70,7 @@ class FreezePages:
         """Lift the freeze of the visitor's tenant."""
         visitor = await self._visitors.visitor(request)
         language = visitor.reader.language
-        if not visitor.opened(str((await request.form()).get("token", "")), _THAW):
+        if not visitor.opened(str((await read_form(request)).get("token", "")), _THAW):
             return self._page(visitor, note=text("receipt.out_of_date", language), status=403)
         try:
             await thaw(self._deps, visitor.person, channel="inbox")

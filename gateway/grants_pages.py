@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Grant
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.forms import read_form
 from signoff.gateway.grants_api import take_back
 from signoff.gateway.identity import display_name
 from signoff.gateway.render import Pages
@@ -55,7 +56,7 @@ class GrantsPages:
         """Take one back; only whose answer it is, or an operator, can."""
         visitor = await self._visitors.visitor(request)
         language = visitor.reader.language
-        token = str((await request.form()).get("token", ""))
+        token = str((await read_form(request)).get("token", ""))
         if not visitor.opened(token, _purpose(grant)):
             return await self._page(visitor, note=text("receipt.out_of_date", language), bad=True, status=403)
         try:

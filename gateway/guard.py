@@ -1,20 +1,18 @@
-"""The door: which hosts, origins, sizes and types come in, and which headers go out."""
+"""The door: which hosts, origins and types come in, and which headers go out."""
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from signoff.contracts.limits import REQUEST_BODY_BYTES
+from signoff.gateway.body_limit import READING, refuse
 from signoff.settings import Settings
 
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 API: Final = "/v1/"
 STATIC: Final = "/static/"
-READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 # No inline script or style: text of a model that ever got past the escaping has nothing to run with.
 _POLICY: Final = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -35,14 +33,11 @@ class Guard:
     """Refuses before anything else sees the request; adds the security headers to every answer.
 
     A foreign `Host` is refused because a name that was rebound to the loopback address would otherwise let any web
-    page speak to this gateway as if it were its own. `room` says how many bytes may be sent to a path.
+    page speak to this gateway as if it were its own.
     """
 
-    def __init__(
-        self, app: ASGIApp, settings: Settings, room: Callable[[str], int] = lambda path: REQUEST_BODY_BYTES
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._room = room
         self._hosts = LOOPBACK_NAMES | _host_names((settings.public_url, f"//{_bracketed(settings.host)}"))
         self._public = settings.public_url
 
@@ -56,16 +51,8 @@ class Guard:
         sealed = _sealed(send, scope["path"], secure=self._public.startswith("https:"))
         refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
         if refusal is not None:
-            await _refuse(sealed, *refusal)
+            await refuse(sealed, *refusal)
             return
-        if scope["method"] not in READING:
-            room = self._room(scope["path"])
-            # Counted as it comes: a chunked request says no length beforehand.
-            body = await _whole_body(receive, room)
-            if body is None:
-                await _refuse(sealed, *_too_large(room))
-                return
-            receive = _Replay(body, receive)
         await self._app(scope, receive, sealed)
 
     def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str, str] | None:
@@ -73,14 +60,15 @@ class Guard:
         # The name alone, without the port: it is the name that was rebound, and a port may be forwarded.
         if _name(f"//{host}") not in self._hosts:
             return 421, "foreign_host", "this gateway does not answer under that name; see the setting `public_url`"
+        if "transfer-encoding" in headers:
+            # h11 parses each chunk in Python, however small: a stranger's cost us seconds (see `connection.py`).
+            return 411, "length", "say how long the body is: `Content-Length`, and no `Transfer-Encoding`"
         if method in READING:
+            if headers.get("content-length", "0") != "0":
+                return 400, "body", "a request that changes nothing has no body"
             return None
         if not self._from_here(path, headers, host):
             return 403, "cross_site", "requests from other sites are refused"
-        length = headers.get("content-length", "0")
-        room = self._room(path)
-        if length.isdecimal() and int(length) > room:
-            return _too_large(room)
         # Pages elsewhere may send forms and plain text unasked, but JSON only after a CORS preflight, which fails here.
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if path.startswith(API) and kind != "application/json":
@@ -103,36 +91,6 @@ class Guard:
         return origin == self._public or urlsplit(origin).netloc.lower() == host.lower()
 
 
-class _Replay:
-    """A body that was read already, then whatever else the connection says."""
-
-    def __init__(self, body: bytes, receive: Receive) -> None:
-        self._body: bytes | None = body
-        self._receive = receive
-
-    async def __call__(self) -> Message:
-        if self._body is None:
-            return await self._receive()
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
-
-
-def _too_large(room: int) -> tuple[int, str, str]:
-    return 413, "too_large", f"a request is at most {room} bytes"
-
-
-async def _whole_body(receive: Receive, room: int) -> bytes | None:
-    """The request's body, or None when it is too large; a connection that is gone ends it early."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > room:
-            return None
-        if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            return bytes(body)
-
-
 def _sealed(send: Send, path: str, *, secure: bool) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -147,13 +105,6 @@ def _sealed(send: Send, path: str, *, secure: bool) -> Send:
         await send(message)
 
     return sending
-
-
-async def _refuse(send: Send, status: int, code: str, message: str) -> None:
-    body = json.dumps({"code": code, "message": message}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _host_names(addresses: Iterable[str]) -> frozenset[str]:

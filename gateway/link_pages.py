@@ -17,6 +17,7 @@ from signoff.gateway.card_view import CardPage, typed_right, typed_words
 from signoff.gateway.deciding import Answer, decide
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest, receipt_status
+from signoff.gateway.forms import read_form
 from signoff.gateway.links import LINK_KEY, Link, delivery_of, read_link
 from signoff.gateway.opening import note_of, open_card
 from signoff.gateway.recording import record
@@ -69,7 +70,7 @@ class LinkPages:
         """An answer, with the value that only the page has: not what a scanner of mail or a preview sends."""
         opened = await self._opened(request, written)
         link, visitor = opened.link, opened.visitor
-        form = {name: str(value) for name, value in (await request.form()).items()}
+        form = {name: str(value) for name, value in (await read_form(request)).items()}
         language = visitor.reader.language
         if not visitor.opened(form.get("token", ""), opened.purpose):
             return await self._page(opened, note=text("receipt.out_of_date", language), status=403)

@@ -9,11 +9,12 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.person import Person
+from signoff.gateway.body_limit import READING
 from signoff.gateway.caller import caller_of
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.entering import Entrance, local_path
 from signoff.gateway.faults import BadRequest
-from signoff.gateway.guard import READING
+from signoff.gateway.forms import read_form
 from signoff.gateway.logins import Logins
 from signoff.gateway.oidc import Attempt, assurance_of, provider_of
 from signoff.gateway.refusals import Refusals
@@ -65,7 +66,7 @@ class LoginPages:
     async def by_token(self, request: Request) -> Response:
         """Sign in with a pasted token."""
         browser = await self._visitors.browser(request)
-        form = {name: str(value) for name, value in (await request.form()).items()}
+        form = {name: str(value) for name, value in (await read_form(request)).items()}
         then = local_path(form.get("next", ""))
         if not browser.opened(form.get("token", ""), "login"):
             note = text("login.out_of_date", browser.reader.language)
@@ -79,7 +80,7 @@ class LoginPages:
     async def leave(self, request: Request) -> Response:
         """Sign out."""
         visitor = await self._visitors.visitor(request)
-        form = await request.form()
+        form = await read_form(request)
         if not visitor.opened(str(form.get("token", "")), "logout"):
             raise BadRequest("this page was out of date; open it again and sign out once more", status=403)
         return await self._entrance.leave(visitor)

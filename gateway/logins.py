@@ -15,9 +15,10 @@ from signoff.registry.addresses import claimed_names
 from signoff.registry.catalog import Catalog
 from signoff.registry.claims import ClaimsDirectory, ClaimsMapping, login_of
 from signoff.registry.deciders import approvers_without_login
+from signoff.registry.login import id_of
 from signoff.registry.people import Directory, declared_people
 from signoff.registry.people_file import CHECK_SECONDS
-from signoff.registry.people_vouched import Vouched, id_of, vouch, vouched_people
+from signoff.registry.people_vouched import Vouched, joined_logins, vouch, vouched_people
 from signoff.settings import Settings
 from signoff.store.people import VouchedPeople
 
@@ -90,7 +91,9 @@ class Logins:
             # Taken before the reading and kept only if that went well: a store that failed is asked again at once.
             due = self._clock() + CHECK_SECONDS
             rows = await self._rows.all()
-            people.hold(vouched_people(rows, people.declared, signer.verifier(), self._deps.clock()))
+            verifier = signer.verifier()
+            known = vouched_people(rows, people.declared, verifier, self._deps.clock())
+            people.hold(known, joined_logins(rows, people.declared, verifier))
             self._due = due
 
     async def admit(self, claims: Mapping[str, Any]) -> tuple[Person, Vouched | None]:
@@ -113,7 +116,9 @@ class Logins:
             raise
         # Somebody declares this person by now: a row left standing would be a second one with roles of its own.
         if person.id != own_id or people.declared.find(own_id, tenant) is not None:
-            await self._rows.end(tenant, own_id, by="", now=now)
+            # One that tells whose login it was does not count either, and joins what they asked by it with them.
+            if people.person_id(own_id, tenant) == own_id:
+                await self._rows.end(tenant, own_id, by="", now=now)
             return person, None
         if signer is None:
             return person, None

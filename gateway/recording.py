@@ -16,4 +16,4 @@ async def record(store: Store, *seen: AuditEntry) -> None:
         await AuditLog(store).append(seen)
     except StoreUnavailable as error:
         for entry in seen:
-            _log.warning("not recorded: %s by %s (%s)", entry.kind, entry.subject, error.message)
+            _log.warning("not recorded: %s by %r (%s)", entry.kind, entry.subject, error.message)

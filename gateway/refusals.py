@@ -27,6 +27,7 @@ class Refusals:
         `login` and `person` are there where a login claims to be somebody declared.
         """
         now = self._deps.clock()
+        self._deps.store.count_refusal("sign_in")
         more = self._sparing.admit(now)
         if more is None:
             return

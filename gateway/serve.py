@@ -11,6 +11,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.limits import CONNECTIONS
+from signoff.gateway.connection import BoundedConnection
 from signoff.gateway.live import Live
 
 GRACE_SECONDS: Final = 5
@@ -36,7 +38,9 @@ async def serve(
             # Its words go where all others go: uvicorn's own handlers would print tracebacks.
             log_config=None,
             log_level="warning",
+            http=BoundedConnection,
             ws="none",
+            limit_concurrency=CONNECTIONS,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,

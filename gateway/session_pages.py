@@ -18,6 +18,7 @@ from signoff.gateway.caller import streamed
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.faults import sentence, status_of
+from signoff.gateway.forms import read_form
 from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.gateway.live import Live, event
 from signoff.gateway.reading import of_session
@@ -226,4 +227,4 @@ def _own(visitor: Visitor, session: str) -> SessionKey:
 
 
 async def _fields(request: Request) -> dict[str, str]:
-    return {name: str(value) for name, value in (await request.form()).items()}
+    return {name: str(value) for name, value in (await read_form(request)).items()}

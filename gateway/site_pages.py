@@ -8,6 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest
+from signoff.gateway.forms import read_form
 from signoff.gateway.identity import known_person
 from signoff.gateway.render import Pages
 from signoff.gateway.visitor import Visitors
@@ -43,7 +44,7 @@ class SitePages:
         visitor = await self._visitors.visitor(request)
         if visitor.signed_in:
             raise BadRequest("whoever signed in is who they are; sign out first", status=403)
-        form = await request.form()
+        form = await read_form(request)
         if not visitor.opened(str(form.get("token", "")), "person"):
             raise BadRequest("this page was out of date; open it again and switch once more", status=403)
         person = known_person(self._deps.people, str(form.get("person", "")), visitor.person.tenant)

@@ -14,6 +14,7 @@ from signoff.contracts.listing import TurnRow
 from signoff.gateway.caller import streamed
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
+from signoff.gateway.forms import read_form
 from signoff.gateway.identity import display_name
 from signoff.gateway.live import Live, event
 from signoff.gateway.reading import of_turn
@@ -59,7 +60,7 @@ class TalkPages:
         """Stop a turn."""
         visitor = await self._visitors.visitor(request)
         key = _own(visitor, turn)
-        form = await request.form()
+        form = await read_form(request)
         if not visitor.opened(str(form.get("token", "")), f"cancel {turn_name(key)}"):
             note = text("receipt.out_of_date", visitor.reader.language)
             return await self._talk(visitor, key, note=note, status=403)

@@ -15,12 +15,14 @@ from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.forms import read_form
 from signoff.gateway.identity import DEFAULT_ASKER, known_person
 from signoff.gateway.render import Pages
 from signoff.gateway.starting import chosen_actor
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.policy.answer import EngineAnswer
+from signoff.policypool import ask_rules
 from signoff.registry.capabilities import KINDS
 from signoff.registry.gates import Judgement, Known, judge
 from signoff.registry.inventory import exists_for, inventory
@@ -76,7 +78,7 @@ class ToolPages:
         """Judge a call with the given arguments; nothing runs and nobody is asked."""
         visitor = await self._visitors.visitor(request)
         declared = self._tool(visitor, tool)
-        form = {name: str(value) for name, value in (await request.form()).items()}
+        form = {name: str(value) for name, value in (await read_form(request)).items()}
         language = visitor.reader.language
         if not visitor.opened(form.get("token", ""), f"try {declared.name}"):
             return self._form(visitor, declared, form, note=text("try.out_of_date", language), status=403)
@@ -86,12 +88,12 @@ class ToolPages:
             note = text("try.not_json", language, why=str(error))
             return self._form(visitor, declared, form, note=note, status=422)
         try:
-            found = self._judge(visitor, declared, form, args)
+            found = await self._judge(visitor, declared, form, args)
         except SignoffError as error:
             return self._form(visitor, declared, form, note=error.message, status=422)
         return self._form(visitor, declared, form, explained=self._explained(found, language))
 
-    def _judge(self, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> Judgement:
+    async def _judge(self, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> Judgement:
         tenant = visitor.person.tenant
         actor, route, step = home(tool)
         ctx = Pinned(
@@ -105,7 +107,8 @@ class ToolPages:
             user=principal_of(known_person(self._deps.people, form.get("user") or DEFAULT_ASKER, tenant)),
         )
         call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
-        return judge(self._deps.catalog, ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS), spent={}))
+        catalog, known = self._deps.catalog, Known(backends=frozenset(KINDS), spent={})
+        return await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
 
     def _explained(self, found: Judgement, language: str) -> Explained:
         verdict = found.verdict

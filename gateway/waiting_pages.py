@@ -22,6 +22,7 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deciding import decide, find_approval, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest, receipt_status
+from signoff.gateway.forms import read_form
 from signoff.gateway.identity import display_name
 from signoff.gateway.live import Live, event
 from signoff.gateway.opening import note_of, open_card, own_approval
@@ -107,7 +108,7 @@ class WaitingPages:
         """The form of a card. Only a page that this visitor opened, of this request, can decide it."""
         visitor = await self._visitors.visitor(request)
         own_approval(visitor, approval)
-        form = {name: str(value) for name, value in (await request.form()).items()}
+        form = {name: str(value) for name, value in (await read_form(request)).items()}
         language = visitor.reader.language
         verdict = verdict_in(form)
         plain, careful = (
@@ -132,7 +133,7 @@ class WaitingPages:
         """Who asked takes the request back, or an operator does."""
         visitor = await self._visitors.visitor(request)
         own_approval(visitor, approval)
-        form = await request.form()
+        form = await read_form(request)
         if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
             note = text("receipt.out_of_date", visitor.reader.language)
             return await self._card_page(visitor, approval, note=note, status=403)

@@ -10,6 +10,7 @@ from cel_expr_python import cel
 from signoff.contracts.errors import ConfigError
 from signoff.policy import first_engine, second_engine
 from signoff.policy.answer import EngineAnswer, Outcome
+from signoff.policy.bounded import BoundedTask, bounded_outcomes, growth_problem, is_bounded
 from signoff.policy.diagnose import Place, no_second_reading, read_error
 from signoff.policy.paths import spell, touched, unchecked, unguarded
 from signoff.policy.shapes import Shape
@@ -39,16 +40,27 @@ def facts(data: Mapping[str, Any]) -> Facts:
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression. `rule` names the field it stands in, `findings` what could not be checked."""
+    """A checked expression. `rule` names the field it stands in, `findings` what could not be checked.
+
+    One that is `bounded` is evaluated in a process with limits, and only over data that are not too large for it.
+    """
 
     rule: str
     text: str
     first: first_engine.FirstProgram
     second: second_engine.SecondProgram
     findings: tuple[str, ...] = ()
+    bounded: bool = False
+    variables: tuple[str, ...] = ()
 
     def outcomes(self, data: Facts) -> tuple[Outcome, Outcome]:
         """What each engine makes of it. Never raises."""
+        if self.bounded:
+            return bounded_outcomes(self.second.tree, BoundedTask(self.text, self.variables, data.plain))
+        return self.here(data)
+
+    def here(self, data: Facts) -> tuple[Outcome, Outcome]:
+        """The same in this very process, whatever it costs. Never raises."""
         # This order: celpy hangs for seconds to hours on hostile text that the first engine refuses in milliseconds.
         first = self.first.run(data.plain)
         return first, _NOT_RUN if first.kind == "error" else self.second.run(data.celpy)
@@ -91,7 +103,8 @@ class Compiler:
             message, column = no_second_reading(error)
             raise self._error(rule, text, message, column) from None
         findings += self._check_tree(rule, text, second)
-        return Expression(rule, text, first, second, findings)
+        bounded = is_bounded(second.tree, self._variables)
+        return Expression(rule, text, first, second, findings, bounded, tuple(sorted(self._variables)))
 
     def _check_types(self, rule: str, text: str, gives: Gives) -> tuple[str, ...]:
         try:
@@ -110,7 +123,7 @@ class Compiler:
         return ()
 
     def _check_tree(self, rule: str, text: str, second: second_engine.SecondProgram) -> tuple[str, ...]:
-        problem = tree_problem(second.tree)
+        problem = tree_problem(second.tree) or growth_problem(second.tree, self._variables)
         if problem:
             raise self._error(rule, text, problem, 0)
         places = touched(second.tree, self._variables)

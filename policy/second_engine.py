@@ -15,15 +15,12 @@ import lark
 from celpy import celtypes
 from celpy.evaluation import Activation, CELEvalError, Evaluator
 
+from signoff.contracts.limits import POLICY_STEPS
 from signoff.policy.answer import Outcome
 from signoff.policy.operators import FUNCTIONS, find
 
 NAME: Final = "cel-python"
 VERSION: Final = version("cel-python")
-# More than twice what data may hold (2,000 values): a pass over all of it fits, long lists within long lists do not.
-MAX_STEPS: Final = 5_000
-"""Rounds of macros in one evaluation."""
-
 _CHAIN: Final = frozenset(
     {"expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary", "member"}
 )
@@ -44,22 +41,24 @@ _COMPILING: Final = threading.Lock()
 
 # No CELEvalError: celpy makes a value of one that is raised within a macro, which `exists` or `||` can absorb.
 class TooManySteps(Exception):
-    """A macro ran over more items than any policy needs."""
+    """A macro visited more places than any policy needs."""
 
 
 class _Evaluator(Evaluator):
-    """celpy's evaluator with a budget of macro rounds and with `has()` as the specification has it."""
+    """celpy's evaluator with a budget of visits within macros and with `has()` as the specification has it."""
 
-    def __init__(self, ast: lark.Tree[lark.Token], activation: Activation, left: list[int]) -> None:
+    def __init__(self, ast: lark.Tree[lark.Token], activation: Activation, left: list[int], visits: int) -> None:
         super().__init__(ast, activation)
         # A list, so that the evaluators of macros within macros share one budget.
         self._left = left
+        self._visits = visits
 
     def sub_evaluator(self, ast: lark.Tree[lark.Token]) -> Evaluator:
-        return _Evaluator(ast, self.activation, self._left)
+        # A round costs as much as its body is large: of a long one fewer rounds are one second.
+        return _Evaluator(ast, self.activation, self._left, sum(1 for _ in ast.iter_subtrees()))
 
     def evaluate(self, context: Any = None) -> Any:
-        self._left[0] -= 1
+        self._left[0] -= self._visits
         if self._left[0] < 0:
             raise TooManySteps("too many steps")
         return super().evaluate(context)
@@ -86,7 +85,7 @@ class _Evaluator(Evaluator):
 # Never CompiledRunner: under threads it gave wrong answers, and `has()` and functions of one's own are broken there.
 class _Runner(celpy.InterpretedRunner):
     def evaluate(self, context: Any) -> Any:
-        return _Evaluator(self.ast, self.new_activation(), [MAX_STEPS + 1]).evaluate(context)
+        return _Evaluator(self.ast, self.new_activation(), [POLICY_STEPS + 1], 1).evaluate(context)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,7 @@ from typing import Final
 
 import lark
 
-MAX_CHARS: Final = 2_000
-MAX_NESTING: Final = 24
-MAX_MACROS: Final = 2
-"""How deep macros may stand within macros."""
-MAX_OPERATORS: Final = 96
-"""How deep the syntax tree may be, such as a chain of `&&`; Python's stack has to bear it."""
+from signoff.contracts.limits import POLICY_CHARS, POLICY_MACROS, POLICY_NESTING, POLICY_OPERATORS
 
 MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
 
@@ -34,7 +29,7 @@ def normalise(text: str) -> str:
     """`text` stripped, newlines as LF, and JavaScript's `tool.tags.includes('x')` as `('x' in tool.tags)`."""
     plain = text.replace("\r\n", "\n").strip()
     # What is longer is refused by `text_problem` anyway, so no more of it is scanned.
-    strings = [match.span() for match in _TOKEN.finditer(plain[:MAX_CHARS]) if match["string"] or match["comment"]]
+    strings = [match.span() for match in _TOKEN.finditer(plain[:POLICY_CHARS]) if match["string"] or match["comment"]]
     pieces, done = [], 0
     for match in _INCLUDES.finditer(plain):
         literal = _LITERAL.match(plain, match.end())
@@ -49,26 +44,26 @@ def text_problem(text: str) -> tuple[str, int]:
     """Why the text of an expression is refused unread, and the column from 1 (0: none); ("", 0) when it is not."""
     if not text:
         return "it is empty", 0
-    if len(text) > MAX_CHARS:
-        return f"it has {len(text)} characters; at most {MAX_CHARS} are allowed, split it", 0
+    if len(text) > POLICY_CHARS:
+        return f"it has {len(text)} characters; at most {POLICY_CHARS} are allowed, split it", 0
     depth = 0
     for match in _TOKEN.finditer(text):
         # celpy's lexer takes hours over a string that has no end.
         if match["quote"]:
             return "a string is not closed", match.start() + 1
         depth += bool(match["open"]) - bool(match["close"])
-        if depth > MAX_NESTING:
-            return f"nested deeper than {MAX_NESTING}; split it", match.start() + 1
+        if depth > POLICY_NESTING:
+            return f"nested deeper than {POLICY_NESTING}; split it", match.start() + 1
     # The engines differ on one within a string: celpy takes it, the other ends the line there.
     return ("a carriage return; write it as one line", text.index("\r") + 1) if "\r" in text else ("", 0)
 
 
 def tree_problem(tree: lark.Tree[lark.Token]) -> str:
     """Why a parsed expression is refused; "" when it is not."""
-    if _depth(tree) > MAX_OPERATORS:
-        return f"more than {MAX_OPERATORS} operators stand within each other; split it"
-    if _macros(tree) > MAX_MACROS:
-        return f"macros stand more than {MAX_MACROS} deep; split it"
+    if _depth(tree) > POLICY_OPERATORS:
+        return f"more than {POLICY_OPERATORS} operators stand within each other; split it"
+    if macro_depth(tree) > POLICY_MACROS:
+        return f"macros stand more than {POLICY_MACROS} deep; split it"
     if next(tree.find_data("member_object"), None) is not None:
         return "a policy cannot build messages; compare the fields one by one"
     return ""
@@ -83,7 +78,8 @@ def _depth(tree: lark.Tree[lark.Token]) -> int:
     return deepest
 
 
-def _macros(tree: lark.Tree[lark.Token]) -> int:
+def macro_depth(tree: lark.Tree[lark.Token]) -> int:
+    """How many macros stand within each other."""
     deepest, stack = 0, [(tree, 0)]
     while stack:
         node, depth = stack.pop()

@@ -46,6 +46,7 @@ def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, deve
             "allowed": not code,
             "code": code,
             "subject": person.id,
+            "person_id": people.person_id(person.id, task.tenant),
             "name": person.name,
             "assurance": "none" if unsigned else decision.assurance,
             "on_behalf": seat.on_behalf,

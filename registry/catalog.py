@@ -99,6 +99,15 @@ class Catalog:
         placed = (each.tool for scopes in self.scopes.values() for each in scopes.placed.values())
         return (*self.tools(), *sorted(placed, key=lambda tool: tool.activity))
 
+    @cached_property
+    def may_block(self) -> bool:
+        """Whether a rule is among all these that is evaluated in a process of its own, for which its caller waits."""
+        rules = [expression for _, expression in self.rules.rules]
+        rules += [each for policy in self.policies.values() for each in policy.expressions.values()]
+        places = (place for scopes in self.scopes.values() for place in scopes.positions.values())
+        rules += [each.filter.expression for place in places for each in place.filters]
+        return any(each.bounded for each in rules)
+
     def tool(self, activity: str) -> Tool | None:
         """The tool of this activity, which for all but an actor's own is its name; or None."""
         found = self.registry.resolve(activity)

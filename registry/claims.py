@@ -10,8 +10,9 @@ from signoff.contracts.ids import is_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.registry.addresses import DeclaredNames, claimed_names
+from signoff.registry.login import OIDC, id_of
 from signoff.registry.people import EMAIL, Directory, same_identity
-from signoff.registry.people_vouched import OIDC, VouchedDirectory, id_of
+from signoff.registry.people_vouched import VouchedDirectory
 
 NAME_CHARS: Final = 200
 # OpenID Connect Core 1.0, section 2: `sub` is at most 255 ASCII characters.

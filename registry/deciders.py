@@ -7,9 +7,9 @@ from signoff.contracts.person import Person
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 from signoff.registry.inventory import InventoryRow, inventory
+from signoff.registry.login import OIDC
 from signoff.registry.nearest import did_you_mean
 from signoff.registry.people import Directory
-from signoff.registry.people_vouched import OIDC
 from signoff.registry.seats import rights
 
 
@@ -68,7 +68,7 @@ def _problems(
             near = did_you_mean(role, roles) or "; give it to somebody in `people`, or leave it out"
             yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
     # Those to whom a call escalates count: the quorum may be met by them as well, only later.
-    most = max(len(_eligible(named, here)) for here in _tenants(active))
+    most = max(len({each.person_id or each.id for each in _eligible(named, here)}) for here in _tenants(active))
     if most < fewest and coming.isdisjoint(named):
         yield (
             "quorum",

@@ -8,6 +8,7 @@ from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person, Principal
+from signoff.registry.login import OIDC, id_of
 from signoff.registry.nearest import did_you_mean
 
 EMAIL: Final = "email"
@@ -37,6 +38,12 @@ class Directory(Protocol):
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """The one person, active or not, who is `identity` on `channel`, or None."""
 
+    def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
+        """The id of the human behind the id `subject`, which may be one of several of theirs, or of their login.
+
+        Quorum and separation of duties go by it. Whom nobody knows is `subject` itself.
+        """
+
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
         """The active people in whose place this person may decide at `now` (aware), in order of declaration."""
 
@@ -44,12 +51,13 @@ class Directory(Protocol):
 class FixedDirectory:
     """People who never change. Raises `ConfigError` with `person`, `index`, `field` and `value` for what cannot be."""
 
-    __slots__ = ("_deputies", "_identities", "_people")
+    __slots__ = ("_deputies", "_humans", "_identities", "_people")
 
     def __init__(self, people: Iterable[Person]) -> None:
         declared = tuple(people)
         self._people = _by_id(declared)
         self._identities = _by_identity(declared)
+        self._humans = _by_human(declared, self._people)
         self._deputies = _by_delegate(declared, self._people)
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
@@ -63,6 +71,10 @@ class FixedDirectory:
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`."""
         return self._identities.get((tenant, channel, same_identity(channel, identity)))
+
+    def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
+        """See `Directory`."""
+        return self._humans.get((tenant, subject), subject)
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
         """See `Directory`."""
@@ -95,6 +107,10 @@ class DevelopmentDirectory:
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`; the built-in ones are nobody elsewhere."""
         return self.declared.by_identity(channel, identity, tenant)
+
+    def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
+        """See `Directory`."""
+        return self.declared.person_id(subject, tenant)
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
         """See `Directory`; the built-in ones delegate nothing."""
@@ -162,6 +178,26 @@ def _by_identity(people: tuple[Person, ...]) -> dict[tuple[str, str, str], Perso
                     why = f"has the {channel} identity `{identity}`, which is that of `{other.id}`; keep one"
                     raise _wrong(index, person, field, identity, why)
     return known
+
+
+def _by_human(people: tuple[Person, ...], known: Mapping[tuple[str, str], Person]) -> dict[tuple[str, str], str]:
+    humans: dict[tuple[str, str], str] = {}
+    for index, person in enumerate(people):
+        first = known.get((person.tenant, person.person_id or person.id))
+        if first is None:
+            near = did_you_mean(person.person_id, [each for tenant, each in known if tenant == person.tenant])
+            why = f"has the `person_id` `{person.person_id}`, who is not declared in tenant `{person.tenant}`{near}"
+            raise _wrong(index, person, "person_id", person.person_id, why)
+        # One hop: of a chain, or a circle, nobody could say at a glance whose entries these are.
+        if first.person_id not in ("", first.id):
+            why = f"has the `person_id` `{first.id}`, which is itself an entry of `{first.person_id}`; name that one"
+            raise _wrong(index, person, "person_id", person.person_id, why)
+        humans[(person.tenant, person.id)] = first.id
+    for person in people:
+        # What somebody asked before their login was written down is theirs all the same.
+        for login in person.identities.get(OIDC, ()):
+            humans.setdefault((person.tenant, id_of(login)), humans[(person.tenant, person.id)])
+    return humans
 
 
 def _by_delegate(

@@ -37,6 +37,7 @@ class PersonSection(Section):
     roles: list[str] = Field(default_factory=list)
     locale: str = "en"
     active: bool = True
+    person_id: str = Field("", description="The `id` of the first entry of the same human; left out: this one.")
     attributes: dict[str, Any] = Field(default_factory=dict)
     identities: dict[str, list[str]] = Field(default_factory=dict)
     delegations: list[Any] = Field(default_factory=list)
@@ -93,6 +94,10 @@ class FileDirectory:
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`."""
         return self._present().by_identity(channel, identity, tenant)
+
+    def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
+        """See `Directory`."""
+        return self._present().person_id(subject, tenant)
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
         """See `Directory`."""

@@ -1,7 +1,6 @@
 """People whom nobody declared and a login vouched for: what the gateway signs of them, and when it counts. Pure."""
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -10,13 +9,10 @@ from signoff.contracts.canonical import canonical_json
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.registry.addresses import DeclaredNames
+from signoff.registry.login import OIDC, id_of
 from signoff.registry.people import Directory
 from signoff.signing import Mark, Signer, Verifier
 
-OIDC: Final = "oidc"
-"""The channel whose identities are `ISSUER#SUBJECT`."""
-# 128 bits, so that nobody finds a second login with the same id; all 64 digits would not fit the 48 of an id.
-_ID_DIGITS: Final = 32
 # What is signed begins with its purpose: no signature of anything else of the gateway's passes for one of a person.
 _PURPOSE: Final = "person 1"
 
@@ -37,15 +33,21 @@ class Vouched(Shape):
 
 
 class VouchedDirectory:
-    """A directory, and beside it people whom logins vouched for, who are known by their login only."""
+    """A directory, and beside it people whom logins vouched for, who are known by their login only.
 
-    def __init__(self, declared: Directory, people: Iterable[Person] = ()) -> None:
+    `joined` has, by tenant and id, the declared person whose login one was that is no person by itself any more.
+    """
+
+    def __init__(
+        self, declared: Directory, people: Iterable[Person] = (), joined: Mapping[tuple[str, str], str] | None = None
+    ) -> None:
         self.declared = declared
-        self.hold(people)
+        self.hold(people, joined)
 
-    def hold(self, people: Iterable[Person]) -> None:
+    def hold(self, people: Iterable[Person], joined: Mapping[tuple[str, str], str] | None = None) -> None:
         """Know these and no others beside those declared."""
         self._vouched = {(person.tenant, person.id): person for person in people}
+        self._joined = dict(joined or {})
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`."""
@@ -63,14 +65,14 @@ class VouchedDirectory:
             return found
         return self._vouched.get((tenant, id_of(identity)))
 
+    def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
+        """See `Directory`."""
+        # Also for one joined: whose login it was may be one of several entries.
+        return self.declared.person_id(self._joined.get((tenant, subject), subject), tenant)
+
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
         """See `Directory`; only declared people delegate."""
         return self.declared.delegators(person_id, tenant, now)
-
-
-def id_of(login: str) -> str:
-    """The id of a person whom nobody declared: always the same for a login, and not for anybody to choose."""
-    return f"{OIDC}-{hashlib.sha256(login.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"
 
 
 def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime, lifetime: timedelta) -> Vouched:
@@ -92,8 +94,7 @@ def doubt(vouched: Vouched, declared: Directory, verifier: Verifier, now: dateti
 
 def _doubt(vouched: Vouched, declared: Directory, names: DeclaredNames, verifier: Verifier, now: datetime) -> str:
     person = vouched.person
-    # A key that was retired since still counts for what it signed before, and for nothing that says to be later.
-    if not verifier.check_bytes(_PURPOSE, _body(vouched), Mark(vouched.key_id, vouched.signature), at=vouched.seen_at):
+    if not _signed(vouched, verifier):
         return "not signed by the gateway"
     if now >= vouched.until:
         return "over"
@@ -115,6 +116,26 @@ def vouched_people(
     """The people of those `rows` that count at `now`."""
     names = DeclaredNames(declared)
     return tuple(row.person for row in rows if not _doubt(row, declared, names, verifier, now))
+
+
+def joined_logins(rows: Iterable[Vouched], declared: Directory, verifier: Verifier) -> dict[tuple[str, str], str]:
+    """By tenant and id, the declared person whose address or user name a signed row claims, over or not.
+
+    Who asked by such a login, before somebody declared them, must not approve that as who they are now.
+    """
+    names = DeclaredNames(declared)
+    found: dict[tuple[str, str], str] = {}
+    for row in rows:
+        namesake = names.find(row.names, row.person.tenant)
+        if namesake is not None and _signed(row, verifier):
+            found[row.person.tenant, row.person.id] = namesake.id
+    return found
+
+
+def _signed(vouched: Vouched, verifier: Verifier) -> bool:
+    # A key that was retired since still counts for what it signed before, and for nothing that says to be later.
+    mark = Mark(vouched.key_id, vouched.signature)
+    return verifier.check_bytes(_PURPOSE, _body(vouched), mark, at=vouched.seen_at)
 
 
 def _body(vouched: Vouched) -> bytes:

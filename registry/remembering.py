@@ -19,7 +19,7 @@ from signoff.registry.permission import PERMISSION_RULE
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 
-_PREDICATES_KEPT: Final = 200
+_PREDICATES_KEPT: Final = 1_000
 
 
 class Remembering:
@@ -27,7 +27,7 @@ class Remembering:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._predicates: dict[tuple[str, str], Predicate] = {}
+        self._predicates: dict[tuple[str, str], Predicate | ConfigError] = {}
 
     def problem(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any]) -> str:
         """Why `decision` cannot be remembered, in words for its author; "" when it can or need not be.
@@ -67,6 +67,15 @@ class Remembering:
             return False
         return self._like(grant, tool, args)
 
+    def steps(self, grant: Grant, found: Judgement, args: Mapping[str, Any]) -> int:
+        """How many steps the predicate of `grant` takes at most over these arguments; 0 where it has none."""
+        if found.tool is None or not grant.like.where:
+            return 0
+        try:
+            return self._predicate(found.tool, grant.like.where).steps(args)
+        except ConfigError:
+            return 0
+
     def _like(self, grant: Grant, tool: Tool, args: Mapping[str, Any]) -> bool:
         like = grant.like
         if not like.where:
@@ -100,7 +109,14 @@ class Remembering:
                 # Whoever approves writes these, so there may be any number; one that is needed again takes about a
                 # millisecond.
                 self._predicates.clear()
-            found = self._predicates[key] = compile_where(where.strip(), self._catalog.policy(tool.activity))
+            try:
+                found = compile_where(where.strip(), self._catalog.policy(tool.activity))
+            except ConfigError as error:
+                # Kept too: what was stored under looser rules is met at each call, and must not be read anew each time.
+                found = error
+            self._predicates[key] = found
+        if isinstance(found, ConfigError):
+            raise found
         return found
 
 
@@ -115,7 +131,9 @@ def _still_given(grant: Grant, ctx: Pinned, found: Judgement, policy: ApprovalPo
     if (verdict.rule, verdict.policy_hash) != (grant.like.rule, grant.like.policy_hash):
         return False
     # A grant must not be the way round two rules: the quorum of people, and that nobody approves what they asked for.
-    if len(set(grant.people)) < policy.quorum or (requester in grant.people and not policy.allow_self_approval):
+    humans = {people.person_id(person, ctx.tenant) for person in grant.people}
+    own = people.person_id(requester, ctx.tenant) in humans
+    if len(humans) < policy.quorum or (own and not policy.allow_self_approval):
         return False
     known = [people.find(person, ctx.tenant) for person in grant.people]
     return all(person is not None and person.active for person in known)

@@ -11,7 +11,7 @@ from signoff.registry.people import Directory
 
 @dataclass(frozen=True)
 class Seat:
-    """A person's own seat (""), or that of `on_behalf`; `code` is why they have none."""
+    """A person's own seat (""), or that of the human `on_behalf`; `code` is why they have none."""
 
     on_behalf: str = ""
     code: ReceiptCode = ""
@@ -33,21 +33,23 @@ def seat_of(
 ) -> Seat:
     """The seat of a person at `moment`: active, of the tenant, on the list, in a role, or standing in for such a one.
 
-    Neither who stands in nor who is stood in for may be the requester. Of several people somebody stands in for, one
-    whose seat is not `taken` is chosen.
+    Neither who stands in nor who is stood in for may be the requester, by whatever entry or login they asked. Of
+    several people somebody stands in for, one whose seat is not `taken` (ids of humans) is chosen.
     """
     if person is None or not _present(person, table):
         return Seat(code="not_allowed")
     # The requester may not decide in somebody else's seat either: who sits there would still be them.
-    own_matter = person.id == table.requester and not table.allow_self
+    asker = people.person_id(table.requester, table.tenant)
+    own_matter = people.person_id(person.id, table.tenant) == asker and not table.allow_self
     # Whoever is asked themselves sits for themselves only: with a second seat one person would count twice.
     if _listed(person, table):
         return Seat(code="self_approval") if own_matter else Seat()
-    standing = [
-        each.id
+    lent = [
+        people.person_id(each.id, table.tenant)
         for each in people.delegators(person.id, table.tenant, moment)
-        if _present(each, table) and _listed(each, table) and (table.allow_self or each.id != table.requester)
+        if _present(each, table) and _listed(each, table)
     ]
+    standing = [each for each in lent if table.allow_self or each != asker]
     if not standing:
         return Seat(code="not_allowed")
     if own_matter:

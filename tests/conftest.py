@@ -18,6 +18,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
+from signoff.policy.bounded import set_evaluator
+from signoff.policypool import PolicyPool
 from signoff.store.store import Store, open_store
 
 REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
@@ -125,6 +127,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and LEFT_OUT in config.stash:
         reporter.write_line(config.stash[LEFT_OUT], yellow=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def policy_pool() -> Iterator[None]:
+    """Costly expressions are evaluated as in every program of Signoff's: in processes, which end with the tests."""
+    pool = PolicyPool()
+    set_evaluator(pool)
+    yield
+    pool.close()
 
 
 @pytest.fixture(scope="session")

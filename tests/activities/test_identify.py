@@ -62,7 +62,7 @@ def asked(said: dict[str, Any] | None = None, **fields: Any) -> IdentifyTask:
 
 def test_a_listed_person_may() -> None:
     """By role or by name; the authority says who, how sure, and that nothing was signed."""
-    yes = Authority(allowed=True, subject="ana", name="Ana", unsigned=True)
+    yes = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", unsigned=True)
     assert judged(asked(), ANA) == yes
     for approvers in (("user:ana",), ("role:finance",), ("role:x", "user:y", "role:finance")):
         assert judged(asked(approvers=approvers), ANA) == yes
@@ -102,7 +102,9 @@ def test_a_person_of_another_tenant_may_not() -> None:
 def test_who_asked_does_not_decide_unless_the_policy_lets_them() -> None:
     """A requester's own answer is refused as such, also in development; `allow_self` takes it."""
     found = judged(asked(requester="ana"), ANA)
-    assert found == Authority(allowed=False, code="self_approval", subject="ana", name="Ana", unsigned=True)
+    assert found == Authority(
+        allowed=False, code="self_approval", subject="ana", person_id="ana", name="Ana", unsigned=True
+    )
     assert judged(asked(requester="ana", allow_self=True), ANA).allowed
     assert judged(asked(requester="ana", approvers=()), ANA).code == "not_allowed"
 
@@ -111,7 +113,7 @@ def test_outside_development_nothing_unsigned_counts() -> None:
     """Nobody is looked for; where the policy takes unsigned answers, one has no assurance whatever it says."""
     assert judged(asked(), ANA, development=False) == Authority(allowed=False, code="assurance", unsigned=True)
     taken = judged(asked({"assurance": "mfa"}, accept_unsigned=True, min_assurance="mfa"), ANA, development=False)
-    assert taken == Authority(allowed=True, subject="ana", name="Ana", assurance="none", unsigned=True)
+    assert taken == Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assurance="none", unsigned=True)
 
 
 @pytest.mark.parametrize("subject", ["ana", ""])
@@ -127,7 +129,9 @@ def test_a_signature_that_does_not_verify_is_refused(subject: str, development: 
 def test_a_signed_answer_counts_with_the_time_it_was_received() -> None:
     """Outside development too; who, how sure and when are what the gateway vouched for."""
     found = judged(asked(), ANA, kind="signed", development=False)
-    assert found == Authority(allowed=True, subject="ana", name="Ana", assurance="session", received_at=RECEIVED)
+    assert found == Authority(
+        allowed=True, subject="ana", person_id="ana", name="Ana", assurance="session", received_at=RECEIVED
+    )
     refused = judged(asked({"subject": "eve"}), ANA, kind="signed", development=False)
     assert refused == Authority(allowed=False, code="not_allowed", subject="eve", received_at=RECEIVED)
 

@@ -51,7 +51,9 @@ async def identified(
 async def test_what_the_gateway_vouched_for_counts(store: Store) -> None:
     """Who, how surely and when; in production, where nothing unsigned does."""
     found = await identified(store, signed(), SIGNER.verifier())
-    assert found == Authority(allowed=True, subject="ana", name="Ana", assurance="session", received_at=RECEIVED)
+    assert found == Authority(
+        allowed=True, subject="ana", person_id="ana", name="Ana", assurance="session", received_at=RECEIVED
+    )
 
 
 @pytest.mark.parametrize(

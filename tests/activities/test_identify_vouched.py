@@ -13,7 +13,8 @@ from signoff.activities.room import Room
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person
 from signoff.contracts.steps import Authority, IdentifyTask
-from signoff.registry.people_vouched import id_of, vouch
+from signoff.registry.login import id_of
+from signoff.registry.people_vouched import vouch
 from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.people import VouchedPeople, vouching
 from signoff.store.store import Store, open_store

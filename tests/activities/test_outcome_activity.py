@@ -23,7 +23,8 @@ from signoff.policy.handler import Answer, ProposedCall
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.availability import Occasion
 from signoff.registry.capabilities import Capabilities
-from signoff.registry.people_vouched import id_of, vouch
+from signoff.registry.login import id_of
+from signoff.registry.people_vouched import vouch
 from signoff.registry.permission import Permission
 from signoff.registry.tool import Tool
 from signoff.signing import PrivateKeys, Signer, new_key

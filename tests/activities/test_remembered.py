@@ -39,7 +39,8 @@ from signoff.contracts.person import Person, Principal
 from signoff.contracts.steps import Authority, GateTask, IdentifyTask, Ruling, Tally
 from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.registry.gates import Judgement, judge
-from signoff.registry.people_vouched import id_of, vouch
+from signoff.registry.login import id_of
+from signoff.registry.people_vouched import vouch
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.signing import PrivateKeys, Signer, new_key
@@ -356,6 +357,16 @@ async def test_nobody_approves_their_own_calls_in_advance(store: Store) -> None:
     await approved(room, tool, decision(remember=SMALL))
     mine = Principal(user="approver", roles=("approvers",))
     assert (await ruled(room, user=mine)).verdict == "ask"
+    assert (await ruled(room, user=GUEST)).verdict == "run"
+
+
+async def test_another_entry_of_who_approved_uses_nothing_of_theirs(store: Store) -> None:
+    """One human who asks by one entry and approved in advance by another would approve their own calls."""
+    tool = asking(Ledger())
+    second = Person(id="second", person_id="approver")
+    room = room_of(store, tool, people=[*APPROVERS, second])
+    await approved(room, tool, decision(remember=SMALL))
+    assert (await ruled(room, user=Principal(user="second"))).verdict == "ask"
     assert (await ruled(room, user=GUEST)).verdict == "run"
 
 

@@ -248,6 +248,20 @@ def test_one_person_takes_one_seat() -> None:
     assert seats.seated((signed("bo"), signed("cy"), signed("ana"), signed("al"))) == 2
 
 
+async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Store) -> None:
+    """Two signed approvals by two entries are one; an entry of the requester's has no seat, by itself or lent."""
+    people = PEOPLE | {
+        "adm": approver("adm", person_id="ana", delegations=lends("eve")),
+        "guest-2": approver("guest-2", person_id="guest", delegations=lends("di")),
+        "al": approver("al", delegations=lends("guest-2", "adm")),
+    }
+    assert await outcome(store, TWO, signed("ana"), signed("adm"), people=people) == "again"
+    assert await outcome(store, TWO, signed("adm"), signed("bo"), people=people) == "again"
+    for entry in ("guest-2", "di"):
+        assert await outcome(store, ApprovalPolicy(), signed(entry), people=people) == "again"
+    assert await outcome(store, TWO, signed("adm"), signed("eve"), people=people) == "ok"
+
+
 async def test_who_leaves_before_the_last_vote_is_replaced(client: Client, store: Store, task_queue: str) -> None:
     """Ana approves and leaves, the second approval makes the quorum: nothing runs, two of those who are there do."""
     ledger = Ledger()

@@ -208,6 +208,21 @@ def test_a_seat_counts_once_whoever_sits_on_it() -> None:
     assert [(vote.subject, vote.on_behalf) for vote in two.votes] == [("ana", ""), ("ben", "dora")]
 
 
+def test_one_human_has_one_vote_by_whatever_entry() -> None:
+    """Another entry's answer takes the place of the first's, and stands in for nobody who has answered."""
+
+    def as_ana(entry: str, on_behalf: str = "") -> Authority:
+        return by(entry, on_behalf).model_copy(update={"person_id": "ana"})
+
+    one, _ = machine.decided(request(quorum=2), decision(), as_ana("ana"), NOW)
+    again, receipt = machine.decided(one, decision(), as_ana("ana-admin"), NOW)
+    assert (again, receipt.code) == (one, "duplicate")
+    assert machine.decided(one, decision(), by("ben", on_behalf="ana"), NOW)[1].code == "duplicate"
+    assert machine.decided(one, decision(), as_ana("ana-admin", on_behalf="ben"), NOW)[1].code == "duplicate"
+    assert machine.decided(one, decision("denied"), as_ana("ana-admin"), NOW)[0].state == "denied"
+    assert machine.decided(one, decision(), by("ben"), NOW)[0].state == "approved"
+
+
 def test_who_holds_a_seat_overrules_who_stands_in_and_not_the_other_way_round() -> None:
     """Without veto: a delegate's yes never undoes the no of whose seat it is; a no stands whoever says it."""
     waiting = request(quorum=2, veto=False)

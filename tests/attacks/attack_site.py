@@ -27,8 +27,8 @@ from signoff.store.tokens import SCOPES, Tokens
 MANIFEST: Final = Path(__file__).parent / "attack_desk" / "signoff.yaml"
 PEOPLE: Final = ("rui", "max", "ana", "bo", "cy", "zoe", "aud", "adm")
 """`rui` and `max` ask, `ana`, `bo` and `cy` approve, `zoe` is a stranger, `aud` an auditor, `adm` an administrator."""
-START_SECONDS: Final = 60
-WAIT_SECONDS: Final = 30
+START_SECONDS: Final = 90
+WAIT_SECONDS: Final = 60
 BINDINGS: Final = ("question_hash", "digest")
 """By what an answer names what was shown: the first of these that a view has is sent back."""
 
@@ -230,8 +230,7 @@ class Caller:
         """The records of a turn, of whoever may read them."""
         answer = await self.http.get(f"/v1/audit/{'.'.join(key)}")
         assert answer.status_code == 200, answer.text
-        found: list[dict[str, Any]] = answer.json()["records"]
-        return found
+        return [{**each, "data": json.loads(each["data"])} for each in answer.json()["records"]]
 
 
 @dataclass
@@ -258,6 +257,11 @@ def binding(view: dict[str, Any]) -> dict[str, Any]:
     return next(({name: view[name]} for name in BINDINGS if view.get(name)), {})
 
 
+def is_turns_word(record: dict[str, Any]) -> bool:
+    """Whether a record says of itself that nobody but the turn claims it."""
+    return "turn" in (record.get("by"), record["data"].get("by"))
+
+
 def receipt(answer: httpx.Response) -> dict[str, Any]:
     """The receipt of an answer; what is none is shown."""
     body: dict[str, Any] = answer.json()
@@ -273,7 +277,7 @@ def approval_id(key: TurnKey, call: str = "c1.1") -> str:
 def form_fields(page: str, action: str) -> dict[str, str]:
     """The hidden fields of the form with this action."""
     form = page[page.index(f'action="{action}"') :]
-    found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form[: form.index("</form>")])
+    found = re.findall(r'type="hidden" name="([\w-]+)" value="([^"]*)"', form[: form.index("</form>")])
     return {name: html.unescape(value) for name, value in found}
 
 

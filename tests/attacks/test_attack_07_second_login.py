@@ -1,9 +1,12 @@
 """Attack 7: a login becomes a second approver beside the same human, whom the directory declares by address.
 
 Before the mend the second login was let in by its group, and one human alone met a quorum of two. Each test was seen
-to fail without its mend: `ClaimsDirectory` asking `DeclaredNames`, and the signed names of a row in `doubt`.
+to fail without its mend: `ClaimsDirectory` asking `DeclaredNames`, the signed names of a row in `doubt`, and
+`Directory.person_id` in `seat_of` and `authority`.
 """
 
+import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import AsyncIterator
@@ -19,11 +22,12 @@ from gateway_login import bearer, browser, hidden, locked_desk, token_of, words
 from oidc_provider import CLIENT, SECRET, Provider, running_provider
 from temporalio.client import Client
 
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.gateway.deciding import Answer, decide
+from signoff.registry.login import id_of
 from signoff.registry.people import FixedDirectory
-from signoff.registry.people_vouched import id_of, vouch
+from signoff.registry.people_vouched import vouch
 from signoff.store.people import VouchedPeople, vouching
 from signoff.store.store import open_store
 
@@ -41,15 +45,22 @@ async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
 
 @pytest.fixture
 async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayDesk]:
+    """Worker and gateway, to whom Bo is declared by his address alone."""
+    async with desk_of(client, tmp_path, provider, *DECLARED) as open_desk:
+        yield open_desk
+
+
+@contextlib.asynccontextmanager
+async def desk_of(client: Client, folder: Path, provider: Provider, *people: Person) -> AsyncIterator[GatewayDesk]:
     """Worker and gateway in the production profile; the group `money` gives the role `finance`, which `both` asks."""
     queue = f"attack7-{uuid.uuid4().hex[:12]}"
     async with (
-        open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
-        gateway_desk(client, store, queue, profile="production", people=FixedDirectory(DECLARED)) as open_desk,
+        open_store(f"sqlite:///{folder}/signoff.db") as store,
+        gateway_desk(client, store, queue, profile="production", people=FixedDirectory(people)) as open_desk,
     ):
         yield locked_desk(
             open_desk,
-            people=DECLARED,
+            people=people,
             oidc_issuer=provider.issuer,
             oidc_client_id=CLIENT,
             oidc_client_secret="env:THE_SECRET",
@@ -139,3 +150,52 @@ async def test_a_login_from_before_the_declaration_approves_nothing(desk: Gatewa
     answer = Answer("approved", robert, "inbox", "session", revision=1)
     assert (await decide(desk.deps, approval, answer)).code == "not_allowed"
     assert (await desk.desk.signoff.request(approval)).state == "pending"
+
+
+async def test_two_entries_of_one_human_are_one_of_a_quorum(client: Client, tmp_path: Path, provider: Provider) -> None:
+    """An account for every day and one for administration, each with the role: the second answer adds nothing."""
+    second = Person(id="bo-admin", person_id="bo", name="Bo (admin)", roles=("finance", "admin"))
+    async with desk_of(client, tmp_path, provider, *DECLARED, second) as desk:
+        approval = await asked(desk)
+        await approve_by_token(desk, approval, "bo")
+        await approve_by_token(desk, approval, "bo-admin")
+        request = await desk.desk.signoff.request(approval)
+        assert (request.state, [vote.person_id for vote in request.votes]) == ("pending", ["bo"])
+        assert await desk.runs(approval) == 0
+        await approve_by_token(desk, approval, "ana")
+        assert (await desk.desk.signoff.request(approval)).state == "approved"
+
+
+@pytest.mark.parametrize("declared_by", ["oidc", "email"])
+async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
+    client: Client, tmp_path: Path, provider: Provider, declared_by: str
+) -> None:
+    """The gateway of before knew the login alone; the people of now know whose it is."""
+    login = f"{provider.issuer}#b-2"
+    named = {"oidc": (login,), "email": ("bo@example.com",)}[declared_by]
+    bo = BO.model_copy(update={"identities": {declared_by: named}})
+    async with desk_of(client, tmp_path, provider, *(each for each in DECLARED if each.id != "bo"), bo) as now:
+        before = locked_desk(
+            now,
+            people=[each for each in PEOPLE if each.id != "bo"],
+            **now.deps.settings.model_dump(
+                include={"oidc_issuer", "oidc_client_id", "oidc_client_secret", "oidc_roles"}
+            ),
+        )
+        provider.claims = {"sub": "b-2", "name": "Bo", "groups": ["money"], "email": "bo@example.com"}
+        async with browser(before) as page:
+            assert (await sign_in(page)).status_code == 303
+            form = hidden((await page.get("/new")).text, "/sessions")
+            sent = await page.post("/sessions", data={**form, "text": "both", "actor": "desk"})
+        session = SessionKey(*sent.headers["location"].rpartition("/")[2].split("."))
+        while not (view := await now.desk.signoff.session(session)).turns:
+            await asyncio.sleep(0.05)
+        turn = await now.desk.waiting(TurnKey(session.tenant, session.session, view.turns[0].turn))
+        [approval] = [call.approval.id for call in turn.calls if call.approval is not None]
+        assert (await now.desk.signoff.request(approval)).requester.user == id_of(login)
+        answer = await approve_by_token(now, approval, "bo")
+        assert answer.json()["code"] == "self_approval"
+        # A gateway that has not read the new people yet signs it; the worker has.
+        late = await decide(before.deps, approval, Answer("approved", bo, "inbox", "session", revision=1))
+        assert late.code == "self_approval"
+        assert (await now.desk.signoff.request(approval)).state == "pending"

@@ -14,7 +14,6 @@ from sqlalchemy import update
 
 from signoff.approvals.entries import carried
 from signoff.audit.log import AuditLog
-from signoff.audit.sparing import KEPT_A_MINUTE
 from signoff.channels.base import Forged, Malformed, NotDelivered
 from signoff.channels.hearing import AT_ONCE, Hearing, backoff
 from signoff.channels.intake import Intake
@@ -23,6 +22,7 @@ from signoff.channels.words import read
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, StoreUnavailable
 from signoff.contracts.ids import short_code, show_code
+from signoff.contracts.limits import REFUSALS_A_MINUTE
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.registry.people import FixedDirectory
@@ -370,10 +370,10 @@ async def test_forged_and_unreadable_messages_change_nothing(room: Room) -> None
     """Forgeries are recorded, some a minute; what is no channel, or breaks it, is refused."""
     raw = room.channel.raw(key="k", identity="bo-1", text="yes")
     await room.ask()
-    for _ in range(KEPT_A_MINUTE + 5):
+    for _ in range(REFUSALS_A_MINUTE + 5):
         with pytest.raises(Forged):
             await room.intake.take("chat", dataclasses.replace(raw, headers={"x-recording": "é"}))
-    assert len(await room.recorded("forged message")) == KEPT_A_MINUTE
+    assert len(await room.recorded("forged message")) == REFUSALS_A_MINUTE
     with pytest.raises(Malformed):
         await room.intake.take("chat", room.channel.raw(key="k"))
     with pytest.raises(NotFound):

@@ -10,8 +10,9 @@ from signoff.audit.log import AuditLog
 from signoff.cli.workplace import account, people_of
 from signoff.contracts.person import Person
 from signoff.keyfiles import create_key, read_private
+from signoff.registry.login import id_of
 from signoff.registry.manifest import load_manifest
-from signoff.registry.people_vouched import id_of, vouch
+from signoff.registry.people_vouched import vouch
 from signoff.settings import load_settings
 from signoff.signing import Signer
 from signoff.store.people import vouching

@@ -276,7 +276,7 @@ async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
     key = uuid.uuid4().hex
     raw = spoken.channel.raw(key=key, identity="ana", token=cards["ana"].token, verdict="approved")
     answer = await spoken.http.request(method, "/channels/chat", content=raw.body, headers=raw.headers)
-    assert answer.status_code == 200
+    assert answer.status_code == 400
     assert await Arrivals(spoken.desk.deps.store).look("chat", "heard", key) is None
     assert (await spoken.desk.desk.signoff.request(request.id)).state == "pending"
 
@@ -287,11 +287,8 @@ async def test_what_is_forged_unreadable_too_large_or_nowhere_is_refused_without
     forged = await spoken.sent(Raw(raw.body + b" ", headers=raw.headers))
     unreadable = await spoken.sent(spoken.channel.raw(nothing=1))
     nowhere = await spoken.http.post("/channels/nowhere", content=raw.body, headers=raw.headers)
-    assert [(each.status_code, each.content) for each in (forged, unreadable, nowhere)] == [
-        (401, b""),
-        (400, b""),
-        (404, b""),
-    ]
+    assert [(each.status_code, each.content) for each in (forged, unreadable)] == [(401, b""), (400, b"")]
+    assert (nowhere.status_code, nowhere.json()["message"]) == (404, "there is nothing at this address")
     large = await spoken.sent(Raw(b"x" * (spoken.channel.room + 1), headers=raw.headers))
     just = await spoken.sent(Raw(b"x" * spoken.channel.room, headers=raw.headers))
     assert (large.status_code, just.status_code) == (413, 401)

@@ -38,7 +38,7 @@ async def test_an_unexpected_error_is_one_line_with_an_id(
     assert "a secret" not in answer.text + shown.text
     lines = [record for record in caplog.records if record.name == "signoff.gateway.failing"]
     loud = [record for record in lines if record.levelno >= logging.INFO]
-    assert loud[0].getMessage() == f"GET /v1/grants failed, id {named[1]} (Broken)"
+    assert loud[0].getMessage() == f"GET '/v1/grants' failed, id {named[1]} (Broken)"
     assert len(loud) == 2
     assert not [record for record in loud if record.exc_info or "a secret" in record.getMessage()]
     (quiet,) = [record for record in lines if record.levelno == logging.DEBUG and named[1] in record.getMessage()]
@@ -67,4 +67,4 @@ async def test_an_answer_that_breaks_in_the_middle_ends_and_is_logged(caplog: py
     with caplog.at_level(logging.ERROR, logger="signoff"):
         await Failing(begins, answer)({"type": "http", "method": "GET", "path": "/x"}, receive, send)
     assert sent == ["http.response.start"]
-    assert [record.getMessage().partition(", id")[0] for record in caplog.records] == ["GET /x failed"]
+    assert [record.getMessage().partition(", id")[0] for record in caplog.records] == ["GET '/x' failed"]

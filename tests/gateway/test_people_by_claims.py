@@ -19,8 +19,9 @@ from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.deciding import Answer, decide
+from signoff.registry.login import id_of
 from signoff.registry.people import FixedDirectory
-from signoff.registry.people_vouched import id_of, vouch
+from signoff.registry.people_vouched import vouch
 from signoff.settings import Settings
 from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.people import VouchedPeople, vouching

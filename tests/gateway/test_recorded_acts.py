@@ -13,8 +13,8 @@ from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
-from signoff.audit.sparing import KEPT_A_MINUTE
 from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.limits import REFUSALS_A_MINUTE
 from signoff.gateway.faults import Ambiguous
 from signoff.gateway.links import LINK_KEY, Link, make_link
 from signoff.store.store import Store
@@ -64,7 +64,7 @@ async def test_refused_sign_ins_are_recorded_so_many_a_minute(desk: GatewayDesk)
     locked = locked_desk(desk, clock=lambda: now[0])
     async with browser(locked) as page:
         assert (await sign_in(page, "sgf_guessed")).status_code == 401
-    for _ in range(KEPT_A_MINUTE + 5):
+    for _ in range(REFUSALS_A_MINUTE + 5):
         now[0] += timedelta(milliseconds=1)
         assert (await locked.http.get("/v1/approvals", headers=bearer("sgf_guessed"))).status_code == 401
     now[0] += timedelta(minutes=1)
@@ -72,7 +72,7 @@ async def test_refused_sign_ins_are_recorded_so_many_a_minute(desk: GatewayDesk)
     records = await acts(locked)
     assert {record.facts["act"] for record in records} == {"sign-in refused"}
     channels = [record.facts["channel"] for record in records]
-    assert (channels.count("inbox"), channels.count("api")) == (1, KEPT_A_MINUTE + 1)
+    assert (channels.count("inbox"), channels.count("api")) == (1, REFUSALS_A_MINUTE + 1)
     assert records[-1].facts["more_before"] == 5
     assert not [record for record in records if "guessed" in record.model_dump_json()]
 

@@ -9,12 +9,13 @@ from celpy.celparser import CELParseError
 from policy_samples import arguments, compiled, context
 
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import POLICY_STEPS
 from signoff.policy.answer import EngineAnswer, Outcome
 from signoff.policy.expression import EVALUATORS, facts
 from signoff.policy.first_engine import first_program
 from signoff.policy.model import ApprovalPolicy
 from signoff.policy.operators import FUNCTIONS
-from signoff.policy.second_engine import MAX_STEPS, as_celpy, second_program
+from signoff.policy.second_engine import as_celpy, second_program
 from signoff.policy.syntax import subtrees
 
 DATA = {"s": "x", "m": {"k": 1}, "n": 3, "l": [1, 2], "none": None, "d": 1.5, "yes": True}
@@ -128,15 +129,16 @@ def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
 # Macros and their budget
 
 
-def test_each_round_of_a_macro_costs_a_step() -> None:
-    """The budget is spent over the whole evaluation and is whole again for the next."""
+def test_each_round_of_a_macro_costs_what_its_body_has() -> None:
+    """The budget is spent over the whole evaluation and is whole again for the next; `x >= 0` has six places."""
+    rounds = POLICY_STEPS // 6
     program = second_program("args.all(x, x >= 0)")
-    most = {"args": as_celpy([1] * MAX_STEPS)}
+    most = {"args": as_celpy([1] * rounds)}
     assert program.run(most) == program.run(most) == Outcome("true")
-    spent = {"args": as_celpy([1] * (MAX_STEPS + 1))}
+    spent = {"args": as_celpy([1] * (rounds + 1))}
     assert (program.run(spent).kind, program.run(spent).note) == ("error", "too many steps")
     twice = second_program("args.all(x, x >= 0) && args.all(y, y >= 0)")
-    assert twice.run({"args": as_celpy([1] * (MAX_STEPS // 2))}) == Outcome("true")
+    assert twice.run({"args": as_celpy([1] * (rounds // 2))}) == Outcome("true")
     assert twice.run(most).note == "too many steps"
 
 

@@ -4,10 +4,11 @@ import pytest
 from policy_samples import arguments, compiled, context, verdict_of
 
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import POLICY_CHARS, POLICY_NESTING, POLICY_OPERATORS
 from signoff.policy.compiled import compile_rules
 from signoff.policy.model import GlobalRule
 from signoff.policy.second_engine import second_program
-from signoff.policy.syntax import MAX_CHARS, MAX_NESTING, MAX_OPERATORS, normalise, text_problem, tree_problem
+from signoff.policy.syntax import normalise, text_problem, tree_problem
 
 
 @pytest.mark.parametrize(
@@ -37,8 +38,8 @@ def test_what_is_rewritten_before_reading(written: str, read: str) -> None:
     assert normalise(written) == read
 
 
-LONG = "a" * MAX_CHARS
-DEEP = "(" * MAX_NESTING
+LONG = "a" * POLICY_CHARS
+DEEP = "(" * POLICY_NESTING
 
 
 @pytest.mark.parametrize(
@@ -70,8 +71,11 @@ def test_what_is_refused_unread_and_where(text: str, told: tuple[str, int]) -> N
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("&&".join(["a"] * MAX_OPERATORS), f"more than {MAX_OPERATORS} operators stand within each other; split it"),
-        ("&&".join(["a"] * (MAX_OPERATORS - 1)), ""),
+        (
+            "&&".join(["a"] * POLICY_OPERATORS),
+            f"more than {POLICY_OPERATORS} operators stand within each other; split it",
+        ),
+        ("&&".join(["a"] * (POLICY_OPERATORS - 1)), ""),
         ("a.all(x, x.all(y, y.all(z, z)))", "macros stand more than 2 deep; split it"),
         ("a.all(x, x.exists(y, y)) && a.map(x, x.filter(y, y)) == []", ""),
         ("a.all(x, x.starts(y.ends(z.size())))", ""),

@@ -13,7 +13,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.policy.compiled import CompiledPolicy, compile_policy
 from signoff.policy.first_engine import first_program
 from signoff.policy.model import ApprovalPolicy
-from signoff.policy.second_engine import MAX_STEPS, as_celpy, second_program
+from signoff.policy.second_engine import as_celpy, second_program
 
 SECRET = "hunter2-is-the-password"
 
@@ -148,7 +148,7 @@ def test_macros_over_long_lists_run_out_of_steps() -> None:
     assert policy.judge(arguments(numbers=[1.0] * 30), context()).verdict == "auto"
     started = time.process_time()
     assert policy.judge(arguments(numbers=[1.0] * 1_500), context()).verdict == "ask"
-    assert second("args.l.all(a, args.l.all(b, true))", l=[1] * MAX_STEPS) == "error"
+    assert second("args.l.all(a, args.l.all(b, true))", l=[1] * 1_000) == "error"
     assert time.process_time() - started < 10
 
 

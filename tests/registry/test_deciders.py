@@ -99,3 +99,12 @@ def test_roles_that_come_by_login_are_somebody_s() -> None:
         check_deciders(catalog, FixedDirectory([]), by_login=("finance",))
     with pytest.raises(ConfigError, match="no active person is one of them"):
         check_deciders(catalog, FixedDirectory([]), by_login=("sales",))
+
+
+def test_two_entries_of_one_human_are_no_quorum() -> None:
+    """They can never both approve, so a tool that asks two is a mistake."""
+    catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(approvers=("role:finance",), quorum=2))])
+    ana, bo = (Person(id=name, roles=("finance",)) for name in ("ana", "bo"))
+    with pytest.raises(ConfigError, match="at most 1 of one tenant"):
+        check_deciders(catalog, FixedDirectory([ana, bo.model_copy(update={"person_id": "ana"})]))
+    check_deciders(catalog, FixedDirectory([ana, bo]))

@@ -9,6 +9,7 @@ import pytest
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Delegation, Person
+from signoff.registry.login import id_of
 from signoff.registry.manifest import load_manifest
 from signoff.registry.people import (
     DevelopmentDirectory,
@@ -18,6 +19,7 @@ from signoff.registry.people import (
     development_directory,
 )
 from signoff.registry.people_file import CHECK_SECONDS, FileDirectory, load_people
+from signoff.registry.people_vouched import VouchedDirectory
 
 GOOD = """\
 - id: ana
@@ -99,6 +101,10 @@ def test_every_key_of_a_person_is_read(path: Path) -> None:
             6,
             "person `bo` has the email identity `A@B`, which is that of `ana`; keep one",
         ),
+        ("- {id: ana}\n- id: bo\n  person_id: anna\n", 3, "is not declared in tenant `main`; did you mean `ana`"),
+        ("- {id: ana, tenant: other}\n- id: bo\n  person_id: ana\n", 3, "not declared in tenant `main`"),
+        ("- {id: a1}\n- {id: a2, person_id: a1}\n- id: a3\n  person_id: a2\n", 4, "itself an entry of `a1`"),
+        ("- id: a1\n  person_id: a2\n- {id: a2, person_id: a1}\n", 2, "itself an entry of `a1`"),
         ("- id: ana\n  delegations: [bo]\n", 2, "a delegation is a mapping with `to` and `until`"),
         ("- id: ana\n  delegations:\n    - {to: ana, until: '2030-01-01T00:00Z'}\n", 3, "delegates to themselves"),
         (
@@ -146,6 +152,21 @@ def test_a_directory_made_in_code_is_checked_alike() -> None:
     ana = Person(id="ana", delegations=(Delegation(to="bo", until=datetime(2030, 1, 1)),))
     with pytest.raises(ConfigError, match="without a zone"):
         FixedDirectory([ana, Person(id="bo")])
+
+
+def test_entries_and_logins_of_one_human_have_one_id(tmp_path: Path) -> None:
+    """By each entry that names the first, and by the ids that their logins had before they were written down."""
+    file = tmp_path / "people.yaml"
+    file.write_text(
+        "- {id: ana, identities: {oidc: ['https://x#1']}}\n"
+        "- {id: ana-admin, person_id: ana, identities: {oidc: ['https://x#2']}}\n"
+        "- {id: bo, person_id: bo}\n"
+    )
+    people = DevelopmentDirectory(VouchedDirectory(FileDirectory(file), joined={("main", "oidc-3"): "ana-admin"}))
+    for subject in ("ana", "ana-admin", id_of("https://x#1"), id_of("https://x#2"), "oidc-3"):
+        assert people.person_id(subject) == "ana"
+        assert people.person_id(subject, "other") == subject
+    assert (people.person_id("bo"), people.person_id("nobody"), people.person_id("guest")) == ("bo", "nobody", "guest")
 
 
 def test_a_person_is_known_by_who_they_are_elsewhere(path: Path) -> None:
@@ -227,15 +248,16 @@ def load_people_of(text: str, folder: Path) -> tuple[Person, ...]:
 
 
 def test_every_question_is_answered_from_the_new_file(path: Path) -> None:
-    """`find`, `all`, `by_identity` and `delegators` look alike."""
+    """`find`, `all`, `by_identity`, `person_id` and `delegators` look alike."""
     asked = (
         lambda d: d.find("bo"),
         lambda d: d.all("main"),
         lambda d: d.by_identity("slack", "T1:U1"),
+        lambda d: d.person_id("al") == "ana",
         lambda d: d.delegators("bo", "main", END - timedelta(days=1)),
     )
     for ask in asked:
-        path.write_text(GOOD)
+        path.write_text(f"{GOOD}- {{id: al, person_id: ana}}\n")
         clock = Clock()
         directory = FileDirectory(path, clock=clock)
         assert ask(directory)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from signoff.contracts.person import Delegation, Person
+from signoff.registry.login import id_of
 from signoff.registry.people import Directory, FixedDirectory
-from signoff.registry.people_vouched import Vouched, VouchedDirectory, doubt, id_of, vouch, vouched_people
+from signoff.registry.people_vouched import Vouched, VouchedDirectory, doubt, vouch, vouched_people
 from signoff.signing import PrivateKeys, Signer, Verifier, new_key
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import update
 
 from signoff.contracts.person import Person
-from signoff.registry.people_vouched import Vouched, id_of, vouch
+from signoff.registry.login import id_of
+from signoff.registry.people_vouched import Vouched, vouch
 from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.people import VouchedPeople, vouching
 from signoff.store.schema import PEOPLE

@@ -72,6 +72,11 @@ async def order(items: list[dict[str, Any]], to: str) -> str:
     return _ran("order", items=len(items), to=to)
 
 
+async def batch(items: list[int], memo: str, to: str) -> str:
+    """Order many things; an answer may be remembered."""
+    return _ran("batch", items=len(items), to=to)
+
+
 async def look(place: str) -> str:
     """Look somewhere."""
     return f"nothing at {place}"

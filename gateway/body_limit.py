@@ -1,0 +1,201 @@
+"""What a request's body may cost before anything reads it: bytes, seconds, and how much of all at once."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from signoff.contracts.limits import (
+    BODIES_AT_ONCE,
+    BODY_BYTES_AT_ONCE,
+    BODY_BYTES_PER_SECOND,
+    BODY_GRACE_SECONDS,
+    BODY_SECONDS,
+    SENDER_SHARE,
+)
+from signoff.store.refusals import RefusalKind
+
+READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+"""Methods that change nothing and bring no body."""
+_AGAIN_SECONDS: Final = b"2"
+
+
+class BodyRefused(Exception):
+    """A body beyond a limit."""
+
+    def __init__(self, status: int, kind: RefusalKind, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.message = message
+
+
+class BodyQuota:
+    """How many bodies are on their way and how many bytes of them are held, in all and by address."""
+
+    def __init__(self) -> None:
+        self._reading: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
+
+    def begin(self, sender: str) -> None:
+        """A body begins. Raises `BodyRefused` where too many are on their way."""
+        if _full(self._reading, sender, 1, BODIES_AT_ONCE):
+            raise BodyRefused(503, "busy", "too many requests are being received; try again")
+        self._reading[sender] += 1
+
+    def end(self, sender: str) -> None:
+        """A body is whole, or broke off."""
+        self._reading[sender] -= 1
+        _dropped(self._reading, sender)
+
+    def hold(self, sender: str, size: int) -> None:
+        """So many bytes more are held. Raises `BodyRefused` where too many are."""
+        if _full(self._held, sender, size, BODY_BYTES_AT_ONCE):
+            raise BodyRefused(503, "busy", "too many bytes are being received; try again")
+        self._held[sender] += size
+
+    def release(self, sender: str, size: int) -> None:
+        """The request of these bytes is answered."""
+        self._held[sender] -= size
+        _dropped(self._held, sender)
+
+
+class BodyLimit:
+    """Reads the body of a request whole, within its limits, before the application sees it.
+
+    `allowed` says how many bytes may be sent to a path, None where there is nothing; `refused` hears of each that was
+    too large, too slow or one too many. A client that breaks off is answered nothing, and its half of a request is not
+    looked at.
+    """
+
+    def __init__(
+        self, app: ASGIApp, allowed: Callable[[str], int | None], refused: Callable[[RefusalKind], None]
+    ) -> None:
+        self._app = app
+        self._allowed = allowed
+        self._refused = refused
+        self._quota = BodyQuota()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http" or scope["method"] in READING:
+            await self._app(scope, receive, send)
+            return
+        sender = (scope.get("client") or ("", 0))[0]
+        held = _Held(self._quota, sender)
+        try:
+            body = await self._read(scope, receive, held)
+            if body is not None:
+                await self._app(scope, _Replay(body, receive), send)
+        except BodyRefused as error:
+            self._refused(error.kind)
+            await refuse(send, error.status, error.kind, error.message)
+        finally:
+            held.release()
+
+    async def _read(self, scope: Scope, receive: Receive, held: "_Held") -> bytes | None:
+        """The body; None where the client broke off. Raises `BodyRefused`."""
+        room = self._allowed(scope["path"])
+        if room is None:
+            raise BodyRefused(404, "unknown", "there is nothing at this address")
+        declared = Headers(scope=scope).get("content-length", "0")
+        if declared.isdecimal() and int(declared) > room:
+            raise too_large(room)
+        self._quota.begin(held.sender)
+        try:
+            return await _whole(receive, room, held)
+        finally:
+            self._quota.end(held.sender)
+
+
+class _Held:
+    """The bytes that one request holds of the quota."""
+
+    def __init__(self, quota: BodyQuota, sender: str) -> None:
+        self.sender = sender
+        self._quota = quota
+        self._size = 0
+
+    def add(self, size: int) -> None:
+        """Hold more. Raises `BodyRefused`."""
+        self._quota.hold(self.sender, size)
+        self._size += size
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        self._quota.release(self.sender, self._size)
+        self._size = 0
+
+
+class _Replay:
+    """A body that was read already, then whatever else the connection says."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+def too_large(room: int) -> BodyRefused:
+    """The refusal of a body of more than `room` bytes."""
+    return BodyRefused(413, "too_large", f"a request is at most {room} bytes")
+
+
+async def refuse(send: Send, status: int, code: str, message: str) -> None:
+    """Answer with one sentence and close the connection: the rest of the body is not waited for."""
+    body = json.dumps({"code": code, "message": message}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    if status == 503:
+        headers.append((b"retry-after", _AGAIN_SECONDS))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _whole(receive: Receive, room: int, held: _Held) -> bytes | None:
+    body = bytearray()
+    begun = asyncio.get_running_loop().time()
+    while True:
+        # Each byte earns a little time, up to the end for all: who sends one a minute is not waited for.
+        patience = min(BODY_SECONDS, BODY_GRACE_SECONDS + len(body) / BODY_BYTES_PER_SECOND)
+        try:
+            async with asyncio.timeout_at(begun + patience):
+                message = await receive()
+        except TimeoutError:
+            told = (
+                f"the body came too slowly; at least {BODY_BYTES_PER_SECOND} bytes a second, within {BODY_SECONDS:g} s"
+            )
+            raise BodyRefused(408, "too_slow", told) from None
+        # Half a form could be a whole one that says less.
+        if message["type"] == "http.disconnect":
+            return None
+        piece = message.get("body", b"")
+        # Counted as it comes: what a client says of its length beforehand is only what it says.
+        if len(body) + len(piece) > room:
+            raise too_large(room)
+        held.add(len(piece))
+        body += piece
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _full(used: Counter[str], sender: str, more: int, limit: int) -> bool:
+    # A share for each address: one of them alone must not shut everybody else out.
+    return used.total() + more > limit or used[sender] + more > limit // SENDER_SHARE
+
+
+def _dropped(used: Counter[str], sender: str) -> None:
+    if used[sender] <= 0:
+        del used[sender]

@@ -1,0 +1,72 @@
+"""One connection to the gateway: how long its headers may take, and that nothing comes in pieces without a length."""
+
+import asyncio
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from signoff.contracts.limits import HEADER_SECONDS
+
+_PIECE_BYTES: Final = 2_048
+"""So much is parsed before it is looked at what came: h11 takes some 10 microseconds for each chunk of a body, however
+small, and 256 KiB of chunks of one byte would hold up everybody for half a second."""
+
+
+class BoundedConnection(H11Protocol):
+    """uvicorn's, with an end to waiting for headers, and deaf to the body of a request that will be refused for it.
+
+    uvicorn ends a connection that is idle between two requests, but none that has not said anything yet, or half of
+    what it wants.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._late: asyncio.TimerHandle | None = None
+        self._deaf = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        self._wait_for_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        for start in range(0, len(data), _PIECE_BYTES):
+            if self._deaf or self.transport.is_closing():
+                return
+            super().data_received(data[start : start + _PIECE_BYTES])
+            self._deaf = self._deaf or (self._receiving() and is_chunked(self.headers))
+        if self._deaf:
+            self.flow.pause_reading()
+        elif self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self._late is None:
+            self._wait_for_headers()
+
+    def _receiving(self) -> bool:
+        return self.conn.their_state is h11.SEND_BODY
+
+    def _wait_for_headers(self) -> None:
+        self._late = self.loop.call_later(HEADER_SECONDS, self._hang_up)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _hang_up(self) -> None:
+        self._late = None
+        # A request that is at work was whole once, and its answer may take as long as it takes.
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self.transport.close()
+
+
+def is_chunked(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a request says no length of its body beforehand."""
+    return any(name == b"transfer-encoding" for name, _ in headers)

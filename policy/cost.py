@@ -1,0 +1,320 @@
+"""What an expression can cost at most, in steps and bytes, over data of known sizes; and how that grows with them.
+
+Each cost is a polynomial of sizes, without a minus. Hence what a macro costs over many items together is at most
+what its body costs once for all of them taken as one, and once for nothing at each item: so passes over lists within
+lists count once, and only what is read again for each item multiplies.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import lark
+import re2
+
+from signoff.policy.extent import Extent, Nothing, unknown
+from signoff.policy.shapes import Shape
+from signoff.policy.syntax import is_macro, subtrees
+
+# In units, of which a step has so many: about 10 us of cel-python, which is the slower engine by far.
+STEP: Final = 8_192
+"""Units of work in a step, which is one place of the expression evaluated once."""
+_NODE: Final = 512
+"""Units to compare or copy one value."""
+_BYTE: Final = 2
+"""Units to compare, copy or decode one byte of text."""
+_ROUND: Final = 4 * STEP
+"""Units of one round of a macro beside its body."""
+_APPENDED: Final = 16
+"""Units, and bytes, for each value that stands in a list before, when one is appended: the list is copied."""
+_VALUE_BYTES: Final = 64
+"""Bytes of one value; measured are 32 in cel-expr-python, 56 in cel-python."""
+_VISIT_BYTES: Final = 256
+_ROUND_BYTES: Final = 1_024
+_PROGRAM: Final = 1 << 14
+"""Units for one byte of text under a pattern that nobody has seen: the largest program that RE2 takes."""
+
+# Wider than any coefficient: an expression of 2,000 characters doubles its data at most a few hundred times.
+_DIGITS: Final = 4_096
+_CONSTANT: Final = 1 << 30
+"""The level of a literal: deeper than any macro, since its size is known."""
+_NUMBERS: Final = frozenset({"int", "uint", "double", "bool", "timestamp", "duration", "type", "has", "size"})
+_COPIES: Final = frozenset({"string", "bytes", "dyn"})
+
+_Tree: TypeAlias = lark.Tree[lark.Token]
+_Scope: TypeAlias = Mapping[str, Extent]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work in units, of which a step has `STEP`, and memory in bytes.
+
+    `joins` is not 0 where a `+` within a macro may join texts or lists.
+    """
+
+    units: int = 0
+    memory: int = 0
+    joins: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.units + other.units, self.memory + other.memory, self.joins + other.joins)
+
+    def times(self, count: int) -> "Cost":
+        """The cost of doing it so often."""
+        return Cost(self.units * count, self.memory * count, self.joins * count)
+
+    @property
+    def steps(self) -> int:
+        """Whole steps, the last one begun included."""
+        return -(-self.units // STEP)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the cost of an expression grows with N, the size of its data: with N to the power of `degree`.
+
+    `factor` is the largest by which a power of N is multiplied, in units or bytes.
+    """
+
+    degree: int
+    factor: int
+
+
+@dataclass(frozen=True)
+class _Value:
+    cost: Cost
+    extent: Extent
+
+
+def cost_of(tree: _Tree, sizes: _Scope) -> Cost:
+    """The most that evaluating an expression costs over variables of these sizes, its result included."""
+    found = _visit(tree, sizes, 0)
+    result = found.extent
+    # What is no boolean is read out whole: a list that holds another one twice is then twice as large as it was.
+    return found.cost + _copying(result, _VALUE_BYTES)
+
+
+def growth(tree: _Tree, variables: Mapping[str, Shape]) -> Growth:
+    """How the cost grows with the size of data of which only the schema is known."""
+    # Kronecker's substitution: with one N larger than every factor, the digits of the sum are those of the polynomial.
+    large = 1 << _DIGITS
+    cost = cost_of(tree, {name: unknown(shape, large, large, large) for name, shape in variables.items()})
+    digits = [*_digits(cost.units), *_digits(cost.memory)]
+    return Growth(max(power for power, _ in digits), max(digit for _, digit in digits))
+
+
+def sizes_at_most(variables: Mapping[str, Shape], *, nodes: int, text: int) -> dict[str, Extent]:
+    """The sizes of variables, each with so many values and bytes of text."""
+    return {name: unknown(shape, nodes, nodes, text) for name, shape in variables.items()}
+
+
+def _digits(total: int) -> list[tuple[int, int]]:
+    found, power = [(0, 0)], 0
+    while total:
+        digit = total & ((1 << _DIGITS) - 1)
+        if digit:
+            found.append((power, digit))
+        total >>= _DIGITS
+        power += 1
+    return found
+
+
+def _visit(node: _Tree, scope: _Scope, level: int) -> _Value:
+    match node.data:
+        case "literal":
+            return _Value(_VISIT, _literal(str(node.children[0])))
+        case "ident" | "dot_ident":
+            return _Value(_VISIT, scope.get(str(node.children[0]), Nothing(level=_CONSTANT)))
+        case "member_dot":
+            holder = _visit(_tree(node, 0), scope, level)
+            return _Value(holder.cost + _VISIT, holder.extent.child(str(node.children[1])))
+        case "member_index":
+            return _indexed(node, scope, level)
+        case "member_dot_arg":
+            return _macro(node, scope, level) if is_macro(node) else _called(node, scope, level)
+        case "ident_arg" | "dot_ident_arg":
+            return _called(node, scope, level)
+        case "relation":
+            return _compared(node, scope, level)
+        case "addition":
+            return _added(node, scope, level)
+        case "list_lit" | "map_lit":
+            return _built(node, scope, level)
+        case "expr":
+            return _chosen(node, scope, level)
+        case "primary" | "paren_expr":
+            return _visit(_tree(node, 0), scope, level)
+        case _:
+            # Logic and arithmetic: their operands are evaluated, and give what has no size.
+            parts = [_visit(child, scope, level) for child in subtrees(node)]
+            return _Value(_sum(parts) + _VISIT, Extent(nodes=1))
+
+
+_VISIT: Final = Cost(STEP, _VISIT_BYTES)
+
+
+def _literal(token: str) -> Extent:
+    if token[-1] not in "\"'":
+        return Extent(nodes=1, level=_CONSTANT)
+    size = len(token.encode())
+    return Extent("text", size, 1, size, _CONSTANT)
+
+
+def _indexed(node: _Tree, scope: _Scope, level: int) -> _Value:
+    holder, key = (_visit(child, scope, level) for child in subtrees(node))
+    name = _spelled(_tree(node, 1))
+    # Into a map, what is no text is looked for among all names.
+    search = 0 if key.extent.kind == "text" or holder.extent.kind == "list" else holder.extent.length * _NODE
+    cost = holder.cost + key.cost + _VISIT + Cost(key.extent.text * _BYTE + search)
+    return _Value(cost, holder.extent.child(name))
+
+
+def _spelled(index: _Tree) -> str | None:
+    """The name that an index spells; None for any other."""
+    inner = _tree(index, 0) if index.data == "primary" and isinstance(index.children[0], lark.Tree) else index
+    token = str(inner.children[0]) if inner.data == "literal" else ""
+    plain = token[1:-1]
+    return plain if len(token) > 1 and token[0] in "'\"" and token[:3] != token[0] * 3 and "\\" not in plain else None
+
+
+def _compared(node: _Tree, scope: _Scope, level: int) -> _Value:
+    operator = _tree(node, 0)
+    left, right = _visit(_tree(operator, 0), scope, level), _visit(_tree(node, 1), scope, level)
+    one, two = left.extent, right.extent
+    if operator.data == "relation_in":
+        # Each comparison ends with the smaller of the two, so all of them read no more than the list.
+        work = _copying(two) + Cost(two.length * _NODE + one.text * _BYTE)
+    elif "number" in (one.kind, two.kind):
+        work = Cost()
+    else:
+        # So does this one. Which side is smaller must not hang on sizes, or the sum over many items would be wrong.
+        work = _copying(one) if one.level > two.level else _copying(two)
+        work = _copying(one) + _copying(two) if one.level == two.level != _CONSTANT else work
+    return _Value(left.cost + right.cost + _VISIT + Cost(work.units), Extent(nodes=1))
+
+
+def _added(node: _Tree, scope: _Scope, level: int) -> _Value:
+    operator = _tree(node, 0)
+    left, right = _visit(_tree(operator, 0), scope, level), _visit(_tree(node, 1), scope, level)
+    cost = left.cost + right.cost + _VISIT
+    one, two = left.extent, right.extent
+    if operator.data == "addition_sub" or "number" in (one.kind, two.kind):
+        return _Value(cost, Extent(nodes=1))
+    joined, joins = _joined(one, two), int(level > 0)
+    if joined.kind == "text":
+        return _Value(cost + Cost(joined.length * _BYTE, joined.length, joins), joined)
+    return _Value(cost + Cost(joined.length * _NODE, joined.length * _VALUE_BYTES, joins), joined)
+
+
+def _joined(one: Extent, two: Extent) -> Extent:
+    """Both together: the one after the other, or either of them."""
+    kind = one.kind if one.kind == two.kind else "any"
+    length, nodes, text = one.length + two.length, one.nodes + two.nodes, one.text + two.text
+    return Extent(kind, length, nodes, text, min(one.level, two.level))
+
+
+def _built(node: _Tree, scope: _Scope, level: int) -> _Value:
+    inner = next(subtrees(node), None)
+    parts = [] if inner is None else [_visit(child, scope, level) for child in subtrees(inner)]
+    nodes = 1 + sum(part.extent.nodes for part in parts)
+    text = sum(part.extent.text for part in parts)
+    made = Cost(len(parts) * _NODE, (len(parts) + 1) * _VALUE_BYTES)
+    kind: Final = "list" if node.data == "list_lit" else "map"
+    deepest = min((part.extent.level for part in parts), default=_CONSTANT)
+    # The keys of a map are compared with each other.
+    keys = Cost() if kind == "list" else Cost(len(parts) * text * _BYTE)
+    return _Value(_sum(parts) + _VISIT + made + keys, Extent(kind, len(parts), nodes, text, deepest))
+
+
+def _chosen(node: _Tree, scope: _Scope, level: int) -> _Value:
+    condition, one, two = (_visit(child, scope, level) for child in subtrees(node))
+    # Both branches: an upper bound of either, and never less where the data grow.
+    return _Value(condition.cost + one.cost + two.cost + _VISIT, _joined(one.extent, two.extent))
+
+
+def _called(node: _Tree, scope: _Scope, level: int) -> _Value:
+    method = node.data == "member_dot_arg"
+    name = str(node.children[1 if method else 0])
+    trees = list(subtrees(node))
+    operands = trees[:1] if method else []
+    operands += [each for group in trees[1 if method else 0 :] for each in subtrees(group)]
+    parts = [_visit(child, scope, level) for child in operands]
+    sizes = [part.extent for part in parts]
+    cost = _sum(parts) + _VISIT
+    text = sum(each.text for each in sizes)
+    if name == "contains" and len(parts) == 2:
+        # Naive search, in wide registers.
+        return _Value(cost + Cost(text * _BYTE + sizes[0].text * sizes[1].text), Extent(nodes=1))
+    if name == "matches" and len(parts) == 2:
+        return _Value(cost + _matching(operands[1], *sizes), Extent(nodes=1))
+    # A number as text has 32 characters at most; bytes become text of the same size or an error.
+    if name in _COPIES and parts:
+        one = sizes[0]
+        grown = one if name == "dyn" else Extent("text", one.text + 32, one.nodes + 1, one.text + 32, one.level)
+        return _Value(cost + Cost(text * _BYTE, text + _VALUE_BYTES), grown)
+    known = name in _NUMBERS or name.startswith(("get", "startsWith", "endsWith"))
+    nodes = sum(each.nodes for each in sizes)
+    given = Extent(nodes=1) if known else Extent("any", nodes + text + 1, nodes + 1, text)
+    return _Value(cost + Cost(text * _BYTE, text), given)
+
+
+def _matching(pattern: _Tree, subject: Extent, program: Extent) -> Cost:
+    spelled = _spelled(pattern)
+    if spelled is not None:
+        # RE2 takes time linear in the text; of a program that fills its memory it does each step of all its states.
+        return Cost(subject.text * (_BYTE + _program_size(spelled) // 4))
+    return Cost((subject.text + 1) * program.text * _BYTE + subject.text * _PROGRAM + program.text * STEP)
+
+
+@lru_cache(maxsize=256)
+def _program_size(pattern: str) -> int:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return int(re2.compile(pattern, options).programsize)
+    except re2.error:
+        return 0
+
+
+def _macro(node: _Tree, scope: _Scope, level: int) -> _Value:
+    name = str(node.children[1])
+    over = _visit(_tree(node, 0), scope, level)
+    arguments = list(subtrees(_tree(node, 2)))
+    variable = next(iter(arguments[0].find_data("ident")), None)
+    bound = str(variable.children[0]) if variable is not None else ""
+    count, inside = over.extent.length, over.extent.child(None).at(level + 1)
+    once, all_items = Cost(_ROUND, _ROUND_BYTES), Cost()
+    result = Extent(nodes=1)
+    for body in arguments[1:]:
+        # See the module's first lines: at each item nothing, and once all of them together.
+        at_nothing = _visit(body, {**scope, bound: inside.empty()}, level + 1)
+        at_all = _visit(body, {**scope, bound: inside}, level + 1)
+        once, all_items = once + at_nothing.cost, all_items + at_all.cost
+        result = _gathered(count, at_nothing.extent, at_all.extent)
+    cost = over.cost + _VISIT + once.times(count) + all_items
+    if name not in ("map", "filter"):
+        return _Value(cost, Extent(nodes=1))
+    appended = Cost(count * count * _APPENDED, count * count * _APPENDED + count * _VALUE_BYTES)
+    return _Value(cost + appended, over.extent if name == "filter" else result)
+
+
+def _gathered(count: int, at_nothing: Extent, at_all: Extent) -> Extent:
+    """The list of all that a body gave."""
+    nodes = 1 + count * (1 + at_nothing.nodes) + at_all.nodes
+    return Extent("list", count, nodes, count * at_nothing.text + at_all.text)
+
+
+def _copying(extent: Extent, memory: int = 0) -> Cost:
+    return Cost(extent.nodes * _NODE + extent.text * _BYTE, (extent.nodes * memory + extent.text) if memory else 0)
+
+
+def _sum(parts: list[_Value]) -> Cost:
+    return sum((part.cost for part in parts), Cost())
+
+
+def _tree(node: _Tree, index: int) -> _Tree:
+    child = node.children[index]
+    if not isinstance(child, lark.Tree):
+        raise TypeError(f"`{node.data}` has no tree at {index}")
+    return child

@@ -1,0 +1,176 @@
+"""How large the values are that an expression reads: counted in the data, or unknown and called N."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias
+
+from signoff.policy.shapes import Shape
+
+Kind: TypeAlias = Literal["number", "text", "list", "map", "any"]
+"""What a value is, as far as that is known; `number` stands for all that has no size, such as booleans."""
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    "int": "number",
+    "number": "number",
+    "bool": "number",
+    "string": "text",
+    "list": "list",
+    "object": "map",
+    "map": "map",
+}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The size of one value, or of several together: the sum of each measure over all of them.
+
+    `length` counts items, entries or bytes of text at the top; `nodes` all values within, each value itself included;
+    `text` all bytes of text within. `level` is the macro whose variable it comes from: 0 for the data themselves.
+    """
+
+    kind: Kind = "number"
+    length: int = 0
+    nodes: int = 0
+    text: int = 0
+    level: int = 0
+
+    def child(self, name: str | None) -> "Extent":
+        """What lies under `name`, or all items together for None."""
+        return self.opaque("any")
+
+    def opaque(self, kind: Kind) -> "Extent":
+        """Anything that lies within: no part is larger than the whole, nor are all parts together."""
+        return Extent(kind, self.nodes + self.text, self.nodes, self.text, self.level)
+
+    def empty(self) -> "Extent":
+        """The same place where there is nothing."""
+        return Nothing(self.kind, level=self.level)
+
+    def at(self, level: int) -> "Extent":
+        """The same, read through the variable of a macro."""
+        return Extent(self.kind, self.length, self.nodes, self.text, level)
+
+
+class Nothing(Extent):
+    """A place of no size, with nothing in it."""
+
+    def child(self, name: str | None) -> Extent:
+        """Nothing either."""
+        return Nothing("any", level=self.level)
+
+
+@dataclass(frozen=True)
+class Unknown(Extent):
+    """A place in data that nobody has seen: N of everything, with what its schema says of it."""
+
+    shape: Shape | None = None
+
+    def child(self, name: str | None) -> Extent:
+        """The place below, of the same N."""
+        inner = None
+        if self.shape is not None and name is not None:
+            inner = self.shape.step(name) or self.shape.items
+        elif self.shape is not None and self.shape.kind != "object":
+            inner = self.shape.items
+        return unknown(inner, self.length, self.nodes, self.text, self.level)
+
+    def empty(self) -> Extent:
+        """The same place where there is nothing; its kinds are known as before."""
+        return Unknown(self.kind, level=self.level, shape=self.shape)
+
+    def at(self, level: int) -> Extent:
+        """The same, read through the variable of a macro."""
+        return Unknown(self.kind, self.length, self.nodes, self.text, level, self.shape)
+
+
+def unknown(shape: Shape | None, length: int, nodes: int, text: int, level: int = 0) -> Unknown:
+    """A place of these sizes at most. What has no size stands for its place in a list, so its nodes count."""
+    kind: Kind = "any" if shape is None else _KINDS.get(shape.kind, "any")
+    return Unknown(kind, 0 if kind == "number" else length, nodes, 0 if kind == "number" else text, level, shape)
+
+
+class Counted(Extent):
+    """Places in data that are there, counted when they are asked for."""
+
+    def __init__(self, values: Sequence[Any], level: int = 0) -> None:
+        kinds = {_kind(value) for value in values if value is not None}
+        nodes, text = _count(values)
+        kind = kinds.pop() if len(kinds) == 1 else "any" if kinds else "number"
+        super().__init__(kind, sum(map(_length, values)), nodes, text, level)
+        object.__setattr__(self, "_values", values)
+
+    @cached_property
+    def _found(self) -> dict[str | None, Extent]:
+        return {}
+
+    def child(self, name: str | None) -> Extent:
+        """All that lies under `name` in any of the values, or all their items and entries."""
+        found = self._found.get(name)
+        if found is None:
+            values: Sequence[Any] = vars(self)["_values"]
+            inside = _items(values) if name is None else _named(values, name)
+            found = self._found[name] = Counted(tuple(inside), self.level)
+        return found
+
+    def at(self, level: int) -> Extent:
+        """The same, read through the variable of a macro."""
+        return Counted(vars(self)["_values"], level)
+
+
+def counted(data: Mapping[str, Any]) -> dict[str, Extent]:
+    """The sizes of variables, by their names."""
+    return {name: Counted((value,)) for name, value in data.items()}
+
+
+def _items(values: Iterable[Any]) -> Iterable[Any]:
+    for value in values:
+        if isinstance(value, Mapping):
+            # A macro over a map runs over its names, an index into it gives a value: either is meant here.
+            yield from value
+            yield from value.values()
+        elif isinstance(value, list | tuple):
+            yield from value
+
+
+def _named(values: Iterable[Any], name: str) -> Iterable[Any]:
+    return (value[name] for value in values if isinstance(value, Mapping) and name in value)
+
+
+def _kind(value: Any) -> Kind:
+    match value:
+        case str():
+            return "text"
+        case list() | tuple():
+            return "list"
+        case Mapping():
+            return "map"
+        case _:
+            return "number"
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, str):
+        return _bytes(value)
+    return len(value) if isinstance(value, list | tuple | Mapping) else 0
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def _count(values: Iterable[Any]) -> tuple[int, int]:
+    """Values and bytes of text, at any depth; what nests without end was refused before."""
+    nodes = text = 0
+    stack = list(values)
+    while stack:
+        value = stack.pop()
+        nodes += 1
+        if isinstance(value, str):
+            text += _bytes(value)
+        elif isinstance(value, Mapping):
+            stack.extend(value)
+            stack.extend(value.values())
+        elif isinstance(value, list | tuple):
+            stack.extend(value)
+    return nodes, text

@@ -1,0 +1,120 @@
+"""A process that evaluates policies' expressions within limits of memory and time, for `signoff.policypool`.
+
+It reads tasks from the socket whose descriptor is its one argument, and answers each: JSON behind a length of four
+bytes, so that whoever takes over an engine through its input gets no object into the program that asks.
+"""
+
+import contextlib
+import json
+import math
+import resource
+import socket
+import struct
+import sys
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from signoff.contracts.limits import POLICY_PROCESS_BYTES, POLICY_PROCESS_SECONDS
+from signoff.policy.answer import Outcome
+from signoff.policy.expression import Expression, facts
+from signoff.policy.first_engine import first_program
+from signoff.policy.second_engine import second_program
+
+HEADER: Final = struct.Struct(">I")
+READY: Final = b"ready"
+_FIRST: Final = '{"text": "args.n < 1", "variables": ["args"], "data": {"args": {"n": 0}}}'
+_LEAST_SECONDS: Final = 0.001
+_ADDRESSES: Final = Path("/proc/self/statm")
+
+
+def main(descriptor: int) -> None:
+    """Answers tasks until the other end is closed."""
+    with socket.socket(fileno=descriptor) as peer:
+        # The engines and what they need are loaded with the first expression; after that memory is limited.
+        answer(_FIRST)
+        limit_memory()
+        send(peer, READY)
+        while task := receive(peer):
+            limit_time()
+            send(peer, answer(task))
+
+
+def answer(task: str | bytes) -> bytes:
+    """Both engines' outcomes of a task."""
+    asked: dict[str, Any] = json.loads(task)
+    expression = _expression(asked["text"], tuple(asked["variables"]))
+    return json.dumps([_plain(each) for each in expression.here(facts(asked["data"]))]).encode()
+
+
+def limit_memory() -> None:
+    """From now on this process may take so much more, and leaves no core file of what it read."""
+    with contextlib.suppress(ValueError, OSError):
+        # A system that does not keep such a limit refuses it: there the time and the sizes alone are bounded.
+        most = _address_space() + POLICY_PROCESS_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def limit_time() -> None:
+    """The next task may take so much of the processor; the system kills what takes more."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    most = math.ceil(used.ru_utime + used.ru_stime + POLICY_PROCESS_SECONDS)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def send(peer: socket.socket, body: bytes) -> None:
+    """Writes one message."""
+    peer.sendall(HEADER.pack(len(body)) + body)
+
+
+def receive(peer: socket.socket, most: int = 1 << 31, until: float | None = None) -> bytes:
+    """Reads one message of `most` bytes; b"" when the other end is closed.
+
+    Raises `ValueError` for a longer one, `TimeoutError` where it is not there `until` a moment of the monotonic clock.
+    """
+    header = _read(peer, HEADER.size, until)
+    size = HEADER.unpack(header)[0] if header else 0
+    if size > most:
+        raise ValueError(f"a message of {size} bytes")
+    return _read(peer, size, until)
+
+
+def _read(peer: socket.socket, size: int, until: float | None) -> bytes:
+    pieces = bytearray()
+    while len(pieces) < size:
+        if until is not None:
+            # Anew for each piece: a timeout of the socket would count from the last one, so never run out.
+            peer.settimeout(max(until - time.monotonic(), _LEAST_SECONDS))
+        piece = peer.recv(size - len(pieces))
+        if not piece:
+            return b""
+        if until is not None and time.monotonic() > until:
+            raise TimeoutError
+        pieces += piece
+    return bytes(pieces)
+
+
+@lru_cache(maxsize=256)
+def _expression(text: str, variables: tuple[str, ...]) -> Expression:
+    return Expression("", text, first_program(text, variables), second_program(text))
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    # Of all values only a list of texts is ever read, by `route_to`.
+    value = outcome.value
+    texts = value if isinstance(value, list) and all(isinstance(each, str) for each in value) else None
+    return {"kind": outcome.kind, "note": outcome.note, "value": texts}
+
+
+def _address_space() -> int:
+    """Bytes of address space of this process; 0 where the system does not tell, and keeps no such limit either."""
+    if not _ADDRESSES.exists():
+        return 0
+    return int(_ADDRESSES.read_text().split()[0]) * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,1 @@
+../../policypool.py

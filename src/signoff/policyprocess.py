@@ -1,0 +1,1 @@
+../../policyprocess.py

@@ -1,0 +1,80 @@
+"""Signoff's own activities know who may have them run: the turn that their task names."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from activity_kit import TURN, decision, pinned
+
+from signoff.activities.callers import own_problem
+from signoff.activities.permit import Caller
+from signoff.contracts import names
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.steps import GateTask, IdentifyTask, ModelTask, RecordTask
+
+ENTRY = AuditEntry(stream=TURN.workflow_id, key="k", kind="turn", at=datetime.now(UTC), tenant="main")
+
+
+def identified(**fields: Any) -> IdentifyTask:
+    """The question who answered the one call."""
+    given: dict[str, Any] = {
+        "decision": decision(),
+        "tenant": "main",
+        "approvers": (),
+        "requester": "guest",
+        "allow_self": False,
+        "min_assurance": "none",
+        "accept_unsigned": False,
+    }
+    return IdentifyTask(**given | fields)
+
+
+TASKS = {
+    names.MODEL: ModelTask(ctx=pinned(), completion=1, messages=()),
+    names.GATE: GateTask(ctx=pinned(), calls=()),
+    names.IDENTIFY: identified(),
+    names.RECORD: RecordTask(audit=(ENTRY,)),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_turn_itself_may_have_its_activities_run(name: str) -> None:
+    """Its own type, under its own id."""
+    assert own_problem(Caller(names.ACTOR_TURN, TURN.workflow_id, name, "1"), [TASKS[name]]) == ""
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("kind", ["", "Foreign", names.SESSION])
+def test_nothing_but_a_turn_may(name: str, kind: str) -> None:
+    """Not a standalone activity, a foreign workflow or a session, even under the turn's id."""
+    problem = own_problem(Caller(kind, TURN.workflow_id, name, "1"), [TASKS[name]])
+    assert problem == "this activity runs only inside a turn"
+
+
+@pytest.mark.parametrize("name", [names.MODEL, names.GATE, names.IDENTIFY])
+def test_no_turn_may_for_another(name: str) -> None:
+    """Else one could ask who may decide in another's name, or have its calls judged."""
+    problem = own_problem(Caller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
+    assert problem == "its task names another turn"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [identified(tenant="other")],
+        [identified(decision=decision(approval_id="main.s.other.c1.1"))],
+        [identified(decision=decision(approval_id="nothing"))],
+        [{"ctx": {}}],
+        [],
+        [TASKS[names.MODEL], TASKS[names.MODEL]],
+    ],
+)
+def test_what_names_no_turn_of_the_caller_is_refused(args: list[Any]) -> None:
+    """Fails closed, also for a task of a shape that nobody has thought of yet."""
+    assert own_problem(Caller(names.ACTOR_TURN, TURN.workflow_id, names.IDENTIFY, "1"), args) != ""
+
+
+@pytest.mark.parametrize("name", ["pay", names.OUTCOME])
+def test_tools_are_left_to_check_their_caller_themselves(name: str) -> None:
+    """They refuse with an outcome."""
+    assert own_problem(Caller("", "", name, "1"), [None]) == ""

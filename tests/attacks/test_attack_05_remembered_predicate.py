@@ -1,0 +1,131 @@
+"""Attack 05: an approver's predicate makes gigabytes or minutes of a call that any model may propose.
+
+Each predicate was seen to succeed before: in a child with 3 GiB of address space it took 1.1 to 3 GiB, or 2 to 60
+seconds, where it was to be remembered and again at every later call. Without the bounds (`Predicate.holds` asking
+`Expression.here`, `compile_where` refusing nothing) these tests fail.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from attack_05_bombs import BOMBS, SCHEMA, large
+from attack_site import MANIFEST, AttackSite, approval_id, payee
+
+from signoff.contracts.decision import Remember
+from signoff.contracts.grant import Like
+from signoff.contracts.limits import MIB
+from signoff.registry.manifest import load_manifest
+from signoff.registry.registry import definition_hash
+from signoff.store.grants import Grants
+from signoff.store.store import open_store
+
+MOST_BYTES = 200 * MIB
+"""What a bomb may make of a process that it reaches, which has 50 to 200 MiB by itself."""
+MOST_SECONDS = 5.0
+CHILD = """
+import json, resource, sys, time
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+from signoff import policypool
+from signoff.contracts.errors import ConfigError
+from signoff.policy.compiled import compile_policy
+from signoff.policy.facts import ToolFacts
+from signoff.policy.remembered import compile_where
+policypool.install()
+where, schema, args = json.load(sys.stdin)
+policy = compile_policy(True, tool=ToolFacts("batch", "generalist", "routed", ()), input_schema=schema)
+begun = time.process_time()
+try:
+    found = str(compile_where(where, policy).holds(args))
+except ConfigError as error:
+    found = "refused"
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
+print(json.dumps([found, peak, time.process_time() - begun]))
+"""
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_costs_nothing_where_it_is_taken(name: str) -> None:
+    """Taken down or evaluated, it is refused or does not apply, within 200 MiB and a few seconds of the processor."""
+    asked = json.dumps([BOMBS[name], SCHEMA, large("Ana")])
+    command = [sys.executable, "-c", CHILD]
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=60, check=True)
+    found, peak, seconds = json.loads(done.stdout)
+    assert found in ("refused", "False")
+    assert peak < MOST_BYTES
+    assert seconds < MOST_SECONDS
+
+
+@pytest.fixture
+def limited(site: AttackSite) -> Iterator[None]:
+    """Both processes with 3 GiB more of address space at most, so that a bomb that goes off hurts them alone."""
+    if sys.platform != "linux":
+        pytest.skip("limits of another process are set on Linux only")
+    before = {}
+    for process in site.processes.values():
+        most = psutil.Process(process.pid).memory_info().vms + (3 << 30)
+        before[process.pid] = resource.prlimit(process.pid, resource.RLIMIT_AS)
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (most, before[process.pid][1]))
+    yield
+    for pid, limit in before.items():
+        if psutil.pid_exists(pid):
+            resource.prlimit(pid, resource.RLIMIT_AS, limit)
+
+
+def peaks(site: AttackSite) -> dict[str, int]:
+    """The most memory that each process ever had, in bytes."""
+    found = {}
+    for name, process in site.processes.items():
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        found[name] = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+    return found
+
+
+async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited: None) -> None:
+    """Each is `malformed` with words, the request waits on, and the gateway is as large as it was."""
+    to, before = payee(), peaks(site)
+    ana = site.person("ana")
+    approval = approval_id(await site.person("rui").ask([("batch", large(to))]))
+    shown = await ana.waiting(approval)
+    for where in BOMBS.values():
+        said: dict[str, Any] = {"scope": "tenant", "where": where, "uses": 5}
+        answer = (await ana.decide(shown, remember=said)).json()
+        assert (answer["status"], answer["code"]) == ("refused", "malformed"), where
+        assert "`remember.where`" in answer["message"]
+    assert (await ana.see(approval)).view["state"] == "pending"
+    assert {name: peak for name, peak in peaks(site).items() if peak > before[name] + MOST_BYTES} == {}
+    assert site.ledger(to) == []
+
+
+async def test_a_bomb_that_lies_in_the_store_does_not_go_off(site: AttackSite, limited: None) -> None:
+    """Those written under looser rules, approvals and denials, apply to no call: a person is asked, and soon."""
+    to, before = payee(), peaks(site)
+    catalog = load_manifest(MANIFEST)
+    tool = catalog.tool("batch")
+    assert tool is not None
+    like = {"tenant": "main", "session": "", "tool": "batch", "definition": definition_hash(tool)}
+    asks = {"rule": "requires_approval", "policy_hash": catalog.policy("batch").hash}
+    async with open_store(site.stores.gateway) as store:
+        for number, where in enumerate(BOMBS.values()):
+            await Grants(store).write(
+                f"g05{number:013d}",
+                "denied" if number % 2 else "approved",
+                Like(**like, where=where, **asks),
+                Remember(scope="tenant", where=where, seconds=600, uses=100),
+                people=("ana",),
+                approval_id="main.s.t.c1.1",
+            )
+        try:
+            key = await site.person("rui").ask([("batch", large(to))])
+            assert (await site.person("ana").waiting(approval_id(key))).view["state"] == "pending"
+        finally:
+            for number in range(len(BOMBS)):
+                await Grants(store).revoke(f"g05{number:013d}", "main", by="ana")
+    assert {name: peak for name, peak in peaks(site).items() if peak > before[name] + MOST_BYTES} == {}
+    assert site.ledger(to) == []

@@ -1,0 +1,114 @@
+"""Attack 15: a call is approved of which a value stands on no page, in no terminal and in no JSON."""
+
+import asyncio
+import html
+import json
+import re
+import sys
+
+import pytest
+from attack_site import AttackSite, Browser, approval_id, form_fields, payee, words
+
+from signoff.contracts.ids import TurnKey
+
+LINES = 300
+LAST = {"article": "consulting, see contract", "pieces": 99_999, "price": 1_000_000}
+PAGES = 400
+"""How many pages of one card are turned over at most."""
+
+
+async def long_order(site: AttackSite, to: str) -> TurnKey:
+    """An order whose last line is one nobody would agree to."""
+    items = [{"article": f"pencil no. {n}", "pieces": 10, "price": 1} for n in range(1, LINES)]
+    return await site.person("rui").ask([("order", {"items": [*items, LAST], "to": to})])
+
+
+def has_last(text: str) -> bool:
+    """Whether a text has both numbers of the last line, however they are grouped."""
+    plain = re.sub(r"(?<=\d)[\s,.  ](?=\d{3})", "", text)
+    return str(LAST["pieces"]) in plain and str(LAST["price"]) in plain
+
+
+async def all_pages(browser: Browser, approval: str) -> list[str]:
+    """The words of the card, and of whatever can be opened from it that is below it."""
+    start = f"/approvals/{approval}"
+    waiting, seen, found = [start], {start}, []
+    while waiting and len(seen) <= PAGES:
+        answer = await browser.http.get(waiting.pop(0))
+        found.append(words(answer.text))
+        for link in re.findall(r'(?:href|src)="([^"#]+)', answer.text):
+            path = html.unescape(link)
+            if path.startswith(start) and path not in seen and "/edit" not in path:
+                seen.add(path)
+                waiting.append(path)
+    return found
+
+
+@pytest.mark.xfail(strict=True, reason="open: 15")
+async def test_what_was_not_opened_cannot_be_approved_on_the_page(site: AttackSite) -> None:
+    """The card's first page does not have the last line of the order: what its form sends approves nothing."""
+    to, bo = payee(), await site.browser("bo")
+    key = await long_order(site, to)
+    await site.person("ana").waiting(approval_id(key))
+    shown, fields = await bo.open(approval_id(key))
+    assert not has_last(shown.words), "the whole order is on one page: send it as a longer one"
+    await bo.send(approval_id(key), fields)
+    after = await site.person("ana").see(approval_id(key))
+    assert (after.view["state"], site.ledger(to)) == ("pending", [])
+
+
+@pytest.mark.xfail(strict=True, reason="open: 15")
+async def test_every_value_can_be_reached_from_the_card(site: AttackSite) -> None:
+    """Turning over every page that the card leads to, one reads the last line; then it can be approved."""
+    to, bo = payee(), await site.browser("bo")
+    key = await long_order(site, to)
+    await site.person("ana").waiting(approval_id(key))
+    assert any(has_last(text) for text in await all_pages(bo, approval_id(key)))
+    _, fields = await bo.open(approval_id(key))
+    assert (await bo.send(approval_id(key), fields)).status_code == 303
+    await site.person("rui").result(key)
+    assert [line["items"] for line in site.ledger(to)] == [LINES]
+
+
+async def test_the_api_gives_every_value(site: AttackSite) -> None:
+    """The view that an answer over the API is bound to has the last line."""
+    key = await long_order(site, payee())
+    assert has_last((await site.person("ana").waiting(approval_id(key))).words)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="words", marks=pytest.mark.xfail(strict=True, reason="open: 15")),
+        pytest.param(("--json",), id="json"),
+    ],
+)
+async def test_the_terminal_gives_every_value(options: tuple[str, ...], site: AttackSite) -> None:
+    """`signoff show` of the request has the last line."""
+    key = await long_order(site, payee())
+    await site.person("ana").waiting(approval_id(key))
+    env = site.env("gateway") | {"SIGNOFF_TOKEN": site.tokens["ana"], "SIGNOFF_PUBLIC_URL": site.url}
+    ran = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "signoff.cli.main", "show", approval_id(key), *options),
+        cwd=site.folder,
+        env=env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await ran.communicate()
+    assert ran.returncode == 0, err.decode()
+    assert has_last(json.dumps(json.loads(out)) if options else out.decode())
+
+
+@pytest.mark.xfail(strict=True, reason="open: 15")
+async def test_a_batch_takes_no_card_that_is_not_whole(site: AttackSite) -> None:
+    """Ticked among others in the inbox, the order is not approved by one tap."""
+    to, bo = payee(), await site.browser("bo")
+    key = await long_order(site, to)
+    shown = await site.person("ana").waiting(approval_id(key))
+    page = await bo.http.get("/batch", params={"pick": approval_id(key)})
+    fields = form_fields(page.text, "/batch")
+    assert fields["shown"] == approval_id(key)
+    await bo.http.post("/batch", data={**fields, "pick": approval_id(key), "verdict": "approved"})
+    after = await site.person("ana").see(shown.view["id"])
+    assert (after.view["state"], site.ledger(to)) == ("pending", [])

@@ -1,0 +1,48 @@
+"""Attack 19: a permit claims that people overrode what a tool's permission check objects to."""
+
+import pytest
+from attack_site import AttackSite, approval_id, payee
+from impostor import Impostor
+
+from signoff.contracts import names
+from signoff.registry.permission import PERMISSION_RULE, override_hash
+
+OBJECTION = "no refunds to this address at present"
+"""What `may_refund` of the attacked tools says."""
+
+
+@pytest.mark.xfail(strict=True, reason="open: 19")
+async def test_an_override_that_nobody_was_shown_lets_nothing_run(site: AttackSite, impostor: Impostor) -> None:
+    """Ana approved a refund while nothing was objected to; then the check objects: the permit's word that she
+    overrode it, with the right hash, is worth nothing."""
+    to, ana = payee(), site.person("ana")
+    args = {"amount": 9, "to": to}
+    key = await site.person("rui").ask([("refund", args)])
+    shown = await ana.waiting(approval_id(key))
+    assert OBJECTION not in shown.words
+    ctx, view = await impostor.ctx(key), await impostor.view(key)
+    forged = await impostor.take_over(key, **{names.STATE: view})
+    assert (await ana.decide(shown)).status_code in (200, 202)
+    (site.folder / f"no-{to}").touch()
+    permit = impostor.permit(
+        ctx,
+        impostor.digest(ctx, "refund", args),
+        await forged.heard(),
+        tool="refund",
+        rule=PERMISSION_RULE,
+        override=override_hash(OBJECTION),
+    )
+    reply = await forged.run("refund", args, permit)
+    assert (site.amounts(to), reply.outcome is None or reply.outcome.code != "ok") == ([], True)
+
+
+async def test_an_override_that_was_shown_and_approved_runs(site: AttackSite) -> None:
+    """Asked while the check objects, Ana sees the objection; her yes runs the call."""
+    to, ana, rui = payee(), site.person("ana"), site.person("rui")
+    (site.folder / f"no-{to}").touch()
+    key = await rui.ask([("refund", {"amount": 9, "to": to})])
+    shown = await ana.waiting(approval_id(key))
+    assert OBJECTION in shown.words
+    assert (await ana.decide(shown)).status_code == 200
+    assert (await rui.result(key))["calls"][0]["code"] == "ok"
+    assert site.amounts(to) == [9]

@@ -1,0 +1,99 @@
+"""Whoever holds a Temporal credential schedules Signoff's own activities on the honest worker."""
+
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from attack_site import AttackSite, payee
+from impostor import Impostor
+from temporalio import workflow
+from temporalio.client import ActivityFailureError, Client, WorkflowFailureError
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from signoff.contracts import names
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.message import CallPart, Message, TextPart
+from signoff.contracts.steps import GateTask, IdentifyTask, ModelTask, RecordTask
+
+ONCE = RetryPolicy(maximum_attempts=1)
+
+
+@workflow.defn(name="Reconnaissance", sandboxed=False)
+class Reconnaissance:
+    """A workflow of the attacker's own type."""
+
+    @workflow.run
+    async def run(self, activity: str, queue: str, task: Any) -> Any:
+        """Schedule one activity on the honest task queue."""
+        return await workflow.execute_activity(
+            activity, task, task_queue=queue, start_to_close_timeout=timedelta(seconds=20), retry_policy=ONCE
+        )
+
+
+async def tasks_of(site: AttackSite, impostor: Impostor) -> dict[str, Any]:
+    """What a spy sends, made of a turn whose history they read: who may decide, what would be judged, what is said."""
+    key = await site.person("rui").ask([("pay", {"amount": 3, "to": payee()})])
+    ctx = await impostor.ctx(key)
+    said = Message(role="user", parts=(TextPart(text=Content(inline="[]")),))
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 3, "to": "x"}))
+    asked = IdentifyTask(
+        decision=Decision(approval_id=".".join((*key, "c1.1")), verdict="approved", subject="ana"),
+        tenant="main",
+        approvers=("role:approvers",),
+        requester="rui",
+        allow_self=False,
+        min_assurance="none",
+        accept_unsigned=True,
+    )
+    return {
+        names.IDENTIFY: asked,
+        names.GATE: GateTask(ctx=ctx, calls=(call,)),
+        names.MODEL: ModelTask(ctx=ctx, completion=1, messages=(said,)),
+        names.RECORD: RecordTask(audit=()),
+    }
+
+
+async def alone(client: Client, queue: str, name: str, task: Any) -> Any:
+    """The answer of the honest worker to a standalone activity."""
+    return await client.execute_activity(
+        name,
+        task,
+        id=f"alone-{uuid.uuid4().hex}",
+        task_queue=queue,
+        start_to_close_timeout=timedelta(seconds=20),
+        retry_policy=ONCE,
+    )
+
+
+def words(error: BaseException | None) -> str:
+    """The words of the failure that lies behind others."""
+    while error is not None and not isinstance(error, ApplicationError):
+        error = error.__cause__
+    assert error is not None
+    return error.message
+
+
+@pytest.mark.parametrize("name", [names.IDENTIFY, names.GATE, names.MODEL, names.RECORD])
+async def test_nobody_but_a_turn_has_them_run(site: AttackSite, impostor: Impostor, name: str) -> None:
+    """By itself, from a foreign workflow, from a turn about another turn: each is refused in words.
+
+    Before callers were checked `identify` told a stranger who may decide, its name and roles of a person tried by id;
+    `gate` judged and recorded, and `model` spent the installation's budget, for any workflow.
+    """
+    task = (await tasks_of(site, impostor))[name]
+    with pytest.raises(ActivityFailureError) as by_itself:
+        await alone(site.client, site.queue, name, task)
+    assert words(by_itself.value) == "this activity runs only inside a turn"
+    queue = f"spy-{uuid.uuid4().hex}"
+    runner = UnsandboxedWorkflowRunner()
+    async with Worker(site.client, task_queue=queue, workflows=[Reconnaissance], workflow_runner=runner):
+        with pytest.raises(WorkflowFailureError) as foreign:
+            await site.client.execute_workflow(
+                Reconnaissance.run, args=[name, site.queue, task], id=queue, task_queue=queue
+            )
+    assert isinstance(foreign.value.cause, ActivityError)
+    assert words(foreign.value) == "this activity runs only inside a turn"

@@ -1,0 +1,70 @@
+"""Attack a: a Temporal credential polls the honest task queue and answers the tasks that it gets."""
+
+from typing import Any
+
+import pytest
+from attack_site import AttackSite, approval_id, is_turns_word, payee, until
+from impostor import Impostor
+from rogue_worker import CLAIMED, rogue_on
+
+from signoff.contracts import names
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey
+
+pytestmark = pytest.mark.timeout(300)
+
+RAN = "Ran, approved by"
+"""How the card of a call says that it ran."""
+
+
+def unproved(records: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
+    """The records of these kinds that do not say that they are the turn's word."""
+    return [each for each in records if each["kind"] in kinds and not is_turns_word(each)]
+
+
+async def never_paid(site: AttackSite, impostor: Impostor, to: str) -> TurnKey:
+    """A turn whose approved call a rogue worker claims to have run."""
+    rui, ana = site.person("rui"), site.person("ana")
+    key = await rui.ask([("pay", {"amount": 9, "to": to})])
+    shown = await ana.waiting(approval_id(key))
+    async with site.without("worker"), rogue_on(impostor):
+        await ana.decide(shown)
+        await until(lambda: ended(impostor, key))
+    return key
+
+
+async def ended(impostor: Impostor, key: TurnKey) -> bool:
+    """Whether the turn's workflow has closed."""
+    described = await impostor.client.get_workflow_handle(key.workflow_id).describe()
+    return described.close_time is not None
+
+
+@pytest.mark.xfail(strict=True, reason="open: a")
+async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impostor: Impostor) -> None:
+    """A rogue worker answers `pay` with a receipt: neither card nor record says that it ran, and no money moved."""
+    to, rui, ana = payee(), site.person("rui"), site.person("ana")
+    honest = await rui.ask([("pay", {"amount": 8, "to": to})])
+    await ana.approve(approval_id(honest))
+    await rui.result(honest)
+    key = await never_paid(site, impostor, to)
+    page = await site.browser("bo")
+    truly, falsely = [(await page.open(approval_id(each)))[0].words for each in (honest, key)]
+    assert site.amounts(to) == [8]
+    assert unproved(await site.person("aud").record(key), "execution", "outcome") == []
+    assert (RAN in truly, RAN in falsely, CLAIMED in falsely) == (True, False, False)
+
+
+@pytest.mark.xfail(strict=True, reason="open: a")
+async def test_nobody_is_said_to_have_approved_who_did_not(site: AttackSite, impostor: Impostor) -> None:
+    """An unsigned yes in Ana's name, which a rogue worker lets count: the gateway does not show that she approved."""
+    to, rui, bo = payee(), site.person("rui"), await site.browser("bo")
+    key = await rui.ask([("pay", {"amount": 9, "to": to})])
+    await site.person("ana").waiting(approval_id(key))
+    yes = Decision(approval_id=approval_id(key), verdict="approved", subject="ana", reason="on the phone")
+    async with site.without("worker"), rogue_on(impostor):
+        handle = impostor.client.get_workflow_handle(key.workflow_id)
+        await handle.execute_update(names.DECIDE, yes.model_dump(mode="json", exclude_none=True))
+        await until(lambda: ended(impostor, key))
+    view, (shown, _) = await site.person("bo").see(approval_id(key)), await bo.open(approval_id(key))
+    assert (view.status, shown.status, site.amounts(to)) == (200, 200, [])
+    assert (view.view.get("decided_by", ""), "Approved by" in shown.words) == ("", False)

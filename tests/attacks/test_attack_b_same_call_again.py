@@ -1,0 +1,128 @@
+"""Attack b: the same call comes again after Temporal or the store has forgotten, or the tool has changed."""
+
+import os
+import shutil
+import sqlite3
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from attack_site import MANIFEST, AttackSite, approval_id, payee, running_site, until
+from impostor import Impostor, impostor_of
+
+from signoff.contracts import names
+from signoff.contracts.ids import TurnKey
+from signoff.embedded import ServerHandle
+
+pytestmark = pytest.mark.timeout(300)
+
+
+async def codes(site: AttackSite, key: TurnKey) -> list[str]:
+    """What the turn's calls are said to have come to."""
+    return [call["code"] for call in (await site.person("rui").result(key))["calls"]]
+
+
+async def approved_if_asked(site: AttackSite, key: TurnKey, call: str = "c1.1") -> None:
+    """Approve a call of a turn if it is asked, until the call has an outcome."""
+    ana, rui = site.person("ana"), site.person("rui")
+
+    async def over() -> bool:
+        shown = await ana.see(approval_id(key, call))
+        if shown.view.get("state") == "pending":
+            await ana.decide(shown)
+        answer = await rui.http.get(f"/v1/turns/{'.'.join(key)}")
+        calls = answer.json().get("calls", []) if answer.status_code == 200 else []
+        return any(each["call"] == call and each["outcome"] is not None for each in calls)
+
+    await until(over)
+
+
+@pytest.mark.xfail(strict=True, reason="open: b")
+async def test_no_ok_without_running_after_the_retention(site: AttackSite, impostor: Impostor) -> None:
+    """A turn is asked, approved and paid, and forgotten by Temporal; asked again under the same id it is another
+    turn: as many calls are said to have run as were paid."""
+    to, rui = payee(), site.person("rui")
+    args, name = {"amount": 9, "to": to}, uuid.uuid4().hex[:12]
+    key = await rui.ask([("pay", args)], session=name, turn=name)
+    await approved_if_asked(site, key)
+    said = await codes(site, key)
+    await impostor.forget(key)
+
+    async def gone() -> bool:
+        return (await rui.http.get(f"/v1/turns/{'.'.join(key)}")).status_code == 404
+
+    await until(gone)
+    again = await rui.http.post(
+        "/v1/turns",
+        json={"text": f'[[["pay", {{"amount": 9, "to": "{to}"}}]]]', "actor": "clerk", "session": name, "turn": name},
+    )
+    if again.status_code == 201:
+        await approved_if_asked(site, key)
+        said += await codes(site, key)
+    assert said.count("ok") == len(site.amounts(to))
+
+
+@asynccontextmanager
+async def own_site(server: ServerHandle, folder: Path) -> AsyncIterator[tuple[AttackSite, Impostor, Path]]:
+    """An installation of the test's own, whose manifest and tools lie in a folder that may be changed."""
+    desk, state = folder / "desk", folder / "state"
+    shutil.copytree(MANIFEST.parent, desk, ignore=shutil.ignore_patterns("__pycache__"))
+    state.mkdir()
+    manifest = desk / MANIFEST.name
+    async with (
+        running_site(state, server, SIGNOFF_MANIFEST=str(manifest)) as site,
+        impostor_of(site.client, site.queue, MANIFEST) as impostor,
+    ):
+        yield site, impostor, desk
+
+
+@pytest.mark.xfail(strict=True, reason="open: b")
+async def test_a_reset_under_a_changed_definition_does_nothing_twice(
+    attacked_server: ServerHandle, tmp_path: Path
+) -> None:
+    """Paid, then the tool is declared with one argument more and the turn reset to its start: paid once."""
+    to = payee()
+    async with own_site(attacked_server, tmp_path) as (site, impostor, desk):
+        key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
+        await approved_if_asked(site, key)
+        await site.person("ana").waiting(approval_id(key, "c2.1"))
+        tools = desk / "attack_desk_tools.py"
+        taken = "async def pay(amount: int, to: str"
+        tools.write_text(tools.read_text().replace(taken, f"{taken}, urgent: bool = False"))
+        for process in ("gateway", "worker"):
+            await site.stop(process)
+            await site.start(process)
+        await impostor.reset(key, to_start=True)
+        await approved_if_asked(site, key)
+        assert site.amounts(to) == [9]
+
+
+@pytest.mark.xfail(strict=True, reason="open: b")
+async def test_a_restored_store_runs_nothing_twice(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    """Paid, then the store is put back to what it was before the answer: the copied answer pays nothing again."""
+    to = payee()
+    args = {"amount": 9, "to": to}
+    async with own_site(attacked_server, tmp_path) as (site, impostor, _):
+        rui, ana = site.person("rui"), site.person("ana")
+        key = await rui.ask([("pay", args)])
+        shown = await ana.waiting(approval_id(key))
+        ctx, store = await impostor.ctx(key), site.folder / "signoff.db"
+        kept = tmp_path / "backup.db"
+        with sqlite3.connect(store) as live, sqlite3.connect(kept) as copy:
+            live.backup(copy)
+        await ana.decide(shown)
+        assert await codes(site, key) == ["ok"]
+        given = await impostor.decisions(key)
+        for process in ("gateway", "worker"):
+            await site.stop(process)
+        for each in site.folder.glob("signoff.db*"):
+            os.remove(each)
+        shutil.copy(kept, store)
+        for process in ("worker", "gateway"):
+            await site.start(process)
+        forged = await impostor.take_over(key, **{names.STATE: None})
+        permit = impostor.permit(ctx, impostor.digest(ctx, "pay", args), given)
+        await forged.run("pay", args, permit)
+        assert site.amounts(to) == [9]

@@ -1,0 +1,50 @@
+"""Attack D2: what was answered in time while no worker ran counts as late, or is not taken at all."""
+
+from datetime import UTC, datetime
+
+import pytest
+from attack_site import AttackSite, approval_id, passed, payee
+
+pytestmark = pytest.mark.timeout(300)
+
+
+async def answered_without_worker(site: AttackSite, way: str, to: str) -> int:
+    """Answer a request by the page or the API in time while no worker runs, until long after its deadline; then the
+    worker is back. Returns the status of the answer."""
+    bo, ana = await site.browser("bo"), site.person("ana")
+    key = await site.person("rui").ask([("brief", {"amount": 9, "to": to})])
+    shown = await ana.waiting(approval_id(key))
+    _, fields = await bo.open(approval_id(key))
+    due = datetime.fromisoformat(shown.view["expires_at"])
+    async with site.without("worker"):
+        assert datetime.now(UTC) < due, "the machine was too slow to answer in time"
+        answer = await bo.send(approval_id(key), fields) if way == "page" else await ana.decide(shown)
+        await passed(due)
+    result = await site.person("rui").result(key)
+    assert result["calls"][0]["code"] == "ok", result["calls"][0]
+    return answer.status_code
+
+
+@pytest.mark.parametrize("way", [pytest.param("page", marks=pytest.mark.xfail(strict=True, reason="open: D2")), "api"])
+async def test_an_answer_in_time_counts_without_a_worker(way: str, site: AttackSite) -> None:
+    """The call runs once the worker is back, though its deadline has passed meanwhile."""
+    to = payee()
+    status = await answered_without_worker(site, way, to)
+    assert (status < 400, site.amounts(to)) == (True, [9])
+
+
+@pytest.mark.xfail(strict=True, reason="open: D2")
+async def test_a_card_is_shown_without_a_worker(site: AttackSite) -> None:
+    """While no worker runs, a request is shown as it is and can be answered for the first time."""
+    to, bo, ana = payee(), await site.browser("bo"), site.person("ana")
+    key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})])
+    await ana.waiting(approval_id(key))
+    async with site.without("worker"):
+        seen = await ana.see(approval_id(key))
+        shown, fields = await bo.open(approval_id(key))
+        sent = await bo.send(approval_id(key), fields) if fields else None
+    assert (seen.status, shown.status, f"Pay 9 EUR to {to}" in shown.words) == (200, 200, True)
+    assert sent is not None
+    assert sent.status_code < 400
+    await site.person("rui").result(key)
+    assert site.amounts(to) == [9]

@@ -1,0 +1,82 @@
+"""Attack d: between look and tap another call is put in the place of the one shown, under the same short mark."""
+
+import pytest
+from attack_site import AttackSite, approval_id, payee
+from impostor import ForgedTurn, Impostor, forged_view
+
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.turn import TurnView
+
+SMALL, LARGE = 9, 9_400
+
+
+async def stands_for(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, Pinned, TurnView]:
+    """A turn that asks about 9 EUR, taken over, which still shows just that; and its genuine view."""
+    key = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
+    await site.person("ana").waiting(approval_id(key))
+    ctx, view = await impostor.ctx(key), await impostor.view(key)
+    return await impostor.take_over(key, **{names.STATE: view}), ctx, view
+
+
+async def swap(forged: ForgedTurn, ctx: Pinned, view: TurnView, to: str) -> None:
+    """Put 9,400 EUR in its place, truly shown, under the same revision and the same mark."""
+    args = {"amount": LARGE, "to": to}
+    digest = forged.impostor.digest(ctx, "pay", args)
+
+    def change(request: ApprovalRequest) -> ApprovalRequest:
+        card = ApprovalRequest.model_validate_json(
+            request.model_dump_json().replace(f"Pay {SMALL} EUR", f"Pay {LARGE} EUR")
+        ).card
+        return request.model_copy(update={"digest": digest, "card": card, "args": Content(inline=args)})
+
+    await forged.forge(**{names.STATE: forged_view(view, change)})
+
+
+async def run_large(forged: ForgedTurn, ctx: Pinned, to: str) -> None:
+    """Have the honest worker pay 9,400 EUR with whatever was signed."""
+    args = {"amount": LARGE, "to": to}
+    permit = forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), await forged.heard())
+    await forged.run("pay", args, permit)
+
+
+@pytest.mark.xfail(strict=True, reason="open: d")
+async def test_a_tap_answers_what_the_page_showed(site: AttackSite, impostor: Impostor) -> None:
+    """Bo opened the card of 9 EUR; his tap does not approve the 9,400 EUR that have taken its place."""
+    to, bo = payee(), await site.browser("bo")
+    forged, ctx, view = await stands_for(site, impostor, to)
+    shown, fields = await bo.open(approval_id(forged.key))
+    assert f"Pay {SMALL} EUR to {to}" in shown.words
+    await swap(forged, ctx, view, to)
+    await bo.send(approval_id(forged.key), fields)
+    await run_large(forged, ctx, to)
+    assert LARGE not in site.amounts(to)
+
+
+async def test_an_answer_over_the_api_is_to_what_was_read(site: AttackSite, impostor: Impostor) -> None:
+    """Ana read 9 EUR over the API; sent back by what that view is bound to, her yes is not to 9,400 EUR."""
+    to, ana = payee(), site.person("ana")
+    forged, ctx, view = await stands_for(site, impostor, to)
+    shown = await ana.waiting(approval_id(forged.key))
+    await swap(forged, ctx, view, to)
+    await ana.decide(shown)
+    await run_large(forged, ctx, to)
+    assert LARGE not in site.amounts(to)
+
+
+@pytest.mark.parametrize(
+    "field", [pytest.param("digest", marks=pytest.mark.xfail(strict=True, reason="open: d")), "question_hash"]
+)
+async def test_a_mark_binds_nothing_over_the_api(field: str, site: AttackSite, impostor: Impostor) -> None:
+    """The eight characters for people to compare, sent as what an answer is bound to, approve nothing at all."""
+    to, ana = payee(), site.person("ana")
+    forged, ctx, view = await stands_for(site, impostor, to)
+    shown = await ana.waiting(approval_id(forged.key))
+    mark = next(call.approval.card.mark for call in view.calls if call.approval is not None)
+    await swap(forged, ctx, view, to)
+    body = {"verdict": "approved", "revision": shown.view["revision"], field: mark}
+    answer = await ana.http.post(f"/v1/approvals/{approval_id(forged.key)}/decide", json=body)
+    await run_large(forged, ctx, to)
+    assert (answer.status_code >= 400, site.amounts(to)) == (True, [])
