@@ -17,9 +17,9 @@ from temporalio.worker import (
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from signoff import policypool
+from signoff.activities.answers import AnswersActivity
 from signoff.activities.callers import CallerInterceptor
 from signoff.activities.capabilities import built_in_backends
-from signoff.activities.deliver import DeliverActivity
 from signoff.activities.drivers import build_drivers
 from signoff.activities.gate import GateActivity
 from signoff.activities.identify import IdentifyActivity
@@ -102,7 +102,7 @@ class SignoffPlugin(SimplePlugin):
                 GateActivity(room).gate,
                 RecordActivity(room).record,
                 IdentifyActivity(room).identify,
-                DeliverActivity(room).deliver,
+                AnswersActivity(room).answers,
                 OutcomeActivity(room).outcome,
                 *tool_activities(room),
             ],

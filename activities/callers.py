@@ -14,7 +14,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from signoff.activities.permit import Caller, turn_problem
 from signoff.contracts.ids import TurnKey, parse_approval_id, parse_workflow_id
 from signoff.contracts.names import OUTCOME
-from signoff.contracts.steps import DeliverTask, GateTask, IdentifyTask, ModelTask, RecordTask
+from signoff.contracts.steps import AnswersTask, GateTask, IdentifyTask, ModelTask, RecordTask
 
 OWN: Final = "signoff."
 """How the types of the activities begin that are no tools."""
@@ -63,8 +63,9 @@ def _turns(task: Any, caller: Caller) -> list[TurnKey | None]:
             asked = task.request
             own = None if approval is None or approval.turn.tenant != task.tenant else approval.turn
             return [own] if asked is None else [own, TurnKey(asked.tenant, asked.session, asked.turn)]
-        case DeliverTask():
-            return [TurnKey(task.request.tenant, task.request.session, task.request.turn)]
+        case AnswersTask():
+            approval = parse_approval_id(task.approval)
+            return [None if approval is None else approval.turn]
         case RecordTask():
             # Its entries name their streams, and those of others are not written: see `journal.hand_over`.
             return [parse_workflow_id(caller.workflow_id)]

@@ -2,20 +2,19 @@
 
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
 
 from signoff.approvals import deadlines, entries, machine
-from signoff.approvals.notices import notices
 from signoff.approvals.seen import Seen
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.steps import Authority, DeliverTask
+from signoff.contracts.steps import Authority
 
 _FIELD_CHARS = 64
 """Characters of an unknown field's name that its author is told: names can be of any length."""
@@ -93,13 +92,9 @@ def _unknown_field(body: dict[str, Any]) -> str:
 
 
 class Desk:
-    """Holds the requests of one turn. Every method is plain computation; callers pass the time in.
+    """Holds the requests of one turn. Every method is plain computation; callers pass the time in."""
 
-    `tell` is called with what those who are asked are to be told, when it happens.
-    """
-
-    def __init__(self, tell: Callable[[DeliverTask], object] | None = None) -> None:
-        self._tell = tell
+    def __init__(self) -> None:
         self._requests: dict[str, ApprovalRequest] = {}
         self._seen: dict[str, Receipt] = {}
         self.refusals: deque[Receipt] = deque(maxlen=REFUSALS_KEPT)
@@ -214,9 +209,6 @@ class Desk:
         if request.state != "pending" and before is not None and before.state != request.state:
             self.unwritten.add(entries.ended(request, now))
         self._requests[request.id] = request
-        if self._tell is not None and request is not before:
-            for notice in notices(before, request, now):
-                self._tell(notice)
         return request
 
     def _repeated(self, decision: Decision) -> Receipt | None:

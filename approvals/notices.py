@@ -1,9 +1,20 @@
 """Of what happens to a request, what those who are asked are told on their channels."""
 
 from datetime import datetime
+from typing import Literal, NamedTuple, TypeAlias
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.steps import DeliverTask
+
+NoticeEvent: TypeAlias = Literal["opened", "reminded", "escalated", "closed"]
+"""What people are told of a request; `opened` also of each new revision, `closed` however it ended."""
+
+
+class Notice(NamedTuple):
+    """One thing that those who are asked are to be told, and the request as it is, or ended."""
+
+    event: NoticeEvent
+    request: ApprovalRequest
+
 
 _ENDING = (
     *("state", "votes", "decided_by", "decided_name", "decided_at", "decided_channel", "reason"),
@@ -12,37 +23,26 @@ _ENDING = (
 """The fields that say how a request ended; an edit that settles it is part of that."""
 
 
-def notices(before: ApprovalRequest | None, after: ApprovalRequest, now: datetime) -> tuple[DeliverTask, ...]:
+def notices(before: ApprovalRequest | None, after: ApprovalRequest, now: datetime) -> tuple[Notice, ...]:
     """What is told when `before`, if there was one, has become `after`; nothing where no channel is named.
 
     Each revision is opened and closed once, whatever else happens. What is closed is the revision that people saw.
     """
     if not after.notify and (before is None or not before.notify):
         return ()
-    found: list[DeliverTask] = []
+    found: list[Notice] = []
     waited = before is not None and before.state == "pending"
     same = before is not None and before.revision == after.revision
     if before is not None and waited and not (same and after.state == "pending"):
-        found.append(DeliverTask(event="closed", request=_closed(before, after, now)))
+        found.append(Notice(event="closed", request=_closed(before, after, now)))
     if after.state == "pending" and not (waited and same):
-        found.append(DeliverTask(event="opened", request=after))
+        found.append(Notice(event="opened", request=after))
     if before is not None and waited and same and after.state == "pending":
         if after.reminded > before.reminded:
-            found.append(DeliverTask(event="reminded", request=after))
+            found.append(Notice(event="reminded", request=after))
         if _escalations(after) > _escalations(before):
-            found.append(DeliverTask(event="escalated", request=after))
+            found.append(Notice(event="escalated", request=after))
     return tuple(each for each in found if each.request.notify)
-
-
-def number(told: DeliverTask) -> int:
-    """Which of the notices of this event it is for its revision, from 1; the same whenever it is told again."""
-    match told.event:
-        case "reminded":
-            return told.request.reminded
-        case "escalated":
-            return _escalations(told.request)
-        case _:
-            return 1
 
 
 def _escalations(request: ApprovalRequest) -> int:

@@ -1,4 +1,4 @@
-"""The courier: reads what turns tell of their requests, plans who is told on which channel, and has it carried.
+"""The courier: reads from the store what happens to requests, plans who is told on which channel, has it carried.
 
 Any number of couriers share one store. What one of them has claimed when it is killed, another takes up a minute
 later; a card that it may have sent already is sent again under the same token, and all copies are closed in the end.
@@ -9,8 +9,9 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
+from signoff.approvals.notices import Notice
 from signoff.channels.base import Channel
 from signoff.channels.carrying import Carrier, Supplies
 from signoff.channels.routing import asked, plan
@@ -18,24 +19,33 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import Unavailable
 from signoff.registry.manifest_channels import RoutingRules
 from signoff.store.deliveries import NewDelivery
-from signoff.store.notices import NoticeRow, Notices, notice_key
 
 TICK: Final = 0.5
 """Seconds between two looks at a queue that was empty."""
-_AT_ONCE: Final = 50
 _LONGEST_PAUSE: Final = 60.0
-_ASIDE: Final = 60.0
-"""Seconds until a notice is taken up again that could not be taken."""
 _log = logging.getLogger(__name__)
 
 
+class EventSource(Protocol):
+    """Tells what happens to requests: `RequestEvents`, or a test's."""
+
+    async def poll(self) -> Sequence[Notice]:
+        """What has happened since the last look."""
+        ...
+
+    async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
+        """`request` as it ended, if it is over; else None."""
+        ...
+
+
 class Courier:
-    """Carries notices out. `notices` is the queue; `channels` are those that opened, by their names."""
+    """Carries out what `events` tell; `channels` are those that opened, by their names."""
 
     def __init__(
-        self, notices: Notices, channels: Mapping[str, Channel], rules: RoutingRules, supplies: Supplies
+        self, events: EventSource, channels: Mapping[str, Channel], rules: RoutingRules, supplies: Supplies
     ) -> None:
-        self._notices = notices
+        self._events = events
+        self._left: list[Notice] = []
         self._rules = rules
         self._supplies = supplies
         self._identities = {name: channel.identity for name, channel in channels.items()}
@@ -66,52 +76,37 @@ class Courier:
         return read + sum(carried)
 
     async def read(self) -> int:
-        """Take in what turns have told; how many notices it was. Raises `StoreUnavailable`."""
-        rows = await self._notices.claim(_AT_ONCE)
-        for row in rows:
+        """Take in what has happened; how many things it was. Raises `StoreUnavailable`."""
+        self._left += await self._events.poll()
+        done = 0
+        while self._left:
             try:
-                await self._take(row)
-            # The store is away for all of them. The claims run out by themselves, and nothing is put off for it.
+                await self._take(self._left[0])
+            # The store is away for all of them: what is left is taken up with the next look.
             except Unavailable:
                 raise
-            # One notice that cannot be taken must not keep back those behind it.
+            # One that cannot be taken must not keep back those behind it.
             except Exception:
-                _log.exception("the notice %s cannot be taken now", row.key)
-                await self._notices.later(row.key, _ASIDE)
-                continue
-            # Last: killed before, it is taken once more, and cards that are planned or ended twice are so once.
-            await self._notices.done(row.key)
-        return len(rows)
+                _log.exception("what happened to %s cannot be told", self._left[0].request.id)
+            self._left.pop(0)
+            done += 1
+        return done
 
-    async def sweep(self, waiting: Sequence[ApprovalRequest]) -> int:
-        """Make good what was never told: `waiting` are requests that wait, all of them; how many were amiss.
-
-        Cards whose request does not wait any more are left to who knows how it ended. Raises `StoreUnavailable`.
-        """
-        amiss = 0
-        for request in waiting:
-            if request.notify and not await self._supplies.deliveries.of_request(request.id, request.revision):
-                await self._notices.put(notice_key(request, "opened"), request.tenant, "opened", request)
-                amiss += await self._plan(request)
-        return amiss
-
-    async def _take(self, row: NoticeRow) -> None:
-        request = row.request
-        cards = self._supplies.deliveries
-        if row.event == "closed":
+    async def _take(self, notice: Notice) -> None:
+        request, cards = notice.request, self._supplies.deliveries
+        if notice.event == "closed":
             await cards.end(request.id, request.revision, request)
             return
         # For every event: who is asked now may be more than at first, and cards that are there stay as they are.
         await self._plan(request)
-        if row.event == "reminded":
+        if notice.event == "reminded":
             await cards.remind(request)
-        elif row.event == "escalated":
+        elif notice.event == "escalated":
             await cards.renew(request)
-        # Notices of one request may be read in any order: what is over stays so.
-        # After the cards are planned: an end that is read in between would miss them, and they would stay open.
-        over = await self._notices.look(notice_key(request, "closed"))
+        # After the cards are planned: another courier may have ended those it found, and these would stay open.
+        over = await self._events.ending(request)
         if over is not None:
-            await cards.end(request.id, request.revision, over.request)
+            await cards.end(request.id, request.revision, over)
 
     async def _plan(self, request: ApprovalRequest) -> int:
         supplies, now = self._supplies, self._supplies.clock()

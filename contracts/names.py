@@ -14,7 +14,7 @@ GATE: Final = "signoff.gate"
 IDENTIFY: Final = "signoff.identify"
 OUTCOME: Final = "signoff.outcome"
 RECORD: Final = "signoff.record"
-DELIVER: Final = "signoff.deliver"
+ANSWERS: Final = "signoff.answers"
 
 DECIDE: Final = "decide"
 CANCEL: Final = "cancel"

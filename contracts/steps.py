@@ -196,15 +196,17 @@ class RecordTask(Shape):
     audit: tuple[AuditEntry, ...]
 
 
-NoticeEvent = Literal["opened", "reminded", "escalated", "closed"]
-"""What people are told of a request; `opened` also of each new revision, `closed` however it ended."""
+class AnswersTask(Shape):
+    """Input of `signoff.answers`: which answers were taken to this revision of a question?"""
+
+    approval: str
+    revision: int
 
 
-class DeliverTask(Shape):
-    """Input of `signoff.deliver`: let those who are asked know, on the channels that `request` names."""
+class StoredAnswers(Shape):
+    """Result of `signoff.answers`, in the order in which they were taken."""
 
-    event: NoticeEvent
-    request: ApprovalRequest
+    decisions: tuple[Decision, ...] = ()
 
 
 class IdentifyTask(Shape):

@@ -15,16 +15,17 @@ from signoff.channels.carrying import Supplies
 from signoff.channels.courier import Courier
 from signoff.channels.hearing import Hearing
 from signoff.channels.intake import Intake
+from signoff.channels.request_events import RequestEvents
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.channel_desk import ChannelDesk
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.dispatch import AnswerDispatcher, RequestSweep
 from signoff.gateway.links import LINK_KEY, Link, make_link
-from signoff.gateway.lost_notices import LostNotices
 from signoff.gateway.recording import record
 from signoff.registry.manifest_channels import RoutingRules
 from signoff.store.deliveries import Deliveries, DeliveryRow
-from signoff.store.notices import Notices
+from signoff.store.questions import Questions
 
 LONGEST_PAUSE: Final = 300.0
 STEADY_SECONDS: Final = 60.0
@@ -39,21 +40,31 @@ _log = logging.getLogger(__name__)
 async def channels_running(
     deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules
 ) -> AsyncIterator[Intake | None]:
-    """Carry, hear and listen until the block ends; yields the way in for what vendors bring, None without a channel.
+    """Carry, hear, listen and hand answers over until the block ends; yields the way in for what vendors bring.
+
+    It is None without a channel.
 
     Nothing that fails in there ends the block: it is logged, and begun again after a while.
     """
+    answers = asyncio.create_task(kept_going("the dispatcher of answers", AnswerDispatcher(deps).run))
     if not channels:
-        yield None
+        sweep = asyncio.create_task(kept_going("the sweep of requests", RequestSweep(deps, None).run))
+        try:
+            yield None
+        finally:
+            for task in (answers, sweep):
+                task.cancel()
+            await asyncio.gather(answers, sweep, return_exceptions=True)
         return
     log = AuditLog(deps.store)
     hearing = Hearing(deps.store, channels, deps.people, ChannelDesk(deps), log.append, deps.clock)
     intake = Intake(deps.store, channels, log.append, deps.clock, hearing.wake)
     courier = _courier(deps, channels, rules)
     tasks = [
+        answers,
         asyncio.create_task(kept_going("the courier of channels", courier.run)),
         asyncio.create_task(kept_going("the hearing of channels", hearing.run)),
-        asyncio.create_task(kept_going("the look for lost notices", LostNotices(deps, courier).run)),
+        asyncio.create_task(kept_going("the sweep of requests", RequestSweep(deps, courier).run)),
     ]
     for name, channel in channels.items():
         listen = partial(channel.listen, partial(intake.take, name))
@@ -111,7 +122,8 @@ def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingR
         clock=deps.clock,
         digest_over=rules.digest_over,
     )
-    return Courier(Notices(deps.store), channels, rules, supplies)
+    events = RequestEvents(Questions(deps.store), deps.requests, deps.clock)
+    return Courier(events, channels, rules, supplies)
 
 
 async def _closed(name: str, channel: Channel) -> None:

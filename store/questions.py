@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, text, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, text, update
 
 from signoff.approvals.course import StoredAnswer, request_at, request_of
 from signoff.approvals.deadlines import last_moment
@@ -57,6 +57,15 @@ class OwedAnswer(NamedTuple):
     approval: str
     number: int
     vote: Vote
+
+
+class Touched(NamedTuple):
+    """How far an approval has come: its latest revision, and how many answers and endings it has."""
+
+    approval: str
+    revision: int
+    answers: int
+    ended: int
 
 
 class Questions:
@@ -152,6 +161,53 @@ class Questions:
             return [each for each in found if each.state == "pending"]
 
         return await self._store.run(read)
+
+    async def touched(self, since: datetime | None) -> tuple[list[Touched], datetime]:
+        """The approvals to which something happened since then, all open ones without a time; and the store's clock."""
+        latest = select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision)).group_by(QUESTIONS.c.approval)
+
+        def read(connection: Connection) -> tuple[list[Touched], datetime]:
+            now: int = connection.execute(select(StoreClock())).scalar_one()
+            if since is None:
+                open_now = (QUESTIONS.c.ended_at.is_(None), QUESTIONS.c.last_at >= now)
+                which = select(QUESTIONS.c.approval).where(*open_now)
+            else:
+                after = int(since.timestamp() * 1000)
+                changed = or_(QUESTIONS.c.opened_at >= after, QUESTIONS.c.ended_at >= after)
+                answered = select(ANSWERS.c.approval).where(ANSWERS.c.answered_at >= after)
+                which = select(QUESTIONS.c.approval).where(changed).union(answered)
+            given = dict(
+                connection.execute(
+                    select(ANSWERS.c.approval, func.count())
+                    .where(ANSWERS.c.approval.in_(which))
+                    .group_by(ANSWERS.c.approval)
+                ).tuples()
+            )
+            ended = dict(
+                connection.execute(
+                    select(QUESTIONS.c.approval, func.count(QUESTIONS.c.ended_at))
+                    .where(QUESTIONS.c.approval.in_(which))
+                    .group_by(QUESTIONS.c.approval)
+                ).tuples()
+            )
+            rows = connection.execute(latest.where(QUESTIONS.c.approval.in_(which))).all()
+            return [Touched(name, number, given.get(name, 0), ended[name]) for name, number in rows], moment(now)
+
+        return await self._store.run(read)
+
+    async def open_turns(self, opened_before: float, limit: int) -> list[Question]:
+        """Questions that nobody has ended, asked so many seconds ago or earlier, oldest first."""
+        query = (
+            select(QUESTIONS)
+            .where(
+                QUESTIONS.c.ended_at.is_(None),
+                QUESTIONS.c.last_at >= StoreClock(),
+                QUESTIONS.c.opened_at <= StoreClock() - int(opened_before * 1000),
+            )
+            .order_by(QUESTIONS.c.opened_at)
+            .limit(limit)
+        )
+        return await self._store.run(lambda connection: [_question(row) for row in connection.execute(query)])
 
     async def owed(self, older_than: float, limit: int) -> list[OwedAnswer]:
         """Answers given so many seconds ago or earlier that their turns were not given yet, oldest first."""

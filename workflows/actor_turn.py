@@ -27,7 +27,6 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows.record import TurnRecord, correction, skipped
     from signoff.workflows.running import Running
     from signoff.workflows.settling import Settling
-    from signoff.workflows.telling import Telling
     from signoff.workflows.updating import Updating
 
 
@@ -50,8 +49,7 @@ class ActorTurn:
     @workflow.init
     def __init__(self, turn: TurnInput) -> None:
         self._record = TurnRecord(turn)
-        self._telling = Telling()
-        self._desk = desks.Desk(self._telling.tell)
+        self._desk = desks.Desk()
         self._updating = Updating(turn, self._untaken)
         self._ctx = Pinned(
             actor=turn.actor,
@@ -168,7 +166,7 @@ class ActorTurn:
 
     def _settled(self) -> bool:
         # A run that completes breaks off the handlers that go on, and their Updates get no receipt.
-        return workflow.all_handlers_finished() and self._telling.done
+        return workflow.all_handlers_finished()
 
     async def _converse(self) -> TurnResult:
         record = self._record

@@ -20,7 +20,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.steps import Authority, GateTask, IdentifyTask, Ruling
+from signoff.contracts.steps import AnswersTask, Authority, GateTask, IdentifyTask, Ruling, StoredAnswers
 from signoff.contracts.turn import Denial
 from signoff.workflows import options, outcomes, shown, tasks
 from signoff.workflows.judging import judged, judged_soon
@@ -91,6 +91,7 @@ class Asking:
             except TimeoutError:
                 if happening.what == "deadline":
                     await self._those_before(approval_id)
+                    await self._those_stored(request)
                 # It changes nothing where one of those answers has settled the request.
                 self._desk.reach(approval_id, happening, workflow.now())
                 self._show()
@@ -255,6 +256,17 @@ class Asking:
         await workflow.wait_condition(
             lambda: not any(one is each for each in before for one in self._examined[approval_id])
         )
+
+    async def _those_stored(self, request: ApprovalRequest) -> None:
+        """Take in what was answered in time and never came here, as when no server was there to send it by."""
+        task = AnswersTask(approval=request.id, revision=request.revision)
+        async with self.one_after_the_other():
+            stored: StoredAnswers = await workflow.execute_local_activity(
+                names.ANSWERS, task, result_type=StoredAnswers, summary="What was answered in time?", **options.GATE
+            )
+        for decision in stored.decisions:
+            body = decision.model_dump(mode="json", exclude_none=True)
+            await (self.withdraw if decision.verdict == "withdrawn" else self.answer)((body,))
 
     def _denied_action(self, ruling: Ruling) -> str:
         """What people denied who were asked for `ruling`: the arguments of its last revision, if they changed them."""

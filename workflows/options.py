@@ -39,12 +39,6 @@ IDENTIFY: Final[dict[str, Any]] = {
     "schedule_to_close_timeout": timedelta(seconds=8),
     "retry_policy": RetryPolicy(maximum_attempts=2),
 }
-# Given up within 12 s, by the number of tries: a local activity that fails at once is tried again beyond any
-# schedule-to-close timeout.
-DELIVER: Final[dict[str, Any]] = {
-    "start_to_close_timeout": timedelta(seconds=3),
-    "retry_policy": RetryPolicy(maximum_attempts=3),
-}
 RECORD: Final[dict[str, Any]] = {
     "start_to_close_timeout": timedelta(seconds=30),
     "retry_policy": _PATIENT,

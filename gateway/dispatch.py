@@ -1,0 +1,136 @@
+"""What the gateway makes good by itself: answers that turns were not given, and questions and cards of turns gone."""
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+from typing import Final
+
+from signoff.channels.courier import Courier
+from signoff.contracts.approval import ApprovalRequest, Question
+from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
+from signoff.contracts.ids import TurnKey
+from signoff.gateway.deps import GatewayDeps
+from signoff.listing import turn_row
+from signoff.store.deliveries import Deliveries, DeliveryRow
+from signoff.store.questions import Questions
+
+OWED_SECONDS: Final = 5.0
+"""How old an answer is before it is handed over by whoever looks; its own gateway does so at once."""
+LOOK_SECONDS: Final = 2.0
+LONGEST_PAUSE: Final = 60.0
+_AT_ONCE: Final = 50
+SWEEP_SECONDS: Final = 120.0
+SETTLED: Final = timedelta(minutes=1)
+"""What is younger may still be on its way."""
+CARDS_KEPT: Final = timedelta(days=400)
+"""For how long it is known what people were told: longer than anything can wait for an answer."""
+CARDS_SWEPT: Final = timedelta(hours=1)
+PAGE: Final = 1_000
+"""Questions, and cards, that are looked at each time."""
+_log = logging.getLogger(__name__)
+
+
+class AnswerDispatcher:
+    """Hands stored answers to their turns until those have them. Several gateways over one store share the work."""
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+        self._rows = Questions(deps.store)
+
+    async def run(self) -> None:
+        """Hand over until cancelled."""
+        pause = LOOK_SECONDS
+        while True:
+            try:
+                left = await self.step()
+                # An answer that could not be given now, as no server or worker is there, is not tried without a pause.
+                pause = min(2 * pause, LONGEST_PAUSE) if left else LOOK_SECONDS
+            except Unavailable as error:
+                _log.warning("answers cannot be handed over now: %s", error.message)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+
+    async def step(self, older_than: float = OWED_SECONDS) -> int:
+        """Hand over what is owed now; how many answers could not be. Raises `StoreUnavailable`."""
+        owed = await self._rows.owed(older_than, _AT_ONCE)
+        # One after the other: those of one turn have to come in their order.
+        return sum([not await self._deps.decisions.hand_over(each) for each in owed])
+
+
+class RequestSweep:
+    """Ends questions whose turns are gone, and cards of requests that are over."""
+
+    def __init__(self, deps: GatewayDeps, courier: Courier | None) -> None:
+        self._deps = deps
+        self._courier = courier
+        self._rows = Questions(deps.store)
+        self._cards = Deliveries(deps.store)
+        self._seen: DeliveryRow | None = None
+        self._swept: datetime | None = None
+
+    async def run(self) -> None:
+        """Look now and then until cancelled."""
+        while True:
+            try:
+                await self.step()
+            except Unavailable as error:
+                _log.warning("it cannot be looked for what is over now: %s", error.message)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def step(self) -> int:
+        """Look once; how much was amiss. Raises `Unavailable`."""
+        amiss = 0
+        for question in await self._rows.open_turns(SETTLED.total_seconds(), PAGE):
+            amiss += await self._orphan(question)
+        for row in await self._page():
+            amiss += await self._over(row)
+        now = self._deps.clock()
+        if self._swept is None or now - self._swept >= CARDS_SWEPT:
+            await self._cards.sweep(CARDS_KEPT)
+            self._swept = now
+        if amiss and self._courier is not None:
+            self._courier.wake()
+        return amiss
+
+    async def _orphan(self, question: Question) -> bool:
+        """End a question whose turn has closed without ending it, as one that was terminated does."""
+        turn = await turn_row(self._deps.desk.temporal, TurnKey(question.tenant, question.session, question.turn))
+        # A turn that is not there at all may be another server's, so that its deadline ends it.
+        if turn is None or turn.closed_at is None:
+            return False
+        rows = await self._rows.read(question.id)
+        if rows is None or rows.request(rows.latest).state != "pending":
+            return False
+        return await self._rows.end(question.id, question.revision, "not_asked")
+
+    async def _page(self) -> list[DeliveryRow]:
+        """The cards to look at this time; after the last ones it begins anew."""
+        rows = await self._cards.unfinished(PAGE, self._seen)
+        if not rows and self._seen is not None:
+            rows = await self._cards.unfinished(PAGE)
+        self._seen = rows[-1] if rows else None
+        return rows
+
+    async def _over(self, row: DeliveryRow) -> int:
+        """Close the cards of a request that is over; drop one that is planned for somebody who has voted."""
+        request = await self._request(row)
+        if request is None:
+            return 0
+        if request.state != "pending":
+            return await self._cards.end(row.approval, row.revision, request)
+        if row.state == "planned" and any(vote.subject == row.person for vote in request.votes):
+            await self._cards.drop(row.token)
+        return 0
+
+    async def _request(self, row: DeliveryRow) -> ApprovalRequest | None:
+        """The revision that a card is about, as cancelled where it was asked again since; None where it is not told."""
+        try:
+            loaded = await self._deps.requests.load(row.approval, row.revision)
+        except (NotFound, ServerUnavailable):
+            return None
+        latest = loaded.rows.latest
+        if latest.revision == row.revision:
+            return loaded.request
+        return loaded.request.model_copy(
+            update={"state": "cancelled", "decided_at": latest.opened_at, "reason": "This is asked again."}
+        )
