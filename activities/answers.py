@@ -1,4 +1,4 @@
-"""Local activity `signoff.answers`: what was answered in time, as the store has it, before a deadline ends a request."""
+"""Local activity `signoff.answers`: what was answered in time, as the store has it, before a request times out."""
 
 from temporalio import activity
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from signoff.approvals.notices import Notice
+from signoff.approvals.request_events import RequestEvent
 from signoff.channels.base import Channel
 from signoff.channels.carrying import Carrier, Supplies
 from signoff.channels.routing import asked, plan
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 class EventSource(Protocol):
     """Tells what happens to requests: `RequestEvents`, or a test's."""
 
-    async def poll(self) -> Sequence[Notice]:
+    async def poll(self) -> Sequence[RequestEvent]:
         """What has happened since the last look."""
         ...
 
@@ -45,7 +45,7 @@ class Courier:
         self, events: EventSource, channels: Mapping[str, Channel], rules: RoutingRules, supplies: Supplies
     ) -> None:
         self._events = events
-        self._left: list[Notice] = []
+        self._left: list[RequestEvent] = []
         self._rules = rules
         self._supplies = supplies
         self._identities = {name: channel.identity for name, channel in channels.items()}
@@ -92,16 +92,16 @@ class Courier:
             done += 1
         return done
 
-    async def _take(self, notice: Notice) -> None:
-        request, cards = notice.request, self._supplies.deliveries
-        if notice.event == "closed":
+    async def _take(self, event: RequestEvent) -> None:
+        request, cards = event.request, self._supplies.deliveries
+        if event.kind == "closed":
             await cards.end(request.id, request.revision, request)
             return
         # For every event: who is asked now may be more than at first, and cards that are there stay as they are.
         await self._plan(request)
-        if notice.event == "reminded":
+        if event.kind == "reminded":
             await cards.remind(request)
-        elif notice.event == "escalated":
+        elif event.kind == "escalated":
             await cards.renew(request)
         # After the cards are planned: another courier may have ended those it found, and these would stay open.
         over = await self._events.ending(request)

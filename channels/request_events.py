@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from signoff.approvals import deadlines
-from signoff.approvals.notices import Notice, notices
+from signoff.approvals.request_events import RequestEvent, events_between
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound
 from signoff.store.questions import Questions, Touched
@@ -26,7 +26,7 @@ class RequestEvents:
         self._known: dict[str, Touched] = {}
         self._open: dict[str, ApprovalRequest] = {}
 
-    async def poll(self) -> list[Notice]:
+    async def poll(self) -> list[RequestEvent]:
         """What has happened since the last look; at the first, that everything that waits was opened.
 
         Raises `StoreUnavailable`.
@@ -34,7 +34,7 @@ class RequestEvents:
         touched, now = await self._questions.touched(self._since)
         news = {each.approval: None for each in touched if self._known.get(each.approval) != each}
         news |= {approval: None for approval, request in self._open.items() if self._is_due(request)}
-        found: list[Notice] = []
+        found: list[RequestEvent] = []
         for approval in news:
             found += await self._changes(approval)
         # Only once everything was told: what fails above is looked at again.
@@ -48,10 +48,10 @@ class RequestEvents:
             now = (await self._requests.load(request.id)).request
         except NotFound:
             return None
-        over = next((each for each in notices(request, now, self._clock()) if each.event == "closed"), None)
+        over = next((each for each in events_between(request, now, self._clock()) if each.kind == "closed"), None)
         return None if over is None else over.request
 
-    async def _changes(self, approval: str) -> tuple[Notice, ...]:
+    async def _changes(self, approval: str) -> tuple[RequestEvent, ...]:
         before = self._open.pop(approval, None)
         try:
             after = (await self._requests.load(approval)).request
@@ -59,7 +59,7 @@ class RequestEvents:
             return ()
         if after.state == "pending":
             self._open[approval] = after
-        return notices(before, after, self._clock())
+        return events_between(before, after, self._clock())
 
     def _is_due(self, request: ApprovalRequest) -> bool:
         coming = deadlines.due(request)

@@ -164,34 +164,23 @@ class Questions:
 
     async def touched(self, since: datetime | None) -> tuple[list[Touched], datetime]:
         """The approvals to which something happened since then, all open ones without a time; and the store's clock."""
-        latest = select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision)).group_by(QUESTIONS.c.approval)
+        columns = (QUESTIONS.c.approval, func.max(QUESTIONS.c.revision), func.count(QUESTIONS.c.ended_at))
+        latest = select(*columns).group_by(QUESTIONS.c.approval)
 
         def read(connection: Connection) -> tuple[list[Touched], datetime]:
             now: int = connection.execute(select(StoreClock())).scalar_one()
             if since is None:
                 open_now = (QUESTIONS.c.ended_at.is_(None), QUESTIONS.c.last_at >= now)
-                which = select(QUESTIONS.c.approval).where(*open_now)
+                which: Any = select(QUESTIONS.c.approval).where(*open_now)
             else:
                 after = int(since.timestamp() * 1000)
                 changed = or_(QUESTIONS.c.opened_at >= after, QUESTIONS.c.ended_at >= after)
                 answered = select(ANSWERS.c.approval).where(ANSWERS.c.answered_at >= after)
                 which = select(QUESTIONS.c.approval).where(changed).union(answered)
-            given = dict(
-                connection.execute(
-                    select(ANSWERS.c.approval, func.count())
-                    .where(ANSWERS.c.approval.in_(which))
-                    .group_by(ANSWERS.c.approval)
-                ).tuples()
-            )
-            ended = dict(
-                connection.execute(
-                    select(QUESTIONS.c.approval, func.count(QUESTIONS.c.ended_at))
-                    .where(QUESTIONS.c.approval.in_(which))
-                    .group_by(QUESTIONS.c.approval)
-                ).tuples()
-            )
+            counting = select(ANSWERS.c.approval, func.count()).group_by(ANSWERS.c.approval)
+            given = dict(connection.execute(counting.where(ANSWERS.c.approval.in_(which))).tuples().all())
             rows = connection.execute(latest.where(QUESTIONS.c.approval.in_(which))).all()
-            return [Touched(name, number, given.get(name, 0), ended[name]) for name, number in rows], moment(now)
+            return [Touched(name, number, given.get(name, 0), ended) for name, number, ended in rows], moment(now)
 
         return await self._store.run(read)
 

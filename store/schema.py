@@ -71,6 +71,8 @@ QUESTIONS: Final = Table(
     # A code means one approval of a tenant, as long as its row is kept; later revisions have the code of the first.
     Index("questions_codes", "tenant", "code", unique=True, sqlite_where=_FIRST, postgresql_where=_FIRST),
     Index("questions_waiting", "tenant", "ended_at", "last_at"),
+    Index("questions_opened", "opened_at"),
+    Index("questions_ended", "ended_at"),
 )
 """What people were asked. `body` is a `Question` as JSON; `last_at` is when its deadline passes at the latest.
 Rows are inserted and never changed, but for the ending, which is set once."""
@@ -89,6 +91,7 @@ ANSWERS: Final = Table(
     Column("handed_at", BigInteger, nullable=True),
     Index("answers_of_deliveries", "approval", "revision", "delivery", unique=True),
     Index("answers_owed", "handed_at", "answered_at"),
+    Index("answers_taken", "answered_at"),
 )
 """What people answered, in the order in which it was taken. `body` is a `Vote` as JSON, with the signed decision;
 `settles`: nobody is asked any more after it. `handed_at`: when its turn was given it."""
@@ -206,22 +209,6 @@ USES: Final = Table(
 )
 """One row a use of a tool whose number is limited, under its ticket's key; `returned_at` where the call failed.
 `tool` is the tool's activity."""
-
-NOTICES: Final = Table(
-    "notices",
-    METADATA,
-    Column("key", String(260), primary_key=True),
-    Column("tenant", String(64), nullable=False),
-    Column("event", String(16), nullable=False),
-    Column("body", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False, default=StoreClock()),
-    Column("due_at", BigInteger, nullable=False, default=StoreClock()),
-    Column("claimed_until", BigInteger, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("done_at", BigInteger, nullable=True),
-    Index("notices_due", "done_at", "due_at"),
-)
-"""What became of requests, for the courier; `body` is an `ApprovalRequest` as JSON."""
 
 DELIVERIES: Final = Table(
     "deliveries",

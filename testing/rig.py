@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import update
 
 from signoff.approvals.card import render_card
+from signoff.approvals.request_events import RequestEventKind
 from signoff.channels.base import Channel, Forged, Malformed
 from signoff.channels.carrying import Supplies
 from signoff.channels.courier import Courier
@@ -23,10 +24,10 @@ from signoff.registry.manifest_channels import RoutingRules
 from signoff.registry.people import FixedDirectory
 from signoff.store.arrivals import ArrivalRow, Arrivals
 from signoff.store.deliveries import Deliveries, DeliveryRow
-from signoff.store.notices import Notices, notice_key
 from signoff.store.schema import DELIVERIES
 from signoff.store.store import Store
 from signoff.testing.recording_desk import RecordingDesk
+from signoff.testing.scripted_events import ScriptedEvents
 from signoff.testing.vendor import Seen, Vendor
 
 TENANT: Final = "main"
@@ -64,7 +65,7 @@ class Rig:
         )
         self.desk = RecordingDesk(self.people, time.now)
         self.cards = Deliveries(store)
-        self.notices = Notices(store)
+        self.events = ScriptedEvents()
         self.recorded: list[AuditEntry] = []
         supplies = Supplies(
             deliveries=self.cards,
@@ -75,7 +76,7 @@ class Rig:
             digest_over=5,
         )
         channels = {channel.name: channel}
-        self.courier = Courier(self.notices, channels, RoutingRules(), supplies)
+        self.courier = Courier(self.events, channels, RoutingRules(), supplies)
         self.hearing = Hearing(store, channels, self.people, self.desk, self._records, time.now)
         self.intake = Intake(store, channels, self._records, time.now)
 
@@ -88,6 +89,7 @@ class Rig:
             "id": name,
             "code": f"P{number % 10}Q{number // 10 % 10}AY",
             "digest": f"digest {number}",
+            "question_hash": f"{number:064x}",
             "tenant": TENANT,
             "turn": "t",
             "actor": "clerk",
@@ -113,15 +115,15 @@ class Rig:
         await self.tell("closed", request)
         args = {"to": "Somebody else", "amount": 7}
         card = render_card(effect="Pay 7 to {to}", title="", tool="pay", args=args, schema={}, note="it was changed")
-        changes = {"revision": request.revision + 1, "digest": "another digest", "card": card}
+        changes = {"revision": request.revision + 1, "question_hash": "f" * 64, "card": card}
         revised = self.desk.open(request.model_copy(update=changes))
         await self.tell("opened", revised)
         await self.carry()
         return revised
 
-    async def tell(self, event: Any, request: ApprovalRequest, number: int = 1) -> None:
-        """What a turn writes down of a request."""
-        await self.notices.put(notice_key(request, event, number), request.tenant, event, request)
+    async def tell(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
+        """Something happens to a request."""
+        self.events.tell(kind, request)
 
     async def carry(self) -> None:
         """Let the courier do all that is due now."""

@@ -8,7 +8,7 @@ down_revision = "r0009"
 
 
 def upgrade() -> None:
-    """Make both tables."""
+    """Make both tables; what turns wrote for the courier is read from them from now on."""
     op.create_table(
         "questions",
         Column("approval", String(200), primary_key=True),
@@ -26,6 +26,9 @@ def upgrade() -> None:
     op.create_index(
         "questions_codes", "questions", ["tenant", "code"], unique=True, sqlite_where=first, postgresql_where=first
     )
+    op.drop_table("notices")
+    op.create_index("questions_opened", "questions", ["opened_at"])
+    op.create_index("questions_ended", "questions", ["ended_at"])
     op.create_index("questions_waiting", "questions", ["tenant", "ended_at", "last_at"])
     op.create_table(
         "answers",
@@ -40,5 +43,6 @@ def upgrade() -> None:
         Column("handed_at", BigInteger, nullable=True),
     )
     op.create_index("answers_of_deliveries", "answers", ["approval", "revision", "delivery"], unique=True)
+    op.create_index("answers_taken", "answers", ["answered_at"])
     op.create_index("tickets_of_calls", "tickets", ["workflow", "call"])
     op.create_index("answers_owed", "answers", ["handed_at", "answered_at"])

@@ -5,14 +5,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from signoff.contracts.approval import ApprovalRequest
 
-NoticeEvent: TypeAlias = Literal["opened", "reminded", "escalated", "closed"]
+RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "closed"]
 """What people are told of a request; `opened` also of each new revision, `closed` however it ended."""
 
 
-class Notice(NamedTuple):
+class RequestEvent(NamedTuple):
     """One thing that those who are asked are to be told, and the request as it is, or ended."""
 
-    event: NoticeEvent
+    kind: RequestEventKind
     request: ApprovalRequest
 
 
@@ -23,25 +23,25 @@ _ENDING = (
 """The fields that say how a request ended; an edit that settles it is part of that."""
 
 
-def notices(before: ApprovalRequest | None, after: ApprovalRequest, now: datetime) -> tuple[Notice, ...]:
+def events_between(before: ApprovalRequest | None, after: ApprovalRequest, now: datetime) -> tuple[RequestEvent, ...]:
     """What is told when `before`, if there was one, has become `after`; nothing where no channel is named.
 
     Each revision is opened and closed once, whatever else happens. What is closed is the revision that people saw.
     """
     if not after.notify and (before is None or not before.notify):
         return ()
-    found: list[Notice] = []
+    found: list[RequestEvent] = []
     waited = before is not None and before.state == "pending"
     same = before is not None and before.revision == after.revision
     if before is not None and waited and not (same and after.state == "pending"):
-        found.append(Notice(event="closed", request=_closed(before, after, now)))
+        found.append(RequestEvent(kind="closed", request=_closed(before, after, now)))
     if after.state == "pending" and not (waited and same):
-        found.append(Notice(event="opened", request=after))
+        found.append(RequestEvent(kind="opened", request=after))
     if before is not None and waited and same and after.state == "pending":
         if after.reminded > before.reminded:
-            found.append(Notice(event="reminded", request=after))
+            found.append(RequestEvent(kind="reminded", request=after))
         if _escalations(after) > _escalations(before):
-            found.append(Notice(event="escalated", request=after))
+            found.append(RequestEvent(kind="escalated", request=after))
     return tuple(each for each in found if each.request.notify)
 
 

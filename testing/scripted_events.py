@@ -1,0 +1,29 @@
+"""What happens to requests, as a test tells it: in place of what the dispatcher reads from the store."""
+
+from collections.abc import Sequence
+
+from signoff.approvals.request_events import RequestEvent, RequestEventKind
+from signoff.contracts.approval import ApprovalRequest
+
+
+class ScriptedEvents:
+    """Hands on what it is told, once; several couriers that share it see each event once among them."""
+
+    def __init__(self) -> None:
+        self._told: list[RequestEvent] = []
+        self._over: dict[tuple[str, int], ApprovalRequest] = {}
+
+    def tell(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
+        """Something happens to a request."""
+        self._told.append(RequestEvent(kind, request))
+        if kind == "closed":
+            self._over[(request.id, request.revision)] = request
+
+    async def poll(self) -> Sequence[RequestEvent]:
+        """See `signoff.channels.courier.EventSource`."""
+        told, self._told = self._told, []
+        return told
+
+    async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
+        """See `signoff.channels.courier.EventSource`."""
+        return self._over.get((request.id, request.revision))
