@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, Protocol
 
@@ -23,6 +24,8 @@ from signoff.store.deliveries import NewDelivery
 TICK: Final = 0.5
 """Seconds between two looks at a queue that was empty."""
 _LONGEST_PAUSE: Final = 60.0
+ASIDE: Final = timedelta(minutes=1)
+"""How long something waits that cannot be told, so that it holds up nothing else."""
 _log = logging.getLogger(__name__)
 
 
@@ -46,6 +49,7 @@ class Courier:
     ) -> None:
         self._events = events
         self._left: list[RequestEvent] = []
+        self._aside: list[tuple[datetime, RequestEvent]] = []
         self._rules = rules
         self._supplies = supplies
         self._identities = {name: channel.identity for name, channel in channels.items()}
@@ -77,6 +81,9 @@ class Courier:
 
     async def read(self) -> int:
         """Take in what has happened; how many things it was. Raises `StoreUnavailable`."""
+        now = self._supplies.clock()
+        self._left += [event for due, event in self._aside if due <= now]
+        self._aside = [each for each in self._aside if each[0] > now]
         self._left += await self._events.poll()
         done = 0
         while self._left:
@@ -87,7 +94,8 @@ class Courier:
                 raise
             # One that cannot be taken must not keep back those behind it.
             except Exception:
-                _log.exception("what happened to %s cannot be told", self._left[0].request.id)
+                _log.exception("what happened to %s cannot be told now", self._left[0].request.id)
+                self._aside.append((now + ASIDE, self._left[0]))
             self._left.pop(0)
             done += 1
         return done

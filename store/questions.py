@@ -178,7 +178,9 @@ class Questions:
                 answered = select(ANSWERS.c.approval).where(ANSWERS.c.answered_at >= after)
                 which = select(QUESTIONS.c.approval).where(changed).union(answered)
             counting = select(ANSWERS.c.approval, func.count()).group_by(ANSWERS.c.approval)
-            given = dict(connection.execute(counting.where(ANSWERS.c.approval.in_(which))).tuples().all())
+            given: dict[str, int] = dict(
+                connection.execute(counting.where(ANSWERS.c.approval.in_(which))).tuples().all()
+            )
             rows = connection.execute(latest.where(QUESTIONS.c.approval.in_(which))).all()
             return [Touched(name, number, given.get(name, 0), ended) for name, number, ended in rows], moment(now)
 

@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from signoff.channels.base import NotDelivered
 from signoff.channels.carrying import LONGEST_PAUSE, Supplies
-from signoff.channels.courier import Courier
+from signoff.channels.courier import ASIDE, Courier
 from signoff.channels.shapes import Closed, Notice
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.audit import AuditEntry
@@ -23,10 +23,10 @@ from signoff.contracts.person import Person, Principal
 from signoff.registry.manifest_channels import RoutingRules
 from signoff.registry.people import FixedDirectory
 from signoff.store.deliveries import Deliveries, DeliveryRow
-from signoff.store.notices import Notices, notice_key
 from signoff.store.schema import DELIVERIES
 from signoff.store.store import Store
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
+from signoff.testing.scripted_events import ScriptedEvents
 
 NOW = datetime.now(UTC)
 
@@ -71,7 +71,7 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.cards = Deliveries(self.store)
-        self.notices = Notices(self.store)
+        self.happened = ScriptedEvents()
         self.courier = self.another()
 
     def another(self) -> Courier:
@@ -84,11 +84,11 @@ class Rig:
             clock=lambda: datetime.now(UTC) + self.ahead,
             digest_over=self.rules.digest_over,
         )
-        return Courier(self.notices, {"chat": self.chat, "mail": self.mail}, self.rules, supplies)
+        return Courier(self.happened, {"chat": self.chat, "mail": self.mail}, self.rules, supplies)
 
-    async def tell(self, event: Any, what: ApprovalRequest, number: int = 1) -> None:
-        """What a turn writes down."""
-        await self.notices.put(notice_key(what, event, number), what.tenant, event, what)
+    async def tell(self, kind: Any, what: ApprovalRequest) -> None:
+        """Something happens to a request."""
+        self.happened.tell(kind, what)
 
     async def rows(self, what: ApprovalRequest) -> dict[tuple[str, str], DeliveryRow]:
         """The cards of a request, by person and channel."""
@@ -244,7 +244,7 @@ async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: R
 
 
 async def test_a_request_that_was_over_before_its_opening_was_read_tells_nobody(rig: Rig) -> None:
-    """Notices are read in any order, by any courier."""
+    """Several couriers see what happens each in its own time."""
     asks = request()
     over = asks.model_copy(update={"state": "approved"})
     await rig.tell("closed", over)
@@ -291,7 +291,7 @@ async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
     assert rig.chat.cards[1][1] is not None
     assert rig.chat.cards[1][1].vendor_id == "chat-1"
     assert (await rig.rows(asks))[("ana", "chat")].remind_at is None
-    await rig.tell("reminded", asks.model_copy(update={"reminded": 2}), 2)
+    await rig.tell("reminded", asks.model_copy(update={"reminded": 2}))
     await rig.settle()
     assert [notice.request.reminded for notice, _ in rig.chat.cards] == [0, 1, 2]
     assert [each.data["attempt"] for each in rig.seen if each.data["event"] == "reminded"][::2] == [1, 2]
@@ -522,20 +522,10 @@ async def test_a_notice_that_cannot_be_taken_holds_up_no_other(rig: Rig, monkeyp
         await rig.tell("opened", request(call))
     await rig.settle()
     assert [notice.request.call for notice, _ in rig.chat.cards] == ["c1.2"]
-    row = await rig.notices.look(notice_key(request("c1.1"), "opened"))
-    assert row is not None
-    assert row.done_at is None
-
-
-async def test_what_was_never_told_is_found_by_the_sweep(rig: Rig) -> None:
-    """A turn whose notice was lost is told of like any other; one that has its cards is left alone."""
-    lost, known, inbox_only = request("c1.1"), request("c1.2"), request("c1.3", notify=())
-    await rig.tell("opened", known)
+    monkeypatch.undo()
+    rig.ahead = ASIDE
     await rig.settle()
-    assert await rig.courier.sweep([lost, known, inbox_only]) == 3
-    await rig.settle()
-    assert sorted(notice.request.call for notice, _ in rig.mail.cards) == ["c1.1", "c1.2"]
-    assert await rig.courier.sweep([lost, known, inbox_only]) == 0
+    assert [notice.request.call for notice, _ in rig.chat.cards] == ["c1.2", "c1.1"]
 
 
 @asynccontextmanager
@@ -551,15 +541,15 @@ async def running(courier: Courier) -> AsyncIterator[None]:
 
 async def test_it_runs_by_itself_and_survives_an_outage_of_the_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Told of by a wake or by its own look; what could not be read is read later."""
-    real, failed = rig.notices.claim, asyncio.Event()
+    real, failed = rig.happened.poll, asyncio.Event()
 
-    async def claim(limit: int) -> Any:
+    async def poll() -> Any:
         if not failed.is_set():
             failed.set()
             raise StoreUnavailable("gone")
-        return await real(limit)
+        return await real()
 
-    monkeypatch.setattr(rig.notices, "claim", claim)
+    monkeypatch.setattr(rig.happened, "poll", poll)
     asks = request()
     async with running(rig.courier):
         await failed.wait()
