@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import Final
 
+from signoff.channels.base import Malformed
 from signoff.channels.mail_charsets import decoded
 from signoff.channels.mail_fields import Header, part_header
 
@@ -43,7 +44,10 @@ class _Part:
 
 
 def written_body(header: Header, body: bytes) -> Body:
-    """The text of a mail whose header and body `split_mail` gave."""
+    """The text of a mail whose header and body `split_mail` gave.
+
+    Raises `Malformed` where a content type contradicts itself.
+    """
     parts = list(_leaves(header, body))
     for wanted in ("text/plain", "text/html"):
         for part in parts:
@@ -66,7 +70,7 @@ def _leaves(header: Header, body: bytes) -> Iterator[_Part]:
         seen += 1
         header, body, depth = waiting.pop()
         kind = _typed(header)
-        boundary = kind.get_boundary() if kind.get_content_maintype() == "multipart" else None
+        boundary = _parameter(kind, "boundary") if kind.get_content_maintype() == "multipart" else ""
         if not boundary:
             yield _Part(kind, body)
         elif depth < _MAX_DEPTH:
@@ -104,6 +108,18 @@ def _typed(header: Header) -> Message:
     return message
 
 
+def _parameter(kind: Message, name: str) -> str:
+    """A parameter of a content type; nothing where there is none. Raises `Malformed`."""
+    try:
+        value = kind.get_param(name)
+    # The standard library sorts the pieces of RFC 2231 by their numbers, and fails where one of them has none, as in
+    # `charset*=a; charset*0*=b`.
+    except (TypeError, ValueError):
+        raise Malformed("a content type of the mail contradicts itself") from None
+    # Of RFC 2231's charset, language and text the last: names of charsets and boundaries are ASCII in any charset.
+    return str(value[2] if isinstance(value, tuple) else value or "").rstrip()
+
+
 def _read(part: _Part, *, html: bool) -> Body:
     encoding = str(part.type["content-transfer-encoding"]).strip().lower()
     # Two bytes and more stand for one in both encodings, so this much always holds what is read of it.
@@ -112,8 +128,8 @@ def _read(part: _Part, *, html: bool) -> Body:
         raw = _from_base64(raw)
     elif encoding == "quoted-printable":
         raw = binascii.a2b_qp(raw)
-    charset = str(part.type.get_param("charset") or "utf-8")
-    flowed = str(part.type.get_param("format") or "").lower() == "flowed"
+    charset = _parameter(part.type, "charset") or "utf-8"
+    flowed = _parameter(part.type, "format").lower() == "flowed"
     text = decoded(raw[:MAX_TEXT], charset)
     return Body(text, html=html, flowed=flowed, cut=len(raw) > MAX_TEXT or len(part.body) > 4 * MAX_TEXT)
 

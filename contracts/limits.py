@@ -169,3 +169,35 @@ PREDICATE_MACROS: Final = 1
 """Macros within each other in a predicate of a remembered answer."""
 PREDICATES_STEPS: Final = 100_000
 """Steps of all predicates of remembered answers that are tried for one call; the others do not apply."""
+
+# Mail comes from anybody, and what has to be done to know its sender is what a stranger writes into it.
+MAIL_SIGNATURES_TRIED: Final = 3
+"""DKIM signatures of one mail that are verified: those of the sender's own domain first."""
+MAIL_SIGNED_FIELDS: Final = 200
+"""Names of header fields that one DKIM signature may cover; each is looked for in the whole header."""
+MAIL_HASHED_BYTES: Final = 20 * MIB
+"""Bytes of one mail's body that are hashed for its signatures: the longest mail, once in each of DKIM's two forms."""
+MAIL_HASH_SECONDS: Final = 2.0
+"""Seconds of processor for that; what takes longer is not proved."""
+MAIL_KEY_BITS: Final = 4_096
+"""Bits of the longest RSA key by which a signature is verified (RFC 8301); the work grows as the cube of it."""
+MAIL_LOOKUP_SECONDS: Final = 3.0
+"""Seconds for all names that one mail has looked up; the name servers may be a stranger's, and slow on purpose."""
+MAIL_LOOKUPS_AT_ONCE: Final = 2
+"""Names that are looked up at the same time for one mail."""
+MAIL_NAMES_SECONDS: Final = 60.0
+"""For how long it is remembered what the DNS says of a name, also that there is nothing."""
+MAIL_SILENCE_SECONDS: Final = 15.0
+"""For how long it is remembered that nobody answered for a name; shorter, since that passes."""
+MAIL_NAMES_KEPT: Final = 2_000
+"""Names of which that is remembered; the oldest is forgotten first."""
+MAIL_PROVED_AT_ONCE: Final = 8
+"""Mails for which names are looked up at the same time, one of a sender's domain."""
+MAIL_STRANGERS_AT_ONCE: Final = 6
+"""Of these, those of domains that have proved no mail before: the other places are never taken by strangers."""
+MAIL_WAITING_BYTES: Final = 64 * MIB
+"""Bytes of mails that are being proved or wait for it; more is refused for now, so that its mail server keeps it."""
+MAIL_DOMAIN_BYTES: Final = 16 * MIB
+"""Of these, those of mails from one sender's domain."""
+MAIL_DOMAINS_KEPT: Final = 1_000
+"""Senders' domains of which it is remembered that they have proved a mail; the one unheard of longest goes first."""
