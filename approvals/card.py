@@ -8,7 +8,18 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from signoff.approvals.arguments import NAME_CHARS, Leaf, find, format_of, is_secret, leaves, plural, value_line
+from signoff.approvals.arguments import (
+    NAME_CHARS,
+    UNDECLARED,
+    Leaf,
+    find,
+    format_of,
+    is_secret,
+    leaves,
+    plural,
+    step,
+    value_line,
+)
 from signoff.approvals.visible import MISSING, one_line
 from signoff.contracts.approval import Card, CardRow
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
@@ -96,7 +107,7 @@ def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, 
 def _plain_sentence(name: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
     subject = one_line(name, TITLE_CHARS).text
     first = list(args)[:EFFECT_ARGUMENTS]
-    told = [f"{one_line(key, 20).text} {_argument(key, args, secrets, 30)}" for key in first]
+    told = [f"{one_line(key, 20).text} {_argument(step(key), args, secrets, 30)}" for key in first]
     return _cut_sentence([f"{subject}: " if told else subject, ", ".join(told)])
 
 
@@ -120,7 +131,9 @@ def _is_shown(leaf: Leaf, show: Collection[str] | None) -> bool:
     if show is None:
         return True
     # With the dot, or `to` would show `total` as well.
-    return any(path == name or path.startswith(f"{name}.") for path in (leaf.name, leaf.bare) for name in show)
+    return any(
+        path == name or path.startswith(f"{name}.") for path in (leaf.name, leaf.dotted, leaf.bare) for name in show
+    )
 
 
 def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
@@ -144,9 +157,11 @@ def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
 def _row(leaf: Leaf, limit: int) -> CardRow:
     line = value_line(leaf.value, limit)
     text = _hidden_text(leaf.value) if leaf.secret else line.text
+    label = one_line(leaf.label, NAME_CHARS).text
     return CardRow(
         name=one_line(leaf.name, NAME_CHARS).text or "⟦empty⟧",
-        label=one_line(leaf.label, NAME_CHARS).text,
+        # Our own mark, behind a text in which none can be forged.
+        label=label if leaf.declared else f"{label} {UNDECLARED}",
         value=text,
         secret=leaf.secret,
         cut=line.cut and not leaf.secret,

@@ -114,6 +114,14 @@ MAX_NESTING: Final = 100
 """Levels of any JSON a message carries: readers stop at 200, our own shapes around it included."""
 MAX_VALUES: Final = 2_000
 
+LINK_SECONDS: Final = 86_400.0
+"""Seconds for which a link of a card still says what became of its request, once that is over."""
+CLOCKS_APART_SECONDS: Final = 5.0
+"""Seconds by which the clocks of gateway, store and Temporal may differ before `/readyz` and `doctor` say so."""
+CLOCK_LOOK_SECONDS: Final = 60.0
+"""Seconds between two looks of a gateway at the Temporal server's clock."""
+READY_SECONDS: Final = 1.0
+"""Seconds for which one answer of `/readyz` serves all who ask: strangers may, and each look writes to the store."""
 REFUSALS_A_MINUTE: Final = 10
 """Refused sign-ins, and forged messages of one channel, that one process writes down in a minute; the rest are
 counted."""
