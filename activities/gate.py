@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from temporalio import activity
@@ -12,10 +12,12 @@ from signoff.activities.journal import hand_over, now
 from signoff.activities.permit import doubted
 from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.room import Room
+from signoff.activities.secrets import secrets_of
 from signoff.activities.usage import spent
 from signoff.approvals import entries
 from signoff.approvals.card import render_card
 from signoff.approvals.digest import call_digest, digest_mark, doubt_digest
+from signoff.approvals.redaction import without
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.audit import AuditEntry
@@ -80,14 +82,15 @@ class GateActivity:
             batch = []
         # At once: a local activity has no time for the functions of a whole batch one after the other.
         judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
+        secrets = secrets_of(self._room.catalog, task.ctx, ((each.call.tool, each.args) for each in batch))
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
-            found = found if sure else doubted(found)
+            found = _quiet(found if sure else doubted(found), secrets)
             args = found.args(proposed)
             if task.doubt:
-                rulings.append(await self._doubt(task, call, proposed, found))
+                rulings.append(await self._doubt(task, call, proposed, found, secrets))
                 continue
             found = await self._settled_before(task, call, args, found, freeze)
-            ruling = self._ruling(task, call, args, found, budget)
+            ruling = self._ruling(task, call, args, found, budget, secrets)
             if task.edited_by or found.corrected is not None:
                 ruling = await self._kept(ruling, args)
             rulings.append(ruling.model_copy(update={"action": action}))
@@ -148,7 +151,9 @@ class GateActivity:
         written = task.edited_by or task.changed_by
         return found if written else await self._remembered.consulted(task.ctx, call, args, found)
 
-    def _ruling(self, task: GateTask, call: CallPart, args: Any, found: Judgement, budget: int) -> Ruling:
+    def _ruling(
+        self, task: GateTask, call: CallPart, args: Any, found: Judgement, budget: int, secrets: Collection[str]
+    ) -> Ruling:
         verdict = found.verdict
         if found.kind not in ("run", "ask") or found.tool is None or verdict is None:
             settled = Ruling(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
@@ -168,11 +173,15 @@ class GateActivity:
             engines=verdict.evaluators,
             grant=found.grant,
             override=override_hash(found.override),
-            request=self._request(task, call, args, found.tool, verdict, digest, _note(task, found)) if ask else None,
+            request=self._request(task, call, args, found.tool, verdict, digest, _note(task, found), secrets)
+            if ask
+            else None,
             options=self._options(task.ctx, found.tool, budget, ask=ask),
         )
 
-    async def _doubt(self, task: GateTask, call: CallPart, proposed: Any, found: Judgement) -> Ruling:
+    async def _doubt(
+        self, task: GateTask, call: CallPart, proposed: Any, found: Judgement, secrets: Collection[str]
+    ) -> Ruling:
         """The question to people what became of a call. Asked whatever the policy says now: it is about the past."""
         tool, verdict = self._room.catalog.sight(task.ctx).tool(call.tool), found.verdict
         if tool is None or not self._room.catalog.approvers(tool.activity, verdict):
@@ -180,7 +189,7 @@ class GateActivity:
         # What may have happened was done with the arguments as the tool's own check corrects them.
         args = as_run(tool, proposed)
         digest = doubt_digest(task.doubt_of, task.doubt)
-        asked = self._request(task, call, args, tool, verdict, digest, _DOUBT_NOTE)
+        asked = self._request(task, call, args, tool, verdict, digest, _DOUBT_NOTE, secrets)
         # Neither other arguments nor a word about the next time say what has happened.
         doubt = {"kind": "in_doubt", "rule": "in_doubt", "rule_text": "", "confirm": "", "allow_edit": False}
         request = asked.model_copy(update=doubt | {"allow_remember": False})
@@ -203,11 +212,12 @@ class GateActivity:
         verdict: PolicyVerdict | None,
         digest: str,
         note: str,
+        secrets: Collection[str],
     ) -> ApprovalRequest:
         policy = self._room.catalog.policy(tool.activity).policy or ApprovalPolicy()
         turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
         approval_id = ApprovalKey(turn, call.call).id
-        card = self._card(args, tool, policy, digest, says=task.agent_says, note=note)
+        card = self._card(args, tool, policy, digest, says=task.agent_says, note=note, secrets=secrets)
         return ApprovalRequest(
             id=approval_id,
             code=short_code(approval_id),
@@ -246,7 +256,17 @@ class GateActivity:
             notify=self._room.catalog.channels.notified(policy.notify),
         )
 
-    def _card(self, args: Any, tool: Tool, policy: ApprovalPolicy, digest: str, *, says: str, note: str) -> Card:
+    def _card(
+        self,
+        args: Any,
+        tool: Tool,
+        policy: ApprovalPolicy,
+        digest: str,
+        *,
+        says: str,
+        note: str,
+        secrets: Collection[str],
+    ) -> Card:
         return render_card(
             effect=tool.effect,
             title=tool.title,
@@ -258,6 +278,7 @@ class GateActivity:
             agent_says=says,
             note=note,
             mark=digest_mark(digest, self._room.mark_key),
+            others=secrets,
         )
 
     def _options(self, ctx: Pinned, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
@@ -353,6 +374,13 @@ def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
         denied=denied,
         note=cut(found.note, _TOLD_CHARS),
     )
+
+
+def _quiet(found: Judgement, secrets: Collection[str]) -> Judgement:
+    """`found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
+    if not secrets:
+        return found
+    return dataclasses.replace(found, message=without(found.message, secrets), note=without(found.note, secrets))
 
 
 def _note(task: GateTask, found: Judgement) -> str:

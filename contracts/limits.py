@@ -84,6 +84,8 @@ SESSION_PATIENCE_SECONDS: Final = 300.0
 MAX_TURNS_PER_MESSAGE: Final = 8
 MAX_PARTS: Final = 20
 """Parts of one answer."""
+REDACTION_CHARS: Final = 200_000_000
+"""Spellings of a call's secrets times characters of a text; where it is more, nothing of the text is told."""
 LOGIN_NAMES: Final = 20
 """Addresses and user names that one login may claim; each is compared with everybody declared, so more is refused."""
 LOGIN_NAME_CHARS: Final = 320
