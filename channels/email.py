@@ -1,6 +1,6 @@
 """E-mail: cards that are read and answered in any mail client, each with its reminders and its end in one thread.
 
-A mail decides only if its sender is proved by DMARC, its first new line is wholly a word of decision, and it goes to
+A mail decides only if its sender is proved by DMARC, all that is new in it is wholly an answer, and it goes to
 the address that its card gave, or says the card's code. Links only show.
 """
 

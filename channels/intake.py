@@ -10,9 +10,9 @@ from pydantic_core import PydanticSerializationError
 
 from signoff.approvals.entries import act
 from signoff.audit.sparing import Sparing
+from signoff.channels.answers import READ_CHARS
 from signoff.channels.base import Channel, Forged, Malformed
 from signoff.channels.shapes import Raw, Received
-from signoff.channels.words import READ_CHARS
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import NotFound, StoreUnavailable, Unavailable
 from signoff.contracts.names import DEFAULT_TENANT
@@ -68,7 +68,8 @@ class Intake:
         if raw.method != "POST" or not (received.heard or received.statuses):
             return received
         # More is never read, and a mail may be of megabytes.
-        heard = [each.model_copy(update={"text": each.text[:READ_CHARS]}) for each in received.heard]
+        # One more than is read: who reads it sees that there was more.
+        heard = [each.model_copy(update={"text": each.text[: READ_CHARS + 1]}) for each in received.heard]
         try:
             new = await self._arrivals.put(name, heard, received.statuses)
         # JSON may hold half of a surrogate pair (`"\ud800"`), which Python reads and UTF-8 cannot write.

@@ -87,7 +87,11 @@ class MailEar:
             identity=proof.sender,
             token=token,
             vendor_ids=ids,
-            text=said.text,
+            text="\n".join(said.above),
+            below="\n".join(said.below),
+            form="mail",
+            unclear=said.unclear,
+            name=said.name,
             where={**_where(said), "token": token},
         )
         return Received(heard=(heard,))

@@ -4,8 +4,8 @@ The standard library's parser of whole mails takes time as the square of their n
 """
 
 import binascii
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from email.message import Message
 from typing import Final
 
@@ -24,13 +24,14 @@ _MAX_PARAMETERS: Final = 1_000
 class Body:
     """What was written, as one text. `flowed`: a line that ends in a space goes on in the next.
 
-    `cut`: there is more.
+    `cut`: there is more. `twin` is the same in HTML, beside a plain text.
     """
 
     text: str
     html: bool = False
     flowed: bool = False
     cut: bool = False
+    twin: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,25 @@ def written_body(header: Header, body: bytes) -> Body:
     Raises `Malformed` where a content type contradicts itself.
     """
     parts = list(_leaves(header, body))
-    for wanted in ("text/plain", "text/html"):
-        for part in parts:
-            if part.type.get_content_type() == wanted and not part.attached:
-                read = _read(part, html=wanted == "text/html")
-                if read.text.strip():
-                    return read
-    return Body("")
+    plain, html = (_first(parts, wanted) for wanted in ("text/plain", "text/html"))
+    if plain is None:
+        return html or Body("")
+    return plain if html is None else replace(plain, twin=html.text)
 
 
 def content_type(header: Header) -> str:
     """The content type of a mail or part, in lower case, such as `text/plain`."""
     return _typed(header).get_content_type()
+
+
+def _first(parts: Sequence[_Part], wanted: str) -> Body | None:
+    """The first part of that type that is not attached and says something."""
+    for part in parts:
+        if part.type.get_content_type() == wanted and not part.attached:
+            read = _read(part, html=wanted == "text/html")
+            if read.text.strip():
+                return read
+    return None
 
 
 def _leaves(header: Header, body: bytes) -> Iterator[_Part]:

@@ -211,3 +211,10 @@ MAIL_DOMAIN_BYTES: Final = 16 * MIB
 """Of these, those of mails from one sender's domain."""
 MAIL_DOMAINS_KEPT: Final = 1_000
 """Senders' domains of which it is remembered that they have proved a mail; the one unheard of longest goes first."""
+
+ANSWER_LINES: Final = 200
+"""Lines of a written answer that are read; one of more decides nothing."""
+FOOTER_LINES: Final = 100
+"""Lines below somebody's sign-off that are read; of more it is asked what they mean."""
+FOOTERS_PER_PERSON: Final = 50
+"""Blocks below a sign-off that are remembered of one person, so that reading an answer looks at no more."""
