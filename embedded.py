@@ -27,6 +27,7 @@ from temporalio.testing import WorkflowEnvironment
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.names import SA_ACTOR, SA_APPROVERS, SA_CODES, SA_DUE_AT, SA_STATE, SA_TENANT
 from signoff.converter import DATA_CONVERTER
+from signoff.folders import PRIVATE_UMASK, make_private_folder
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7233"
 DEFAULT_NAMESPACE: Final = "default"
@@ -186,6 +187,8 @@ async def start_server(options: ServerOptions) -> ServerHandle:
             stderr=log,
             start_new_session=True,
             pass_fds=(lock.fileno(),),
+            # Every turn's arguments are in its database, which it would make readable by everybody.
+            umask=PRIVATE_UMASK,
         )
     server = ServerHandle(options, process)
     try:
@@ -237,7 +240,7 @@ def find_temporal(explicit: Path | str | None = None) -> Path | None:
 async def download_temporal(folder: Path) -> Path:
     """The `temporal` program as Temporal's SDK downloads it, kept in `folder`. Raises `ServerUnavailable`."""
     try:
-        os.makedirs(folder, exist_ok=True)
+        make_private_folder(folder)
         # The SDK offers no download but that of a server which it starts; it is ended at once.
         async with await WorkflowEnvironment.start_local(download_dest_dir=str(folder)):
             return _newest_program(folder)
@@ -431,7 +434,7 @@ def _open_files(options: ServerOptions) -> Iterator[tuple[IO[bytes], IO[bytes]]]
     """The lock and the log. The server inherits the lock, so that it lasts exactly as long as the server does."""
     with contextlib.ExitStack() as files:
         try:
-            options.db_file.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(options.db_file.parent)
             lock = files.enter_context(options.db_file.with_name(f"{options.db_file.name}.lock").open("wb"))
         except OSError as error:
             raise ConfigError(
@@ -450,7 +453,11 @@ def _open_files(options: ServerOptions) -> Iterator[tuple[IO[bytes], IO[bytes]]]
         _clear_half_made(options)
         if options.log.exists():
             options.log.replace(options.log.with_name(f"{options.log.name}.old"))
-        yield lock, files.enter_context(options.log.open("wb"))
+        yield lock, files.enter_context(open(options.log, "wb", opener=_private))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _clear_half_made(options: ServerOptions) -> None:

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from signoff.contracts.errors import ConfigError
+from signoff.folders import make_private_folder
 from signoff.signing import PrivateKey, PrivateKeys, PublicKeys, Verifier, _Known, new_key
 
 _OPEN_TO_OTHERS: Final = stat.S_IWGRP | stat.S_IRWXO
@@ -160,7 +161,7 @@ def _fault(error: ValidationError) -> str:
 def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> None:
     """`keys` as a file of that mode, whole from the moment it is there; an older one stays unless `replace`."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         # In the same folder, as only there a rename is one step; `mkstemp` opens it for nobody but its owner.
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(name)

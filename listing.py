@@ -1,10 +1,12 @@
 """Lists from visibility and memo alone: what waits, and which turns there are. The workflow stays the truth."""
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
+from pydantic import ValidationError
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -14,6 +16,7 @@ from signoff.contracts.ids import TurnKey, is_id, parse_session_workflow_id, par
 from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.workflows import shown
 
+_log = logging.getLogger(__name__)
 TURNS_SEEN: Final = 5_000
 """How many turns are looked through for those that somebody may read; visibility knows no requesters."""
 SESSIONS_SEEN: Final = 1_000
@@ -213,10 +216,10 @@ async def _cards(row: WorkflowExecution, *, every: bool = False) -> list[Waiting
     key = parse_workflow_id(row.id)
     if key is None:
         return []
-    memo = await row.memo()
+    memo = await _memo(row)
     # The memo is not written anew when a card is decided, which would be one event more; the codes are.
     codes = set(row.typed_search_attributes.get(shown.CODES) or ())
-    cards = [WaitingCard.model_validate(card) for card in memo.get(names.MEMO_CARDS) or ()]
+    cards = _cards_in(memo, row.id)
     named = {"tenant": key.tenant, "session": key.session, "turn": key.turn}
     return [card.model_copy(update=named) for card in cards if every or card.code in codes]
 
@@ -225,7 +228,7 @@ async def _turn_row(row: WorkflowExecution) -> TurnRow | None:
     key = parse_workflow_id(row.id)
     if key is None:
         return None
-    memo = await row.memo()
+    memo = await _memo(row)
     shown_as = row.typed_search_attributes
     return TurnRow(
         tenant=key.tenant,
@@ -235,9 +238,9 @@ async def _turn_row(row: WorkflowExecution) -> TurnRow | None:
         run_id=row.run_id,
         state=str(shown_as.get(shown.STATE) or ""),
         actor=str(shown_as.get(shown.ACTOR) or ""),
-        title=str(memo.get(names.MEMO_TITLE) or ""),
-        requester=str(memo.get(names.MEMO_REQUESTER) or ""),
-        approvers=tuple(dict.fromkeys(each for card in memo.get(names.MEMO_CARDS) or () for each in card["approvers"])),
+        title=_text(memo, names.MEMO_TITLE),
+        requester=_text(memo, names.MEMO_REQUESTER),
+        approvers=tuple(dict.fromkeys(each for card in _cards_in(memo, row.id) for each in card.approvers)),
         codes=tuple(code for code in shown_as.get(shown.CODES) or () if not code.endswith("!")),
         due_at=shown_as.get(shown.DUE_AT),
         started_at=row.start_time,
@@ -249,17 +252,41 @@ async def _session_row(row: WorkflowExecution, waits: Mapping[str, Sequence[Wait
     key = parse_session_workflow_id(row.id)
     if key is None:
         return None
-    memo = await row.memo()
+    memo = await _memo(row)
     cards = waits.get(key.session, ())
     return SessionRow(
         tenant=key.tenant,
         session=key.session,
-        title=str(memo.get(names.MEMO_TITLE) or ""),
-        requester=str(memo.get(names.MEMO_REQUESTER) or ""),
+        title=_text(memo, names.MEMO_TITLE),
+        requester=_text(memo, names.MEMO_REQUESTER),
         approvers=tuple(dict.fromkeys(entry for card in cards for entry in card.approvers)),
         codes=tuple(card.code for card in cards),
         started_at=row.start_time,
     )
+
+
+async def _memo(row: WorkflowExecution) -> Mapping[str, Any]:
+    """The memo of a row; nothing of one that cannot be read. Whoever starts a workflow writes what they like into it,
+    and one such row must not take everybody's list away."""
+    try:
+        return await row.memo()
+    except Exception as error:
+        _log.warning("the memo of %r cannot be read (%s)", row.id, type(error).__name__)
+        return {}
+
+
+def _cards_in(memo: Mapping[str, Any], workflow: str) -> list[WaitingCard]:
+    given = memo.get(names.MEMO_CARDS)
+    try:
+        return [WaitingCard.model_validate(card) for card in given or ()]
+    except (ValidationError, TypeError):
+        _log.warning("the cards in the memo of %r cannot be read", workflow)
+        return []
+
+
+def _text(memo: Mapping[str, Any], name: str) -> str:
+    found = memo.get(name)
+    return found if isinstance(found, str) else ""
 
 
 def _deadline(card: WaitingCard) -> datetime:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from signoff.activities.bounded import bounded, called
-from signoff.activities.handler import redacted
 from signoff.activities.hearing import heard
+from signoff.approvals.redaction import secret_values, without
 from signoff.contracts.call import Pinned
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Tally
@@ -76,7 +76,7 @@ async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float = SEC
         logger.warning("tool %s: %s", tool.name, why)
         return Permission.deny(why)
     # Hidden before it is cut: half of a secret would not be found.
-    reason = redacted(answer.reason, args, tool.masked_arguments)[:_REASON_CHARS]
+    reason = without(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
     return dataclasses.replace(answer, reason=reason)
 
 

@@ -1,21 +1,20 @@
 """What this worker has for the capabilities that tools declare: secrets, files, declared hosts."""
 
 import asyncio
-import dataclasses
+import inspect
 import logging
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import httpx
 
-from signoff.activities.quoted import without
+from signoff.approvals.redaction import texts_of
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
 from signoff.registry.capabilities import Backend, Capabilities, CapabilityError, Granted, Reply
-from signoff.registry.result import ToolFailure, render_value
 from signoff.registry.tool import Tool
 
 NETWORK_SECONDS: Final = 30.0
@@ -39,7 +38,6 @@ class EnvironmentSecrets:
 class _Secrets:
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
-        self.used: set[str] = set()
 
     def get(self, name: str) -> str:
         if name not in self._names:
@@ -47,9 +45,42 @@ class _Secrets:
         found = os.environ.get(name)
         if not found:
             raise CapabilityError("SECRET_NOT_SET", name)
-        # Only what was handed out can be quoted by the handler; see `hidden`.
-        self.used.add(found)
         return found
+
+
+class RecordedSecrets:
+    """What a provider of secrets gave for one call, and, in `used`, each text that its handler got of it.
+
+    Any provider, with whatever methods: what they return is remembered, also from coroutines, and passed on as it is.
+    """
+
+    def __init__(self, secrets: Any) -> None:
+        self._secrets = secrets
+        self.used: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._secrets, name)
+        return self._recording(found) if callable(found) else self._recorded(found)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._recorded(self._secrets[name])
+
+    def _recording(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            return self._recorded(method(*args, **named))
+
+        return call
+
+    def _recorded(self, value: Any) -> Any:
+        if inspect.isawaitable(value):
+            return self._awaited(value)
+        # Wrapped texts, such as pydantic's, are written out by what they wrap.
+        reveal = getattr(value, "get_secret_value", None)
+        self.used.update(texts_of(reveal() if callable(reveal) else value))
+        return value
+
+    async def _awaited(self, value: Awaitable[Any]) -> Any:
+        return self._recorded(await value)
 
 
 class TenantStorage:
@@ -186,20 +217,14 @@ def granted(backends: Mapping[str, Backend], tool: Tool, tenant: str) -> Granted
     found: dict[str, object] = {}
     for kind in tool.capabilities.kinds:
         try:
-            found[kind] = backends[kind].resolve(tool.capabilities, tenant)
+            given = backends[kind].resolve(tool.capabilities, tenant)
+            found[kind] = RecordedSecrets(given) if kind == "secrets" else given
         except Exception as error:
             logger.warning("no %s for tool %s (%s)", kind, tool.name, type(error).__name__)
     return Granted(found)
 
 
-def hidden(text: str, given: Granted) -> str:
-    """`text` without the secrets that the handler has used, which a failing one likes to quote."""
+def handed_out(given: Granted) -> frozenset[str]:
+    """The secrets that the handler was given, by whatever provider: none of them is to stand in what is told."""
     secrets = given.by_kind.get("secrets")
-    return without(text, secrets.used) if isinstance(secrets, _Secrets) else text
-
-
-def quiet(value: Any, given: Granted) -> Any:
-    """What a handler or probe returned; of a failure, the words as `hidden` leaves those of a raised one."""
-    if not isinstance(value, ToolFailure):
-        return value
-    return dataclasses.replace(value, message=hidden(render_value(value.message), given))
+    return frozenset(secrets.used) if isinstance(secrets, RecordedSecrets) else frozenset()

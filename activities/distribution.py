@@ -8,9 +8,10 @@ from temporalio import activity
 
 from signoff.activities.bounded import bounded, called
 from signoff.activities.room import Room
+from signoff.approvals.redaction import HIDDEN
 from signoff.contracts.call import Permit
 from signoff.registry.destinations import AUDIT, LLM_SESSION, Delivery, Destination, Undelivered
-from signoff.registry.records import HIDDEN, AnnotatedRecord, Field, Filter, copied, read_by
+from signoff.registry.records import AnnotatedRecord, Field, Filter, copied, read_by
 from signoff.registry.tool import Tool
 
 SECONDS: Final = 5.0

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from temporalio import activity
@@ -13,9 +13,11 @@ from signoff.activities.permit import doubted
 from signoff.activities.question import QuestionWriter, Subject, edit_problem
 from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.room import Room
+from signoff.activities.secrets import secrets_of
 from signoff.activities.usage import spent
 from signoff.approvals import entries
 from signoff.approvals.digest import call_digest, doubt_digest
+from signoff.approvals.redaction import without
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
@@ -80,8 +82,10 @@ class GateActivity:
             batch = []
         # At once: a local activity has no time for the functions of a whole batch one after the other.
         judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
+        secrets = secrets_of(self._room.catalog, task.ctx, ((each.call.tool, each.args) for each in batch))
+        task = task.model_copy(update={"agent_says": without(task.agent_says, secrets)})
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
-            found = found if sure else doubted(found)
+            found = _quiet(found if sure else doubted(found), secrets)
             args = found.args(proposed)
             if task.doubt:
                 rulings.append(await self._doubt(task, call, proposed, found))
@@ -312,6 +316,13 @@ def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
 
 def _not_asked(call: CallPart, why: str) -> CallOutcome:
     return CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=why))
+
+
+def _quiet(found: Judgement, secrets: Collection[str]) -> Judgement:
+    """`found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
+    if not secrets:
+        return found
+    return dataclasses.replace(found, message=without(found.message, secrets), note=without(found.note, secrets))
 
 
 def _note(task: GateTask, found: Judgement) -> str:

@@ -1,20 +1,13 @@
-"""A tool's handler at arm's length: whatever it throws ends one call, and its words give no secret away."""
+"""A tool's handler at arm's length: whatever it throws ends one call."""
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from temporalio import activity
 
-from signoff.activities.capabilities import quiet
-from signoff.activities.quoted import without
 from signoff.contracts.call import Permit
 from signoff.registry.capabilities import NOTHING_GRANTED, Granted
 from signoff.registry.context import ToolContext
-from signoff.registry.secret_names import hide
 from signoff.registry.tool import Tool
-
-_LEAST_CHARS: Final = 3
-"""Shorter secrets are left where they stand: hiding every `1` of an error text would only make it unreadable."""
 
 
 class HandlerEnded(Exception):
@@ -24,7 +17,7 @@ class HandlerEnded(Exception):
 async def contained(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
     """What the handler returns or raises; an attempt to end the process is raised as `HandlerEnded`."""
     try:
-        return quiet(await tool.handler(args, context), context.capabilities)
+        return await tool.handler(args, context)
     except (SystemExit, KeyboardInterrupt) as error:
         # Let through, it would stop the worker with everything it runs, and then the next one that tries.
         raise HandlerEnded(f"the tool tried to end the process ({type(error).__name__})") from None
@@ -56,22 +49,3 @@ def context_of(
         step=ctx.step,
         capabilities=capabilities,
     )
-
-
-def redacted(text: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
-    """`text` without the values of the secret arguments of `args`, which a failing handler likes to quote."""
-    found: list[Any] = []
-    hide(args, secrets, found.append)
-    return without(text, {value for each in found for value in _texts(each)})
-
-
-def _texts(value: Any) -> Iterator[str]:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, list | tuple):
-            stack.extend(item)
-        elif not isinstance(item, bool | None) and len(str(item)) >= _LEAST_CHARS:
-            yield str(item)

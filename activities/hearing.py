@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from signoff.activities.bounded import bounded, called
-from signoff.activities.handler import redacted
+from signoff.approvals.redaction import secret_values, without
 from signoff.contracts.call import Pinned
 from signoff.contracts.message import CallPart
 from signoff.policy.compiled import PolicyVerdict
@@ -58,7 +58,7 @@ async def verdict_of(
     if answer.failed:
         logger.warning("%s of tool %s: %s", handler_rule(policy), tool.name, answer.reason)
     # Hidden before it is cut: half of a secret would not be found.
-    reason = redacted(answer.reason, args, tool.masked_arguments)[:_REASON_CHARS]
+    reason = without(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
     told = Answer(answer.verdict, answer.level, reason, answer.failed)
     return verdict_heard(policy, verdict, told, args, ctx)
 

@@ -1,6 +1,8 @@
 """Activity `signoff.model`: one completion, brought into our own message type."""
 
+import dataclasses
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +14,8 @@ from signoff.activities.journal import hand_over
 from signoff.activities.model_settings import model_settings
 from signoff.activities.pulse import pulse
 from signoff.activities.room import Room
+from signoff.activities.secrets import secrets_of
+from signoff.approvals.redaction import value_without, without
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
 from signoff.contracts.content import Content
@@ -65,7 +69,7 @@ class ModelActivity:
             tools=room.catalog.offered(actor.name, task.ctx, left_out),
             settings=model_settings(actor),
         )
-        completion = await room.driver(actor.model).complete(request)
+        completion = self._quiet(task, messages, await room.driver(actor.model).complete(request))
         reply = await self._reply(task, completion)
         return reply.model_copy(update={"withheld": tuple(sorted(left_out))}) if left_out else reply
 
@@ -94,6 +98,22 @@ class ModelActivity:
             dropped=dropped,
             limits=room.catalog.actor(task.ctx.actor).limits,
         )
+
+    def _quiet(self, task: ModelTask, messages: Sequence[Message], completion: Completion) -> Completion:
+        """`completion` without the secret arguments of its calls, and of earlier ones, in what the agent says.
+
+        Calls but `respond` stay as they are: what people are asked about, and what runs, is what was proposed.
+        """
+        earlier = ((p.tool, p.args.inline) for message in messages for p in message.parts if isinstance(p, CallPart))
+        proposed = ((each.tool, _arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])
+        secrets = secrets_of(self._room.catalog, task.ctx, (*earlier, *proposed))
+        if not secrets:
+            return completion
+        calls = tuple(
+            dataclasses.replace(each, args=value_without(each.args, secrets)) if each.tool == names.RESPOND else each
+            for each in completion.calls
+        )
+        return dataclasses.replace(completion, text=without(completion.text, secrets), calls=calls)
 
     async def _call(self, call: str, proposed: ProposedCall, index: int, budget: int) -> tuple[CallPart, int]:
         args, malformed, size = _arguments(proposed.args)

@@ -6,7 +6,7 @@ from typing import Any, Final
 from temporalio import activity
 
 from signoff.activities.bounded import bounded
-from signoff.activities.capabilities import quiet
+from signoff.activities.capabilities import handed_out
 from signoff.activities.journal import Journal, Ran, now
 from signoff.activities.results import Results
 from signoff.activities.room import Room
@@ -46,8 +46,8 @@ class Probing:
         said = entries.probed(permit, self._tool.name, key, _word(answer), now())
         if isinstance(answer, Happened):
             budget = context.result_budget_chars
-            result = quiet(answer.result, context.capabilities)
-            made = await self._results.of(permit, args, result, budget, key)
+            secrets = handed_out(context.capabilities)
+            made = await self._results.of(permit, args, answer.result, budget, key, secrets)
             note = " ".join(filter(None, (HAPPENED_NOTE, made.outcome.note)))
             outcome = made.outcome.model_copy(update={"note": note})
             seen = [said, *await self._journal.end(permit, outcome, key, Ran(args, made.kept))]

@@ -2,16 +2,16 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from temporalio import activity
 
 from signoff.activities.distribution import GATE, Distributing, Views
-from signoff.activities.handler import redacted
 from signoff.activities.rest import how_to_read_on
 from signoff.activities.room import Room
+from signoff.approvals.redaction import secret_values, value_without, without
 from signoff.contracts.call import CallCode, CallOutcome, Permit
 from signoff.contracts.canonical import nesting
 from signoff.contracts.content import Content
@@ -71,44 +71,63 @@ class Results:
         self._distributing = Distributing(room, tool)
         self._pause = pause
 
-    async def of(self, permit: Permit, args: Mapping[str, Any], value: Any, budget_chars: int, key: str = "") -> Made:
-        """The outcome of the permitted call, which returned `value`; `key` is that of its ticket, if it has one."""
+    async def of(
+        self,
+        permit: Permit,
+        args: Mapping[str, Any],
+        value: Any,
+        budget_chars: int,
+        key: str = "",
+        secrets: Collection[str] = (),
+    ) -> Made:
+        """The outcome of the permitted call, which returned `value`; `key` is that of its ticket, if it has one.
+
+        `secrets` is what its handler was given of a provider; neither these nor secret arguments are in the outcome.
+        """
+        hushed = secret_values(args, self._tool.masked_arguments).union(secrets)
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
         if isinstance(value, Handed):
             # Not what its output schema is about: that comes later.
             result = handed_result(value, self._tool.name)
             outcome = await self._shown(permit, args, result, "", budget_chars)
-            return Made(outcome.model_copy(update={"handed": True}), self._kept(args, result.value))
+            return Made(outcome.model_copy(update={"handed": True}), self._kept(result.value))
         if isinstance(result, ToolFailure):
-            return Made(await self._told(permit, args, result, budget_chars), self._kept(args, result.message))
+            failure = replace(result, message=without(render_value(result.message), hushed))
+            return Made(await self._told(permit, args, failure, budget_chars), self._kept(failure.message))
         if isinstance(result.value, AnnotatedRecord):
-            return await self._of_record(permit, args, result, result.value, budget_chars, key or permit.digest)
-        problem = output_problem(self._tool, result)
+            return await self._of_record(permit, args, result, budget_chars, key or permit.digest, hushed)
+        # Against the schema as it was returned: `[hidden]` may not fit it.
+        problem = without(output_problem(self._tool, result), hushed)
+        result = _quiet(result, hushed)
         whole = result.value if problem and result.structured is None else result.structured
         outcome = await self._shown(permit, args, replace(result, structured=whole), problem, budget_chars)
-        return Made(outcome, self._kept(args, result.value))
+        return Made(outcome, self._kept(result.value))
 
-    async def failed(self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int) -> Made:
-        """The outcome of a call that failed with these words, without the values of its secret arguments."""
-        return Made(await self._told(permit, args, ToolFailure(text), budget_chars), self._kept(args, text))
+    async def failed(
+        self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int, secrets: Collection[str] = ()
+    ) -> Made:
+        """The outcome of a call that failed with these words, without its secrets, as in `of`."""
+        return await self.of(permit, args, ToolFailure(text), budget_chars, secrets=secrets)
 
     async def _of_record(
         self,
         permit: Permit,
         args: Mapping[str, Any],
         result: ToolResult,
-        record: AnnotatedRecord,
         budget_chars: int,
         key: str,
+        hushed: Collection[str],
     ) -> Made:
         """The outcome of a call that returned a record: of the model's view alone, once every sink has its own."""
-        problem, views = await self._distributed(permit, result, record, key)
-        kept = redacted(render_value(views.audit), args, self._tool.masked_arguments)
-        if views.model is None and not problem:
+        problem, views = await self._distributed(permit, result, result.value, key)
+        problem, model = without(problem, hushed), _hidden(views.model, hushed)
+        kept = render_value(_hidden(views.audit, hushed))
+        result = _quiet(replace(result, value=None), hushed)
+        if model is None and not problem:
             failure = await self._told(permit, args, ToolFailure(UNTOLD.format(self._tool.name)), budget_chars)
             return Made(failure.model_copy(update={"gate": GATE, "cost": _usd(result.cost)}), kept)
-        structured = views.model if result.structured is None else result.structured
-        shown = replace(result, value=views.model, structured=structured)
+        structured = model if result.structured is None else result.structured
+        shown = replace(result, value=model, structured=structured)
         return Made(await self._shown(permit, args, shown, problem, budget_chars), kept)
 
     async def _distributed(
@@ -125,11 +144,9 @@ class Results:
             return problem, await self._distributing.views(permit, record)
         return "", await self._distributing.distribute(permit, record, key)
 
-    def _kept(self, args: Mapping[str, Any], value: Any) -> str | None:
+    def _kept(self, value: Any) -> str | None:
         """What the record holds of a result that is no annotated record: only specialists' (B39)."""
-        if self._tool.scope != "specialist":
-            return None
-        return redacted(render_value(value), args, self._tool.masked_arguments)
+        return render_value(value) if self._tool.scope == "specialist" else None
 
     async def _shown(
         self, permit: Permit, args: Mapping[str, Any], result: ToolResult, problem: str, budget_chars: int
@@ -198,12 +215,10 @@ class Results:
         )
 
     def _short(self, permit: Permit, args: Mapping[str, Any], result: Result) -> str:
-        """The text of `result` as its reducer leaves it; of an error, without the values of secret arguments."""
-        # Secrets go first: once a reducer or the cut has taken a piece of one away, the rest is not found any more.
+        """The text of `result`, which holds no secret any more, as its reducer leaves it."""
         plain: Result
         if isinstance(result, ToolFailure):
-            told = redacted(render_value(result.message), args, self._tool.masked_arguments)
-            plain = ToolFailure(told, result.code)
+            plain = ToolFailure(render_value(result.message), result.code)
         else:
             plain = ToolResult(render_value(result.value), result.structured, result.cost)
         reducer = self._room.catalog.reducers.get(self._tool.name)
@@ -244,6 +259,23 @@ class Results:
             return await self._content(plain)
         activity.logger.warning("the structured result of %s is over %d bytes: left out", self._tool.name, RESULT_BYTES)
         return None
+
+
+def _quiet(result: ToolResult, secrets: Collection[str]) -> ToolResult:
+    """`result` without the secrets: before a reducer or the cut takes a piece of one, whose rest is not found then."""
+    if not secrets:
+        return result
+    return replace(
+        result,
+        value=_hidden(result.value, secrets),
+        structured=_hidden(result.structured, secrets),
+        data_update=_hidden(result.data_update, secrets),
+        context_update=_hidden(result.context_update, secrets),
+    )
+
+
+def _hidden(value: Any, secrets: Collection[str]) -> Any:
+    return value if value is None or not secrets else value_without(_plain(value), secrets)
 
 
 def plain_outcome(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:

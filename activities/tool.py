@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 from signoff.activities.approval import ApprovalReader, doubts_of
 from signoff.activities.asking import judged
 from signoff.activities.callers import current_caller
-from signoff.activities.capabilities import granted, hidden
+from signoff.activities.capabilities import granted, handed_out
 from signoff.activities.gate import digest_of, is_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
 from signoff.activities.journal import Journal, Ran, hand_over
@@ -300,13 +300,11 @@ class ToolActivity:
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < tool.tries:
                 # By its class alone, without its cause: Temporal keeps the words of failures in plain text.
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
-            text = (
-                f"no answer within {tool.timeout:g} s"
-                if limit.expired()
-                else hidden(_words(error), context.capabilities)
-            )
-            return await self._results.failed(task.permit, args, text, task.budget_chars)
-        return await self._shielded(self._results.of(task.permit, args, value, task.budget_chars, key))
+            text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
+            secrets = handed_out(context.capabilities)
+            return await self._results.failed(task.permit, args, text, task.budget_chars, secrets)
+        secrets = handed_out(context.capabilities)
+        return await self._shielded(self._results.of(task.permit, args, value, task.budget_chars, key, secrets))
 
     async def _shielded(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
         """The handler, or what is made of its result: a cancelled turn does not tear them apart after an effect."""

@@ -1,5 +1,6 @@
 """A call's arguments laid flat: one leaf a value, named by its path and labelled by its schema."""
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -10,25 +11,32 @@ from signoff.contracts.limits import CARD_VALUE_CHARS
 JOINED_CHARS: Final = 120
 """A list is one row only if it is at most this long, so that no item hides behind a cut."""
 NAME_CHARS: Final = 80
+UNDECLARED: Final = "⟦not declared⟧"
+"""Stands at the end of the label of an argument that the tool's schema does not name."""
 _MAX_HOPS = 8
+# A name in quotes, as JSON writes it, or all up to the next dot.
+_STEP = re.compile(r'"(?:[^"\\]|\\.)*"(?=\.|$)|[^.]*')
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _EMPTY: Mapping[str, Any] = {}
 
 
 class Leaf(NamedTuple):
-    """One value to show. `name` is its dotted path (indices from 0), `bare` the same without indices.
+    """One value to show. `name` is its dotted path (indices from 0), which is no other value's: see `step`.
 
+    `dotted` is the same with every key as it stands, `bare` that without indices; both may be those of several values.
     `top` is the argument it belongs to. `value` is a scalar, a short list of scalars, an empty container,
-    or anything at all when `secret`.
+    or anything at all when `secret`. `declared` unless it is, or lies in, a key that the schema does not name.
     """
 
     name: str
+    dotted: str
     bare: str
     top: str
     label: str
     value: Any
     schema: Mapping[str, Any]
     secret: bool
+    declared: bool = True
 
 
 def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[Leaf]:
@@ -62,7 +70,7 @@ def plural(count: int, noun: str) -> str:
 
 def is_secret(name: str, secrets: Collection[str]) -> bool:
     """Whether the dotted `name`, or an argument it lies in, is among `secrets`; indices are disregarded."""
-    parts = name.split(".")
+    parts = steps(name)
     bare = [part for part in parts if not _is_index(part)]
     return any(".".join(path[:end]) in secrets for path in (parts, bare) for end in range(1, len(path) + 1))
 
@@ -70,19 +78,34 @@ def is_secret(name: str, secrets: Collection[str]) -> bool:
 def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
     """The value at the dotted `name`, or `absent`."""
     value: Any = args
-    rest = name
-    while rest:
-        # The whole rest first: a key may hold dots of its own.
-        if isinstance(value, Mapping) and rest in value:
-            return value[rest]
-        head, _, rest = rest.partition(".")
-        if isinstance(value, Mapping) and head in value:
-            value = value[head]
-        elif isinstance(value, list | tuple) and _is_index(head) and int(head) < len(value):
-            value = value[int(head)]
+    # Step by step only: were a key `a.b` found by `a.b` as well, a model could put it beside the `b` in `a` that runs.
+    for each in steps(name):
+        if isinstance(value, Mapping) and each in value:
+            value = value[each]
+        elif isinstance(value, list | tuple) and _is_index(each) and int(each) < len(value):
+            value = value[int(each)]
         else:
             return absent
     return value
+
+
+def step(key: str) -> str:
+    """A key as one step of a dotted name: in quotes, as JSON writes it, where it would not read as one step, or would
+    read as an index."""
+    plain = key and "." not in key and '"' not in key and not _is_index(key)
+    return key if plain else json.dumps(key, ensure_ascii=False)
+
+
+def steps(name: str) -> list[str]:
+    """The keys and indices that a dotted name is made of."""
+    found: list[str] = []
+    at = 0
+    while at <= len(name):
+        matched = _STEP.match(name, at)
+        written = "" if matched is None else matched[0]
+        found.append(_unquoted(written))
+        at += len(written) + 1
+    return found
 
 
 def humanise(name: str) -> str:
@@ -118,31 +141,40 @@ def format_of(leaf: Leaf) -> str:
 def _children(
     parent: Leaf | None, value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], secrets: Collection[str]
 ) -> list[Leaf]:
-    if not isinstance(value, Mapping):
+    if parent is not None and not isinstance(value, Mapping):
         return [_item(parent, index, item, schema, root, secrets) for index, item in enumerate(value)]
     properties = schema.get("properties")
     known = properties if isinstance(properties, Mapping) else _EMPTY
     found = []
     for key, item in value.items():
         below = resolve(known.get(key, schema.get("additionalProperties")), root)
-        name = key if parent is None else f"{parent.name}.{key}"
+        name = step(key) if parent is None else f"{parent.name}.{step(key)}"
+        dotted = key if parent is None else f"{parent.dotted}.{key}"
         bare = key if parent is None else f"{parent.bare}.{key}"
+        # A schema that names nothing says nothing of any key; one that types the others has declared them so.
+        unnamed = bool(known) and key not in known and not isinstance(schema.get("additionalProperties"), Mapping)
+        declared = not unnamed and (parent is None or parent.declared)
         label = label_of(key, below) if parent is None else f"{parent.label} / {label_of(key, below)}"
         top = key if parent is None else parent.top
         # The end of a label tells values apart; kept whole, labels would grow with each level of nesting.
-        found.append(Leaf(name, bare, top, label[-4 * NAME_CHARS :], item, below, name in secrets or bare in secrets))
+        label = label[-4 * NAME_CHARS :]
+        secret = dotted in secrets or bare in secrets
+        found.append(Leaf(name, dotted, bare, top, label, item, below, secret, declared))
     return found
 
 
 def _item(
-    parent: Leaf | None, index: int, item: Any, schema: Mapping[str, Any], root: Mapping[str, Any],
+    parent: Leaf, index: int, item: Any, schema: Mapping[str, Any], root: Mapping[str, Any],
     secrets: Collection[str],
 ) -> Leaf:  # fmt: skip
     prefix = schema.get("prefixItems")
     listed = prefix[index] if isinstance(prefix, list | tuple) and index < len(prefix) else schema.get("items")
-    name, bare, top, label = (parent.name, parent.bare, parent.top, parent.label) if parent else ("", "", "", "")
-    name = f"{name}.{index}"
-    return Leaf(name, bare, top, f"{label} {index + 1}", item, resolve(listed, root), name in secrets)
+    dotted = f"{parent.dotted}.{index}"
+    label = f"{parent.label} {index + 1}"
+    return Leaf(
+        f"{parent.name}.{index}", dotted, parent.bare, parent.top, label, item, resolve(listed, root),
+        dotted in secrets, parent.declared,
+    )  # fmt: skip
 
 
 def _opens(value: Any) -> bool:
@@ -187,6 +219,16 @@ def _only(alternatives: Any) -> Any:
         return None
     real = [one for one in alternatives if not (isinstance(one, Mapping) and one.get("type") == "null")]
     return real[0] if len(real) == 1 else None
+
+
+def _unquoted(written: str) -> str:
+    if not written.startswith('"'):
+        return written
+    try:
+        read = json.loads(written)
+    except ValueError:
+        return written
+    return read if isinstance(read, str) else written
 
 
 def _is_index(part: str) -> bool:

@@ -8,7 +8,19 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from signoff.approvals.arguments import NAME_CHARS, Leaf, find, format_of, is_secret, leaves, plural, value_line
+from signoff.approvals.arguments import (
+    NAME_CHARS,
+    UNDECLARED,
+    Leaf,
+    find,
+    format_of,
+    is_secret,
+    leaves,
+    plural,
+    step,
+    value_line,
+)
+from signoff.approvals.redaction import arguments_without, secret_values, without
 from signoff.approvals.visible import MISSING, one_line
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
@@ -50,16 +62,21 @@ def render_card(
     agent_says: str = "",
     note: str = "",
     mark: str = "",
+    others: Collection[str] = (),
 ) -> Card:
     """The card of one call; it is at most `CARD_BYTES` of JSON and says so when it cannot show everything.
 
     `effect` is the tool's template: `{name}` and `{name.of.nested}` are replaced by arguments, nothing else is.
     `schema` is the tool's JSON Schema of arguments, `secrets` the dotted names never shown, `show` the dotted names
-    to show (None: all). Never raises for arguments that are JSON.
+    to show (None: all). `others` are values of secret arguments of the turn's other calls: no text of the card repeats
+    these, or its own. Never raises for arguments that are JSON.
     """
+    values = secret_values(args, secrets).union(others)
+    proposed, args = args, arguments_without(args, secrets, values)
+    note = "; ".join(filter(None, (without(note, values), _repeated(proposed, args))))
     base = Card(
         effect=effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets),
-        agent_says=one_line(agent_says, AGENT_SAYS_CHARS).text,
+        agent_says=one_line(without(agent_says, values), AGENT_SAYS_CHARS).text,
         note=one_line(note, NOTE_CHARS).text,
         mark=mark,
         tool_title=one_line(title or tool, TITLE_CHARS).text,
@@ -100,6 +117,7 @@ def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, 
 
     A missing argument is an em dash, a secret one `hidden`. What an argument says is never read as a template.
     """
+    args = arguments_without(args, secrets, secret_values(args, secrets))
     if not template.strip():
         return _plain_sentence(title or tool, args, secrets)
     parts = _PLACEHOLDER.split(template)
@@ -113,10 +131,19 @@ def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, 
     return _cut_sentence(pieces)
 
 
+def _repeated(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
+    """What the card says of arguments in which a secret value is repeated, and hidden; "" where there is none."""
+    names = [] if proposed is shown else [name for name in proposed if proposed[name] != shown[name]]
+    named = ", ".join(f"`{one_line(name, NAME_CHARS).text}`" for name in names[:EFFECT_ARGUMENTS])
+    more = f" and {len(names) - EFFECT_ARGUMENTS} more" if len(names) > EFFECT_ARGUMENTS else ""
+    # Said aloud: whoever proposed the call chose the secret, and with it what people do not see elsewhere.
+    return f"a secret value is repeated in {named}{more}, and hidden there" if names else ""
+
+
 def _plain_sentence(name: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
     subject = one_line(name, TITLE_CHARS).text
     first = list(args)[:EFFECT_ARGUMENTS]
-    told = [f"{one_line(key, 20).text} {_argument(key, args, secrets, 30)}" for key in first]
+    told = [f"{one_line(key, 20).text} {_argument(step(key), args, secrets, 30)}" for key in first]
     return _cut_sentence([f"{subject}: " if told else subject, ", ".join(told)])
 
 
@@ -140,7 +167,9 @@ def _is_shown(leaf: Leaf, show: Collection[str] | None) -> bool:
     if show is None:
         return True
     # With the dot, or `to` would show `total` as well.
-    return any(path == name or path.startswith(f"{name}.") for path in (leaf.name, leaf.bare) for name in show)
+    return any(
+        path == name or path.startswith(f"{name}.") for path in (leaf.name, leaf.dotted, leaf.bare) for name in show
+    )
 
 
 def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
@@ -164,9 +193,11 @@ def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
 def _row(leaf: Leaf, limit: int) -> CardRow:
     line = value_line(leaf.value, limit)
     text = _hidden_text(leaf.value) if leaf.secret else line.text
+    label = one_line(leaf.label, NAME_CHARS).text
     return CardRow(
         name=one_line(leaf.name, NAME_CHARS).text or "⟦empty⟧",
-        label=one_line(leaf.label, NAME_CHARS).text,
+        # Our own mark, behind a text in which none can be forged.
+        label=label if leaf.declared else f"{label} {UNDECLARED}",
         value=text,
         secret=leaf.secret,
         cut=line.cut and not leaf.secret,

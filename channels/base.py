@@ -5,8 +5,10 @@ is called by the gateway's doors and by `listen`; what it returns goes to `heari
 A channel only knows its vendor.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
@@ -120,6 +122,14 @@ class Channel(ABC):
 
     async def close_down(self) -> None:  # noqa: B027 (some hold nothing)
         """Let go of connections."""
+
+    async def read(self, raw: Raw, threads: Executor) -> Received:
+        """Verify and read one message in a thread of `threads`, since what anybody sends may be long.
+
+        A channel that has to ask somebody in between does so itself, where no thread waits for it. Raises `Forged`,
+        `Malformed`, and `Unavailable` for what is to be brought again.
+        """
+        return await asyncio.get_running_loop().run_in_executor(threads, self.receive, raw)
 
     def receive(self, raw: Raw) -> Received:
         """Verify, then read. Raises `Forged`, `Malformed`."""

@@ -1,24 +1,27 @@
 """E-mail: cards that are read and answered in any mail client, each with its reminders and its end in one thread.
 
-A mail decides only if its sender is proved by DMARC, its first new line is wholly a word of decision, and it goes to
+A mail decides only if its sender is proved by DMARC, all that is new in it is wholly an answer, and it goes to
 the address that its card gave, or says the card's code. Links only show.
 """
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any, ClassVar, Final
 
 from signoff.channels.base import Channel, Forged, Malformed, Means, Options, Take
 from signoff.channels.mail_addresses import ReplyAddresses
 from signoff.channels.mail_arrived import Arrived, Fetched
-from signoff.channels.mail_hearing import MailEar
+from signoff.channels.mail_hearing import Examined, MailEar
 from signoff.channels.mail_imap import fetch, try_mailbox
 from signoff.channels.mail_lmtp import serve
-from signoff.channels.mail_names import TxtLookup, lookup_txt
+from signoff.channels.mail_names import Names, TxtLookup, known, lookup_txt
 from signoff.channels.mail_options import EmailOptions, InboundOptions, is_here
+from signoff.channels.mail_queue import MailQueue
 from signoff.channels.mail_reading import MAX_MAIL
+from signoff.channels.mail_results import ResultsServer
 from signoff.channels.mail_sending import knock, send
 from signoff.channels.mail_shapes import MailShape, mail_shape
 from signoff.channels.mail_sns import NOTICE_BYTES
@@ -54,7 +57,11 @@ class Email(Channel):
             answers=options.inbound is not None,
             bounces=options.bounces_come_back,
         )
-        self._ear = MailEar(self._replies, options.address, options.authserv_id, txt, keeps_ids=options.smtp.keeps_ids)
+        named = options.authserv_id
+        self._server = ResultsServer(named, options.received_by) if named else None
+        self._ear = MailEar(self._replies, options.address, self._server, keeps_ids=options.smtp.keeps_ids)
+        self._names = Names(txt)
+        self._queue = MailQueue()
         webhook = self._inbound.webhook
         self._shape: MailShape | None = None if webhook is None else mail_shape(webhook)
         if webhook is not None and webhook.shape == "ses":
@@ -113,13 +120,37 @@ class Email(Channel):
         self._shape.verify(raw, self.means.clock())
 
     def parse(self, raw: Raw) -> Received:
-        """See `Channel`."""
+        """See `Channel`. Of a mail that only DKIM could prove, nothing is: its keys are looked up by `read` alone."""
+        examined = self._examine(raw)
+        return examined if isinstance(examined, Received) else self._ear.conclude(examined, known({}))
+
+    async def read(self, raw: Raw, threads: Executor) -> Received:
+        """See `Channel`. Between reading and proving a mail the DNS is asked, for which no thread waits."""
+        loop = asyncio.get_running_loop()
+        examined = await loop.run_in_executor(threads, self._verified, raw)
+        if isinstance(examined, Received):
+            return examined
+        evidence = examined.evidence
+        if not evidence.names:
+            return self._ear.conclude(examined, known({}))
+        async with self._queue.turn(evidence.domain, examined.size):
+            found = await self._names.find(evidence.names)
+            received = await loop.run_in_executor(threads, self._ear.conclude, examined, known(found))
+            proved = received.heard[0].where.get("unproved") is None
+            self._queue.note(evidence.domain, proved=proved, silent=None in found.values())
+        return received
+
+    def _verified(self, raw: Raw) -> Examined | Received:
+        self.verify(raw)
+        return self._examine(raw)
+
+    def _examine(self, raw: Raw) -> Examined | Received:
         if isinstance(raw, Fetched):
-            return self._ear.hear(Arrived(raw.body, raw.recipients))
+            return self._ear.examine(Arrived(raw.body, raw.recipients))
         if self._shape is None:
             raise Malformed("no mail comes by HTTP here")
         arrived = self._shape.mail(raw)
-        return Received() if arrived is None else self._ear.hear(arrived)
+        return Received() if arrived is None else self._ear.examine(arrived)
 
     async def listen(self, take: Take) -> None:
         """See `Channel`: the mailbox, or the port for our mail server."""
@@ -153,7 +184,7 @@ class Email(Channel):
             return [Finding(True, f"{told}can be read")]
         if lmtp is not None:
             told = f"answers are expected at {lmtp.host}:{lmtp.port} by {lmtp.protocol}"
-            if self._ear.authserv_id and not is_here(lmtp.host):
+            if self._server is not None and not is_here(lmtp.host):
                 remedy = (
                     "let nobody but your mail server reach that port, best on 127.0.0.1, or leave out `authserv_id`"
                 )

@@ -15,6 +15,7 @@ from signoff.contracts.limits import EFFECT_CHARS
 from signoff.contracts.receipt import Receipt
 
 REASON_CHARS: Final = 300
+UNREAD_CHARS: Final = 200
 _READ_ON: Final = frozenset(("stale", "assurance", "malformed", "unavailable", "already_decided"))
 
 
@@ -48,11 +49,28 @@ def receipt_words(receipt: Receipt, voice: Voice, link: str = "", *, code: str =
     return (f"{show_code(code)}: " if code else "") + " ".join(sentences)
 
 
-def not_understood(request: ApprovalRequest, voice: Voice, link: str = "", how: How = "text") -> str:
-    """That an answer held no decision, and how to give one."""
-    told = [text("reply.not_understood", voice.language), how_words(how, request, voice, link)]
+def not_understood(
+    request: ApprovalRequest,
+    voice: Voice,
+    link: str = "",
+    how: How = "text",
+    *,
+    unread: str = "",
+    footer: bool = False,
+) -> str:
+    """That an answer held no decision, and how to give one.
+
+    `unread` is the line that could have been anything; `footer` says that it will be known after a clear answer.
+    """
+    language = voice.language
+    told = [text("reply.not_understood", language)]
+    if unread:
+        told.append(text("reply.unread", language, line=one_line(unread, UNREAD_CHARS).text))
+    told.append(how_words(how, request, voice, link))
+    if footer:
+        told.append(text("reply.footer", language))
     if link and how != "link":
-        told.append(text("card.open", voice.language, link=link))
+        told.append(text("card.open", language, link=link))
     return "\n".join(told)
 
 

@@ -17,18 +17,19 @@ from typing import Any, Final, Literal, Protocol
 from pydantic import ValidationError
 
 from signoff.approvals.entries import carried
+from signoff.channels.answers import Said, Sender, read
 from signoff.channels.base import Channel
 from signoff.channels.carrying import next_channel
 from signoff.channels.endings import not_understood, receipt_words, which_one
 from signoff.channels.intake import Record
-from signoff.channels.pointing import Asked, Codes, Pointed, note_of, pointed, read_note
+from signoff.channels.mail_footers import footer_digest, read_mail_answer
+from signoff.channels.pointing import Asked, Codes, Pointed, note_of, open_requests, pointed, read_note
 from signoff.channels.replying import replied
 from signoff.channels.shapes import Heard, Reply, Status
 from signoff.channels.strangers import Strangers
 from signoff.channels.texts import ENGLISH, text
 from signoff.channels.voice import voice_of
 from signoff.channels.wording import How
-from signoff.channels.words import Said, read
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Assurance, Verdict
 from signoff.contracts.errors import Unavailable
@@ -40,6 +41,7 @@ from signoff.registry.people import Directory
 from signoff.registry.seats import Table, seat_of
 from signoff.store.arrivals import ArrivalRow, Arrivals
 from signoff.store.deliveries import Deliveries
+from signoff.store.footers import Footers
 from signoff.store.leases import LEASE_SECONDS
 from signoff.store.store import Store
 
@@ -122,6 +124,7 @@ class Hearing:
     ) -> None:
         self._arrivals = Arrivals(store)
         self._deliveries = Deliveries(store)
+        self._footers = Footers(store)
         self._channels = channels
         self._directory = directory
         self._desk = desk
@@ -223,6 +226,7 @@ class Hearing:
             self._swept = now
             await self._arrivals.sweep(KEPT)
             await self._arrivals.sweep(STRANGERS_KEPT, what="stranger")
+            await self._footers.sweep(KEPT)
 
     async def _hear(self, row: ArrivalRow, claimed: float) -> None:
         """Hear one arrival, and write down what came of it or when it is heard again. Never raises but to be ended."""
@@ -304,12 +308,15 @@ class Hearing:
         person = await self._who(channel, heard)
         if person is None:
             return await self._stranger(channel, heard)
-        said = _read(heard, person)
+        said = _read(heard, await self._sender(channel, heard, person, row))
         if row.about is not None and said.verdict is not None:
             # It may be decided already, and what is open now is not what was open then.
             return await self._decided(channel, heard, person, said, read_note(row.about), row)
         about = await pointed(self._deliveries, self._desk, channel, person, heard, said.code, row.received_at)
         if about.lent and any(self._seated(person, asked.request) for asked in about.asked):
+            about = replace(about, certain=False)
+        if said.effects and not {asked.request.code for asked in about.asked} <= said.effects:
+            # What was repeated is another request's.
             about = replace(about, certain=False)
         if said.verdict is None or not about.certain:
             return await self._question(channel, heard, person, said, about)
@@ -320,7 +327,8 @@ class Hearing:
         if request.state == "pending" and typed and self._seated(person, request):
             language = voice_of(person, self._clock()).language
             link = await self._desk.link(request, person, channel.kind)
-            told = Reply(text=f"{text('reply.link_only', language)} {text('reply.see', language, link=link)}")
+            words = f"{text('reply.link_only', language)} {text('reply.see', language, link=link)}"
+            told = Reply(text=words, language=language)
             return _Made({"what": "link", "person": person.id}, told, heard.where)
         # Noted before it is decided: after a crash in between, the next try must not be about what is shown by then.
         asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
@@ -333,17 +341,21 @@ class Hearing:
         assert said.verdict is not None
         link = await self._desk.link(asked.request, person, channel.kind)
         receipt = await self._desk.decide(asked, _answered(channel, person, said.verdict, said.comment, row))
-        reply = Reply(
-            text=receipt_words(receipt, voice_of(person, self._clock()), link, code=asked.request.code), receipt=receipt
-        )
+        voice = voice_of(person, self._clock())
+        words = receipt_words(receipt, voice, link, code=asked.request.code)
+        reply = Reply(text=words, receipt=receipt, language=voice.language)
         facts = {"person": person.id, "approval": receipt.approval_id}
         if receipt.code == "unavailable" and self._clock() >= _over(asked.request, row) + LATE:
             return _Made({"what": "given up", **facts, "code": receipt.code}, reply, heard.where, state="dropped")
         if receipt.status == "pending" or receipt.code == "unavailable":
             # It is kept and tried again, of which somebody is told once.
             kept = Receipt(status="pending", approval_id=asked.request.id, verdict=said.verdict)
-            words = receipt_words(kept, voice_of(person, self._clock()), code=asked.request.code)
-            return _Made(None, Reply(text=words, receipt=kept) if row.about is None else None, heard.where)
+            told = Reply(
+                text=receipt_words(kept, voice, code=asked.request.code), receipt=kept, language=voice.language
+            )
+            return _Made(None, told if row.about is None else None, heard.where)
+        if said.footer and receipt.status in ("accepted", "counted"):
+            await self._footers.confirm(person.tenant, person.id, footer_digest(said.footer))
         made = {"what": "decided", **facts, "status": receipt.status, "code": receipt.code}
         return _Made(_given(made), reply, heard.where)
 
@@ -375,11 +387,36 @@ class Hearing:
             reply = Reply(text=text(told, voice.language))
         elif about.certain or (said.verdict is None and len(requests) == 1):
             link = await self._desk.link(requests[0], person, channel.kind)
-            how: How = "reply" if heard.token or heard.vendor_ids else "text"
-            reply = Reply(text=not_understood(requests[0], voice, link, how=how))
+            # With the code they say that they mean this request, and that the rest says nothing.
+            coded = bool(said.unread) or not (heard.token or heard.vendor_ids)
+            how: How = "text" if coded else "reply"
+            if said.footer:
+                await self._footers.ask(person.tenant, person.id, footer_digest(said.footer), requests[0].code)
+            told = not_understood(requests[0], voice, link, how=how, unread=said.unread, footer=bool(said.footer))
+            reply = Reply(text=told)
         else:
             reply = Reply(text=which_one(requests, voice), choices=tuple(show_code(each.code) for each in requests))
+        reply = reply.model_copy(update={"language": voice.language})
         return _Made(_given({"what": "asked", "person": person.id, "why": said.why}), reply, where)
+
+    async def _sender(self, channel: Channel, heard: Heard, person: Person, row: ArrivalRow) -> Sender:
+        """Who wrote an answer, with all that reading it depends on."""
+        if heard.verdict is not None:
+            return Sender(person.locale)
+        requests = await open_requests(self._deliveries, channel, person, row.received_at)
+        mail = heard.form == "mail"
+        footers = await self._footers.of(person.tenant, person.id) if mail else ()
+        # A mail's address is one of its writer's names too: `ana.sousa@example.org`.
+        names = (
+            (person.name, heard.name, heard.identity.partition("@")[0].replace(".", " ")) if mail else (person.name,)
+        )
+        return Sender(
+            locale=person.locale,
+            names=names,
+            effects={request.code: request.card.effect for request in requests},
+            footers=frozenset(each.digest for each in footers if each.known),
+            asked=frozenset((each.digest, each.code) for each in footers),
+        )
 
     def _seated(self, person: Person, request: ApprovalRequest) -> bool:
         table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
@@ -401,11 +438,15 @@ def _speaker(row: ArrivalRow) -> str:
         return row.key
 
 
-def _read(heard: Heard, person: Person) -> Said:
+def _read(heard: Heard, sender: Sender) -> Said:
     """What was said: by a button, else in words."""
-    if heard.verdict is None:
-        return read(heard.text, person.locale)
-    return Said(heard.verdict, "", heard.reason or heard.text.strip())
+    if heard.verdict is not None:
+        return Said(heard.verdict, "", heard.reason or heard.text.strip())
+    if heard.unclear:
+        return Said(None, "", heard.text, "empty" if heard.unclear == "nothing" else "more")
+    if heard.form == "mail":
+        return read_mail_answer(heard.text.split("\n"), heard.below.split("\n"), sender)
+    return read(heard.text, sender)
 
 
 def _answered(channel: Channel, person: Person, verdict: Verdict, reason: str, row: ArrivalRow) -> Answered:

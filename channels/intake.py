@@ -1,6 +1,5 @@
 """The way in that all channels share: verify, read, keep; only then the vendor is told so. Nothing waits for a turn."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,17 +10,17 @@ from pydantic_core import PydanticSerializationError
 
 from signoff.approvals.entries import act
 from signoff.audit.sparing import Sparing
+from signoff.channels.answers import READ_CHARS
 from signoff.channels.base import Channel, Forged, Malformed
 from signoff.channels.shapes import Raw, Received
-from signoff.channels.words import READ_CHARS
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.errors import NotFound, StoreUnavailable
+from signoff.contracts.errors import NotFound, StoreUnavailable, Unavailable
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.store.arrivals import Arrivals
 from signoff.store.store import Store
 
 READERS: Final = 2
-"""Threads that read for one channel: one that looks something up meanwhile holds up no other channel."""
+"""Threads that read for one channel: one that is given long messages holds up no other channel."""
 Record: TypeAlias = Callable[[Sequence[AuditEntry]], Awaitable[int]]
 """Writes entries down, each once; how many were new. Raises `StoreUnavailable`."""
 _log = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ class Intake:
         """Verify, read and keep one message; when this returns it is heard, once, whatever happens.
 
         A message kept before changes nothing. Only a `POST` says something. Raises `NotFound` for no such channel,
-        `Forged`, `Malformed`, `StoreUnavailable`.
+        `Forged`, `Malformed`, `Unavailable`.
         """
         channel = self._channels.get(name)
         if channel is None:
@@ -69,7 +68,8 @@ class Intake:
         if raw.method != "POST" or not (received.heard or received.statuses):
             return received
         # More is never read, and a mail may be of megabytes.
-        heard = [each.model_copy(update={"text": each.text[:READ_CHARS]}) for each in received.heard]
+        # One more than is read: who reads it sees that there was more.
+        heard = [each.model_copy(update={"text": each.text[: READ_CHARS + 1]}) for each in received.heard]
         try:
             new = await self._arrivals.put(name, heard, received.statuses)
         # JSON may hold half of a surrogate pair (`"\ud800"`), which Python reads and UTF-8 cannot write.
@@ -82,13 +82,14 @@ class Intake:
         return received
 
     async def _read(self, name: str, channel: Channel, raw: Raw) -> Received:
-        loop = asyncio.get_running_loop()
         try:
-            # Not on the loop: checking DKIM asks the DNS, for seconds where a stranger's server is slow on purpose.
-            return await loop.run_in_executor(self._readers[name], channel.receive, raw)
+            return await channel.read(raw, self._readers[name])
         except Forged:
             self._store.count_refusal("forged")
             await self._note_forged(name)
+            raise
+        # What has no room now is brought again: lost as `Malformed`, a flood would take honest answers with it.
+        except Unavailable:
             raise
         except Malformed as error:
             self._store.count_refusal("malformed")

@@ -172,6 +172,29 @@ def message_ids(value: str) -> list[str]:
     return found[-_MAX_IDS:]
 
 
+def without_comments(value: str) -> str:
+    """A structured field's value without what stands in parentheses; nothing where those do not balance."""
+    kept: list[str] = []
+    depth, at, quoted = 0, 0, False
+    while at < len(value):
+        char = value[at]
+        at += 1
+        if char == "\\":
+            kept.append("" if depth else value[at - 1 : at + 1])
+            at += 1
+        elif char == '"' and not depth:
+            quoted = not quoted
+            kept.append(char)
+        elif char in "()" and not quoted:
+            depth += 1 if char == "(" else -1
+            if depth < 0:
+                return ""
+            kept.append(" ")
+        elif not depth:
+            kept.append(char)
+    return "" if depth or quoted else "".join(kept)
+
+
 def _quoted(value: str, at: int, around: list[str]) -> int:
     """Copies a quoted string from `at` on; where it ends, beyond the value if it does not."""
     while at < len(value) and value[at] != '"':

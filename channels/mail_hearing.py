@@ -5,17 +5,20 @@ Which card is meant is told only by what the sender himself has signed: who has 
 """
 
 import hashlib
+import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from signoff.channels.mail_addresses import ReplyAddresses
 from signoff.channels.mail_arrived import Arrived
-from signoff.channels.mail_authenticity import Authenticity, authenticate
-from signoff.channels.mail_fields import split_mail
-from signoff.channels.mail_names import TxtLookup
+from signoff.channels.mail_authenticity import Authenticity, Evidence, authenticate
+from signoff.channels.mail_fields import Header, split_mail
+from signoff.channels.mail_names import KnownTxt
 from signoff.channels.mail_parts import content_type
-from signoff.channels.mail_reading import MailSaid, read_mail
+from signoff.channels.mail_reading import MAX_MAIL, MailSaid, read_mail
+from signoff.channels.mail_results import ResultsServer
+from signoff.channels.mail_unanswered import answers_go_nowhere, reads_nothing
 from signoff.channels.shapes import Heard, Received, Status
 
 UNNAMED: Final = "<nothing>"
@@ -27,24 +30,36 @@ _CODE: Final = re.compile(rb"^status:[ \t]{0,20}([45]\.\d{1,3}\.\d{1,3})", re.IG
 _WHY: Final = re.compile(rb"^diagnostic-code:[ \t]{0,20}([^\r\n]{1,200})", re.IGNORECASE | re.MULTILINE)
 _KEPT_IDS: Final = 20
 _SUBJECT_CHARS: Final = 300
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A mail of which only its sender's proof is open. `size` is in bytes, `claimed` the cards it says it is about."""
+
+    said: MailSaid
+    evidence: Evidence
+    claimed: tuple[str, ...]
+    body_hash: str
+    unanswered: bool
+    size: int
 
 
 @dataclass(frozen=True)
 class MailEar:
-    """Hears mail for one channel. Its sender is proved as `authenticate` says, by DKIM with keys found by `txt` last.
+    """Hears mail for one channel. Its sender is proved as `authenticate` says, by DKIM where there is no `server`.
 
     `own` is the address that our mail is from; `keeps_ids` whether it reaches people with the ids that we gave it.
     """
 
     replies: ReplyAddresses
     own: str
-    authserv_id: str
-    txt: TxtLookup
+    server: ResultsServer | None
     keeps_ids: bool = True
 
-    def hear(self, arrived: Arrived) -> Received:
-        """What a mail holds for us. It may look up keys, and so take a while. Raises `Malformed`."""
-        said = read_mail(arrived.raw)
+    def examine(self, arrived: Arrived) -> Examined | Received:
+        """What can be seen of a mail without asking anybody, the same work whoever sent it. Raises `Malformed`."""
+        said, header, body = _read(arrived.raw)
         # The address that a mail came to decides nothing: it shows that whoever sent it has seen a card of ours.
         claimed = self.replies.tokens((*arrived.recipients, *said.recipients, *said.delivered))
         # Before any key is looked up: what a machine writes can decide nothing, so nothing has to be proved.
@@ -53,20 +68,30 @@ class MailEar:
         # Our own mail that a forwarder or a list brings back: an answer to it would come here again.
         if said.sender == self.own or self.replies.is_ours(said.sender):
             return Received()
-        proof = authenticate(arrived.raw, provider=arrived.verdict, authserv_id=self.authserv_id, txt=self.txt)
-        key = _key(arrived.raw, said, proof)
+        evidence = authenticate(arrived.raw, provider=arrived.verdict, server=self.server)
+        unanswered = answers_go_nowhere(header)
+        return Examined(said, evidence, claimed, hashlib.sha256(body).hexdigest(), unanswered, len(arrived.raw))
+
+    def conclude(self, mail: Examined, txt: KnownTxt) -> Received:
+        """What a mail holds for us, now that the names of its evidence are looked up."""
+        said, proof = mail.said, mail.evidence.judge(txt)
+        key = _key(mail, proof)
         if proof.why:
-            return Received(heard=(_unproved(key, said, claimed),))
+            return Received(heard=(_unproved(key, mail),))
         token, ids = self._about(said, proof)
         if not token and "message-id" not in proof.surely:
             # With the card's code in it, it could be sent again as another mail.
-            return Received(heard=(_unproved(key, said, claimed),))
+            return Received(heard=(_unproved(key, mail),))
         heard = Heard(
             key=key,
             identity=proof.sender,
             token=token,
             vendor_ids=ids,
-            text=said.text,
+            text="\n".join(said.above),
+            below="\n".join(said.below),
+            form="mail",
+            unclear=said.unclear,
+            name=said.name,
             where={**_where(said), "token": token},
         )
         return Received(heard=(heard,))
@@ -107,36 +132,52 @@ class MailEar:
         return Received(statuses=(status,))
 
 
-def _key(raw: bytes, said: MailSaid, proof: Authenticity) -> str:
+def _read(raw: bytes) -> tuple[MailSaid, Header, bytes]:
+    """What a mail says, its header and its body. Raises `Malformed` where not even the header can be read."""
+    header, body = split_mail(raw)
+    try:
+        return read_mail(raw), header, body
+    # Whatever a stranger wrote into it: who has a card of ours is told that it decided nothing, not left to wait.
+    except Exception as error:
+        if len(raw) > MAX_MAIL:
+            raise
+        _log.warning("the text of a mail cannot be read: %s", type(error).__name__)
+    bare = b"".join(f"{name}: {value}\n".encode() for name, value in header.fields if not name.startswith("content-"))
+    return replace(read_mail(bare + b"\n"), unclear="unreadable"), header, body
+
+
+def _key(mail: Examined, proof: Authenticity) -> str:
     """One for the same mail however often it comes and whatever is added to it on the way; by its sender alone.
 
     Nobody can use up the key of a mail of somebody else's. Where its id is not sure it may get others, and is then
     only heard if what is sure names its one card.
     """
-    header, body = split_mail(raw)
+    said, header = mail.said, mail.evidence.header
     if "message-id" in proof.surely and said.message_id:
         own = [said.message_id]
     else:
         names = sorted(proof.surely & {"date", "subject", "to", "cc", "in-reply-to", "references"})
-        own = [*(f"{name}:{value}" for name in names for value in header.all(name)), hashlib.sha256(body).hexdigest()]
+        own = [*(f"{name}:{value}" for name in names for value in header.all(name)), mail.body_hash]
     # Apart from what is proved: who forges a mail could else use up the key of the true one that is still on its way.
     sure = "proved" if not proof.why else f"claimed/{said.message_id}"
     told = "\0".join((sure, said.sender, *own))
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-def _unproved(key: str, said: MailSaid, claimed: tuple[str, ...]) -> Heard:
+def _unproved(key: str, mail: Examined) -> Heard:
     """Nobody's: its identity is none that a person can have. Who has a card of ours is told so, others nothing."""
+    said = mail.said
     where: dict[str, Any] = {"unproved": True}
     # Else whoever is named as the sender of a forged mail would be sent one by us.
-    if claimed and said.sender:
+    if mail.claimed and said.sender and not mail.unanswered:
         where = {**_where(said), "unproved": True}
     return Heard(key=key, identity=f"{said.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)
 
 
 def _where(said: MailSaid) -> dict[str, Any]:
     return {
-        "to": said.sender,
+        # Nobody reads what is sent there, and where a machine does, two of them write for ever.
+        "to": "" if reads_nothing(said.sender) else said.sender,
         "subject": said.subject[:_SUBJECT_CHARS],
         "message_id": said.message_id,
         "references": list(reversed(said.references))[-_KEPT_IDS:],

@@ -9,7 +9,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from signoff.channels.mail_quotes import CUT
+from signoff.channels.mail_quotes import CUT, SIGNED
+
+STRUCK: Final = "~"
+"""What stands around text that is struck out, as in the chats that mark it so."""
 
 # Possessive throughout: no character is tried twice, so that a tag costs no more than its length.
 _TAG = re.compile(
@@ -107,7 +110,8 @@ _SIGNATURES: Final = frozenset(
         "x_ms-outlook-mobile-signature",
     ]
 )
-"""Classes and ids whose element is left out."""
+"""Classes and ids whose element is a signature. Whoever types into it has written that too, so it is read as one."""
+_STRUCK: Final = frozenset(("s", "strike", "del"))
 _DEEP: Final = 2_000
 
 
@@ -116,6 +120,8 @@ class _Element:
     tag: str
     quote: bool = False
     hidden: bool = False
+    signature: bool = False
+    struck: bool = False
     container: bool = False
     """Gmail's own around a quote: up to its first `blockquote` it says whose words follow."""
 
@@ -129,6 +135,7 @@ class _Reader:
     open: list[_Element] = field(default_factory=list)
     quotes: int = 0
     hidden: int = 0
+    signatures: int = 0
     pre: int = 0
 
     def text(self, text: str) -> None:
@@ -144,7 +151,8 @@ class _Reader:
         text = " ".join("".join(self.line).split())
         self.line.clear()
         self.written = False
-        self.lines.append(f"> {text}" if self.quotes else text)
+        signed = SIGNED if self.signatures and text else ""
+        self.lines.append(f"> {text}" if self.quotes else signed + text)
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "br" or (tag in _BLOCKS and self.written):
@@ -156,7 +164,12 @@ class _Reader:
         if tag in _VOID or len(self.open) >= _DEEP:
             return
         quoted = tag == "blockquote" or bool(names & _QUOTES)
-        element = _Element(tag, quoted, tag in _HIDDEN or bool(names & _SIGNATURES) or _is_hidden(attributes))
+        element = _Element(tag, quoted, tag in _HIDDEN or _is_hidden(attributes), bool(names & _SIGNATURES))
+        element.struck = tag in _STRUCK or "line-through" in attributes.get("style", "").lower()
+        if element.signature and self.written:
+            self.end_line()
+        if element.struck and not self.hidden:
+            self._add(STRUCK)
         if "gmail_quote" in names and tag != "blockquote":
             element.container = element.quote = True
         elif tag == "blockquote":
@@ -172,6 +185,10 @@ class _Reader:
             return
         while self.open:
             element = self.open.pop()
+            if element.struck and not self.hidden:
+                self._add(STRUCK)
+            if element.signature and self.written:
+                self.end_line()
             self._count(element, -1)
             if element.tag == tag:
                 return
@@ -189,6 +206,7 @@ class _Reader:
     def _count(self, element: _Element, step: int) -> None:
         self.quotes += step * element.quote
         self.hidden += step * element.hidden
+        self.signatures += step * element.signature
         self.pre += step * (element.tag == "pre")
 
 

@@ -1,23 +1,32 @@
 """Names in the DNS: what one is, who speaks for whom, and how texts under one are looked up."""
 
+import asyncio
+import contextlib
 import re
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+import dns.asyncresolver
 import dns.exception
 import dns.resolver
 
-TxtLookup = Callable[[str], Sequence[str]]
+from signoff.contracts.limits import (
+    MAIL_LOOKUP_SECONDS,
+    MAIL_LOOKUPS_AT_ONCE,
+    MAIL_NAMES_KEPT,
+    MAIL_NAMES_SECONDS,
+    MAIL_SILENCE_SECONDS,
+)
+
+TxtLookup = Callable[[str], Awaitable[Sequence[str]]]
 """TXT records of a DNS name without final dot, each with its strings joined; empty where there are none.
 
-Raises `LookupError` or `OSError` where nobody knows. It may block.
+Raises `LookupError` or `OSError` where nobody knows.
 """
+KnownTxt = Callable[[str], Sequence[str]]
+"""The same of names that have been looked up. It raises for all others."""
 _NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,62})\.){1,20}[a-z0-9-]{2,63}")
-PATIENCE: Final = 5.0
-"""Seconds for one name."""
-BUDGET: Final = 20.0
-"""Seconds for all names of one mail; what stands in it is a stranger's, and so may be where the names lead."""
 
 
 def dns_name(text: str) -> str:
@@ -27,18 +36,18 @@ def dns_name(text: str) -> str:
 
 
 def reaches(domain: str, other: str) -> bool:
-    """Whether `domain` may speak for mail from `other`: it is it, or stands above it and so can make any name in it.
+    """Whether `domain` is `other` or stands above it, and so can make any name in it.
 
-    DMARC also lets a name below speak for the one above within one organisation. Where organisations begin is only
-    known from a list that grows old, so that is left to the mail server, whose verdict may be used instead.
+    DMARC also lets a name below speak for the one above within one organisation. Here it does not: a name below is
+    easily given away. The mail server's verdict may be used instead.
     """
     return bool(domain) and (other == domain or other.endswith(f".{domain}"))
 
 
-def lookup_txt(name: str) -> list[str]:
-    """TXT records by this machine's resolver. Blocks up to 5 s. Raises `OSError` where nobody knows."""
+async def lookup_txt(name: str) -> list[str]:
+    """TXT records by this machine's resolver. Raises `OSError` where nobody knows."""
     try:
-        answer = dns.resolver.resolve(name, "TXT", lifetime=PATIENCE)
+        answer = await dns.asyncresolver.resolve(name, "TXT", lifetime=MAIL_LOOKUP_SECONDS)
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
         # Both say that there is no record. All else is not to know, by which nothing is proved.
         return []
@@ -47,20 +56,63 @@ def lookup_txt(name: str) -> list[str]:
     return [b"".join(record.strings).decode("utf-8", "replace") for record in answer]
 
 
-def sparing(txt: TxtLookup, budget: float = BUDGET) -> TxtLookup:
-    """`txt` for one mail: each name is looked up once, also one that nobody knows, and after `budget` seconds none."""
-    until = time.monotonic() + budget
-    known: dict[str, Sequence[str] | None] = {}
+def known(found: Mapping[str, Sequence[str] | None]) -> KnownTxt:
+    """What was found, by name; None is a name of which nobody knows."""
 
-    def once(name: str) -> Sequence[str]:
-        if name not in known:
-            try:
-                known[name] = txt(name) if time.monotonic() < until else None
-            except (LookupError, OSError):
-                known[name] = None
-        found = known[name]
-        if found is None:
+    def txt(name: str) -> Sequence[str]:
+        records = found.get(name)
+        if records is None:
             raise OSError(f"the DNS does not answer for `{name}`")
+        return records
+
+    return txt
+
+
+class Names:
+    """Looks up the names of mails by `txt`, and remembers for a while what was found, and what was not."""
+
+    def __init__(self, txt: TxtLookup, clock: Callable[[], float] = time.monotonic) -> None:
+        self._txt = txt
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[float, Sequence[str] | None]] = OrderedDict()
+
+    async def find(self, names: Sequence[str]) -> dict[str, Sequence[str] | None]:
+        """The records of all `names` of one mail, within `MAIL_LOOKUP_SECONDS`; None of what nobody knew by then."""
+        found: dict[str, Sequence[str] | None] = dict.fromkeys(names)
+        wanted = iter(list(found))
+
+        async def look() -> None:
+            # Several take from one iterator: each looks up the next name that nobody has begun with.
+            for name in wanted:
+                found[name] = await self._one(name)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MAIL_LOOKUP_SECONDS), asyncio.TaskGroup() as group:
+                for _ in range(MAIL_LOOKUPS_AT_ONCE):
+                    group.create_task(look())
         return found
 
-    return once
+    async def _one(self, name: str) -> Sequence[str] | None:
+        kept = self._kept.get(name)
+        if kept is not None and self._clock() < kept[0]:
+            return kept[1]
+        begun = self._clock()
+        records: Sequence[str] | None = None
+        try:
+            records = await self._txt(name)
+        except asyncio.CancelledError:
+            # The mail's time is over. One that was begun with at its end has not shown that nobody answers for it.
+            if self._clock() - begun >= MAIL_LOOKUP_SECONDS / 2:
+                self._keep(name, None)
+            raise
+        except (LookupError, OSError):
+            records = None
+        self._keep(name, records)
+        return records
+
+    def _keep(self, name: str, records: Sequence[str] | None) -> None:
+        seconds = MAIL_SILENCE_SECONDS if records is None else MAIL_NAMES_SECONDS
+        self._kept[name] = self._clock() + seconds, records
+        self._kept.move_to_end(name)
+        if len(self._kept) > MAIL_NAMES_KEPT:
+            self._kept.popitem(last=False)

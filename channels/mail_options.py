@@ -112,6 +112,7 @@ class EmailOptions(Options):
     authserv_id: str = Field(
         "", description="As whom our own mail server signs its Authentication-Results; else DKIM is checked here."
     )
+    received_by: str = Field("", description="As whom it names itself in Received, if otherwise.")
 
     @field_validator("sender")
     @classmethod
@@ -134,6 +135,8 @@ class EmailOptions(Options):
         # `ReplyAddresses.is_ours` cuts an address at its first `+`: it would not know a name with one of its own.
         if self.inbound is not None and (len(local) > LOCAL_CHARS or "+" in local):
             raise ValueError(f"`{local}` of the address for answers is longer than {LOCAL_CHARS} letters, or has a `+`")
+        if self.received_by and not self.authserv_id:
+            raise ValueError("`received_by` says which server's results count, and without `authserv_id` none do")
         shape = self.inbound and self.inbound.webhook and self.inbound.webhook.shape
         if self.authserv_id and shape not in (None, "raw"):
             raise ValueError(f"`authserv_id` is of your own mail server, and with shape `{shape}` there is none")

@@ -4,11 +4,12 @@ The standard library's parser of whole mails takes time as the square of their n
 """
 
 import binascii
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from email.message import Message
 from typing import Final
 
+from signoff.channels.base import Malformed
 from signoff.channels.mail_charsets import decoded
 from signoff.channels.mail_fields import Header, part_header
 
@@ -23,13 +24,14 @@ _MAX_PARAMETERS: Final = 1_000
 class Body:
     """What was written, as one text. `flowed`: a line that ends in a space goes on in the next.
 
-    `cut`: there is more.
+    `cut`: there is more. `twin` is the same in HTML, beside a plain text.
     """
 
     text: str
     html: bool = False
     flowed: bool = False
     cut: bool = False
+    twin: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,20 +45,30 @@ class _Part:
 
 
 def written_body(header: Header, body: bytes) -> Body:
-    """The text of a mail whose header and body `split_mail` gave."""
+    """The text of a mail whose header and body `split_mail` gave.
+
+    Raises `Malformed` where a content type contradicts itself.
+    """
     parts = list(_leaves(header, body))
-    for wanted in ("text/plain", "text/html"):
-        for part in parts:
-            if part.type.get_content_type() == wanted and not part.attached:
-                read = _read(part, html=wanted == "text/html")
-                if read.text.strip():
-                    return read
-    return Body("")
+    plain, html = (_first(parts, wanted) for wanted in ("text/plain", "text/html"))
+    if plain is None:
+        return html or Body("")
+    return plain if html is None else replace(plain, twin=html.text)
 
 
 def content_type(header: Header) -> str:
     """The content type of a mail or part, in lower case, such as `text/plain`."""
     return _typed(header).get_content_type()
+
+
+def _first(parts: Sequence[_Part], wanted: str) -> Body | None:
+    """The first part of that type that is not attached and says something."""
+    for part in parts:
+        if part.type.get_content_type() == wanted and not part.attached:
+            read = _read(part, html=wanted == "text/html")
+            if read.text.strip():
+                return read
+    return None
 
 
 def _leaves(header: Header, body: bytes) -> Iterator[_Part]:
@@ -66,7 +78,7 @@ def _leaves(header: Header, body: bytes) -> Iterator[_Part]:
         seen += 1
         header, body, depth = waiting.pop()
         kind = _typed(header)
-        boundary = kind.get_boundary() if kind.get_content_maintype() == "multipart" else None
+        boundary = _parameter(kind, "boundary") if kind.get_content_maintype() == "multipart" else ""
         if not boundary:
             yield _Part(kind, body)
         elif depth < _MAX_DEPTH:
@@ -104,6 +116,18 @@ def _typed(header: Header) -> Message:
     return message
 
 
+def _parameter(kind: Message, name: str) -> str:
+    """A parameter of a content type; nothing where there is none. Raises `Malformed`."""
+    try:
+        value = kind.get_param(name)
+    # The standard library sorts the pieces of RFC 2231 by their numbers, and fails where one of them has none, as in
+    # `charset*=a; charset*0*=b`.
+    except (TypeError, ValueError):
+        raise Malformed("a content type of the mail contradicts itself") from None
+    # Of RFC 2231's charset, language and text the last: names of charsets and boundaries are ASCII in any charset.
+    return str(value[2] if isinstance(value, tuple) else value or "").rstrip()
+
+
 def _read(part: _Part, *, html: bool) -> Body:
     encoding = str(part.type["content-transfer-encoding"]).strip().lower()
     # Two bytes and more stand for one in both encodings, so this much always holds what is read of it.
@@ -112,8 +136,8 @@ def _read(part: _Part, *, html: bool) -> Body:
         raw = _from_base64(raw)
     elif encoding == "quoted-printable":
         raw = binascii.a2b_qp(raw)
-    charset = str(part.type.get_param("charset") or "utf-8")
-    flowed = str(part.type.get_param("format") or "").lower() == "flowed"
+    charset = _parameter(part.type, "charset") or "utf-8"
+    flowed = _parameter(part.type, "format").lower() == "flowed"
     text = decoded(raw[:MAX_TEXT], charset)
     return Body(text, html=html, flowed=flowed, cut=len(raw) > MAX_TEXT or len(part.body) > 4 * MAX_TEXT)
 

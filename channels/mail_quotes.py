@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 (other alphabets look alike)
-"""What is new in the text of a reply, and what of it may decide.
+"""What is new in the text of a reply, and whether it stands above the quote or below.
 
 A scanner over lines: each is looked at a fixed number of times, and no pattern is tried on more than a thousand
 characters. Published reply readers take seconds for 9 kB of `On `. Where this one errs, it takes more for quoted than
@@ -11,30 +11,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from signoff.channels.mail_phrases import FROM, HEADERS, MOBILE, OPENERS, ORIGINAL, WROTE
+from signoff.channels.mail_phrases import FROM, HEADERS, OPENERS, ORIGINAL, WROTE
 
 MARK: Final = "##-"
-"""How the line that says "reply above this line" begins, in every language; what stands below it is ours."""
+"""How the line that says "reply above this line" begins, in every language; from there to `END` all is ours."""
+END: Final = "##=##"
+"""The last line of every mail of ours: what follows it was written by somebody else."""
 CUT: Final = "\0cut"
 """A line that no text can hold: from here on all is quoted."""
+SIGNED: Final = "\0sig"
+"""How a line begins, as no text can, that a mail program marks as part of a signature."""
 LONGEST: Final = 1_000
-"""Characters of a line in which a phrase is looked for, and of a first line that may decide."""
+"""Characters of a line in which a phrase is looked for."""
+_DASHES: Final = "--"
 _MAX_LINES: Final = 20_000
-_MAX_COMMENT: Final = 20_000
+_MAX_TEXT: Final = 20_000
 _QUOTED: Final = (">", "＞", "|", "»", "›")
 _RULE: Final = frozenset("-_=*–—─━#~ ")
 _OPENERS: Final = tuple(f"{word} " for word in OPENERS)
-_LONGEST_SIGNATURE: Final = 120
 _SPAN: Final = 4
 """Lines over which a client breaks the line that says whose words follow."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """See `MailSaid`."""
+    """What somebody wrote anew: `above` the quote and `below` it, line by line, signatures and all.
 
-    first_line: str
-    comment: str
+    `unclear` says why none of it may decide: `nothing` written, or `too_long`.
+    """
+
+    above: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
     unclear: str = ""
 
 
@@ -45,27 +52,24 @@ class _Found:
 
 
 def newly_written(lines: Sequence[str], *, flowed: bool = False) -> Written:
-    """What of `lines` is neither quoted nor a signature."""
+    """What of `lines` is not quoted. The lines of a signature that a client marks follow a line `--`."""
     few = lines[:_MAX_LINES]
     found = _scan([_clean(line) for line in (_unflowed(few) if flowed else few)])
-    above, under = _trimmed(found.above), _trimmed(found.under)
-    comment = _comment(above + under)
-    if len(lines) > _MAX_LINES:
-        return Written("", comment, "too_long")
-    if not above:
-        return Written("", comment, "below_quote" if under else "nothing")
-    # What stands between quotes may answer one point of several, and not what the card asks.
-    if under:
-        return Written("", comment, "between_quotes")
-    if len(above[0]) > LONGEST:
-        return Written("", comment, "too_long")
-    return Written(above[0], comment)
+    above, under = _marked(_trimmed(found.above)), _marked(_trimmed(found.under))
+    # What was cut off may take back what stands above it.
+    long = len(lines) > _MAX_LINES or sum(map(len, (*above, *under))) > _MAX_TEXT
+    why = "too_long" if long else "" if above or under else "nothing"
+    return Written(_cut(above), _cut(under), why)
+
+
+def is_rule(line: str) -> bool:
+    """Whether a line is nothing but a drawn one."""
+    return len(line) >= 5 and set(line) <= _RULE
 
 
 def _scan(lines: list[str]) -> _Found:
     found = _Found()
     into = found.above
-    signed = False
     at = 0
     while at < len(lines):
         line = lines[at]
@@ -79,16 +83,28 @@ def _scan(lines: list[str]) -> _Found:
             at += span or 1
             # This client marks no line of what it quotes, so that everything below may be quoted.
             if span and not _quote_follows(lines, at):
+                found.under += _after_card(lines, at)
                 break
-            into, signed = found.under, False
+            into = found.under
             continue
         if _cuts(lines, at):
+            found.under += _after_card(lines, at)
             break
-        signed = signed or _signs(line) or (into is found.under and _is_rule(line))
-        if not signed:
-            into.append(line)
+        into.append(line)
         at += 1
     return found
+
+
+def _after_card(lines: list[str], at: int) -> list[str]:
+    """What is written below our own mail, where the client marks no line of what it quotes.
+
+    Where the end of our mail is missing somebody has cut it, and what is left below its first line may be theirs.
+    """
+    ends = [place for place in range(at, len(lines)) if lines[place].lstrip("> |").startswith(END)]
+    if not ends and not any(line.startswith(MARK) for line in lines[at : at + 1]):
+        return []
+    rest = lines[(ends[-1] if ends else at) + 1 :]
+    return [line for line in rest if not line.startswith((*_QUOTED, CUT))]
 
 
 def _attribution(lines: list[str], at: int) -> int:
@@ -156,16 +172,6 @@ def _header_block(lines: list[str], at: int) -> bool:
     return any(name in FROM for name in names) and sum(name in HEADERS for name in names) >= 2
 
 
-def _signs(line: str) -> bool:
-    if line in ("--", "—", "–", "__"):
-        return True
-    return len(line) < _LONGEST_SIGNATURE and line.lstrip("*_[( ").casefold().startswith(MOBILE)
-
-
-def _is_rule(line: str) -> bool:
-    return len(line) >= 5 and set(line) <= _RULE
-
-
 def _unflowed(lines: Sequence[str]) -> Iterator[str]:
     """Lines of `format=flowed` (RFC 3676) joined where the writer did not end them."""
     pieces: list[str] = []
@@ -190,6 +196,9 @@ def _clean(line: str) -> str:
     """`line` without what is not seen, blanks as one space."""
     if line == CUT:
         return line
+    if line.startswith(SIGNED):
+        rest = _clean(line.removeprefix(SIGNED))
+        return SIGNED + rest if rest else ""
     if not line.isascii():
         # Characters of no width would make another word of `approve` that looks the same.
         line = "".join(char for char in line if unicodedata.category(char) != "Cf")
@@ -201,11 +210,28 @@ def _trimmed(lines: list[str]) -> list[str]:
     start, end = 0, len(lines)
     while start < end and not lines[start]:
         start += 1
-    while end > start and (not lines[end - 1] or _is_rule(lines[end - 1])):
+    while end > start and (not lines[end - 1] or is_rule(lines[end - 1])):
         end -= 1
     return lines[start:end]
 
 
-def _comment(lines: list[str]) -> str:
-    text = "\n".join(line for at, line in enumerate(lines) if line or lines[at - 1])
-    return text if len(text) <= _MAX_COMMENT else text[: _MAX_COMMENT - 1] + "…"
+def _marked(lines: list[str]) -> list[str]:
+    """With a line `--` above the first one that a client marks as part of a signature."""
+    first = next((at for at, line in enumerate(lines) if line.startswith(SIGNED)), len(lines))
+    head = [*lines[:first], *([_DASHES] if first < len(lines) else [])]
+    return [*head, *(line.removeprefix(SIGNED) for line in lines[first:])]
+
+
+def _cut(lines: list[str]) -> tuple[str, ...]:
+    """Without two blank lines in a row, and cut visibly where no reason is that long."""
+    kept: list[str] = []
+    room = _MAX_TEXT
+    for at, line in enumerate(lines):
+        if not line and not lines[at - 1]:
+            continue
+        if len(line) + 1 > room:
+            kept.append(line[: room - 1] + "…")
+            break
+        kept.append(line)
+        room -= len(line) + 1
+    return tuple(kept)

@@ -1,16 +1,16 @@
-"""What a mail says: the first line that its writer wrote anew, the rest as a comment, and whether a person wrote it.
+"""What a mail says: all that its writer wrote anew, above the quote and below it, and whether a person wrote it.
 
 Mail comes from anybody, so all work here grows with the length of the mail and no faster, and any bytes at all are
 either read or `Malformed`. Whether the mail comes from whom it claims is `mail_authenticity.py`'s to say.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from signoff.channels.base import Malformed
 from signoff.channels.mail_automatic import automatic_sign
 from signoff.channels.mail_fields import Header, mailboxes, message_ids, only_sender, shown, split_mail
-from signoff.channels.mail_html import html_lines
+from signoff.channels.mail_html import STRUCK, html_lines
 from signoff.channels.mail_parts import Body, written_body
 from signoff.channels.mail_quotes import Written, newly_written
 
@@ -18,36 +18,32 @@ MAX_MAIL: Final = 10 * 1024 * 1024
 """Bytes of a whole mail; a longer one is not read."""
 _DELIVERED: Final = ("delivered-to", "x-original-to", "envelope-to", "x-envelope-to")
 _MAX_ADDRESSES: Final = 200
+_MAX_NAME: Final = 500
 
 
 @dataclass(frozen=True)
 class MailSaid:
     """What one mail holds for us. Addresses are in lower case, message ids with their angle brackets.
 
-    `first_line` is the first newly written line and the only one that may decide; it is empty where nothing may,
-    and `unclear` then says why: `nothing` written, `below_quote`, `between_quotes`, `too_long`. `comment` is all that
-    was newly written, whatever decides. `automatic` names the sign by which a machine wrote it; such a mail is never
-    answered and decides nothing. `sender` is empty unless there is exactly one address in exactly one From, and is
-    only a claim. `recipients` are those of To and Cc, `delivered` those of Delivered-To and the like, which our own
-    server adds.
+    `above` and `below` are what was newly written above the quote and below it, by line. `unclear` says why none of it
+    may decide: `nothing` written, `too_long`, or `struck` out. `automatic` names the sign by which a machine wrote it;
+    such a mail is never answered and decides nothing. `sender` is empty unless there is exactly one address in exactly
+    one From, and is only a claim. `recipients` are those of To and Cc, `delivered` those of Delivered-To and the like,
+    which our own server adds. `name` is what the sender calls themselves.
     """
 
-    first_line: str
-    comment: str
+    above: tuple[str, ...]
+    below: tuple[str, ...]
     unclear: str
     automatic: str
     sender: str
+    name: str
     recipients: tuple[str, ...]
     delivered: tuple[str, ...]
     message_id: str
     references: tuple[str, ...]
     """Of In-Reply-To, then of References, last first: what it most likely replies to comes first."""
     subject: str
-
-    @property
-    def text(self) -> str:
-        """What `Heard.text` is: `comment`, headed by why nothing in it decides if nothing does."""
-        return f"[{self.unclear}] {self.comment}" if self.unclear else self.comment
 
 
 def read_mail(raw: bytes) -> MailSaid:
@@ -57,13 +53,16 @@ def read_mail(raw: bytes) -> MailSaid:
     header, body = split_mail(raw)
     sender, _ = only_sender(header)
     written = _written(written_body(header, body))
+    # Only for reading what stands below an answer: who may answer is known by the address alone.
+    name = shown(mailboxes(header.first("from")[:_MAX_NAME]).around) if sender else ""
     ids = message_ids(header.first("message-id"))
     return MailSaid(
-        first_line=written.first_line,
-        comment=written.comment,
+        above=written.above,
+        below=written.below,
         unclear=written.unclear,
         automatic=automatic_sign(header),
         sender=sender,
+        name=" ".join(name.replace("\0", " ").split()),
         recipients=_addresses(header, "to", "cc"),
         delivered=_addresses(header, *_DELIVERED),
         message_id=ids[0] if ids else "",
@@ -76,7 +75,17 @@ def _written(body: Body) -> Written:
     lines = html_lines(body.text) if body.html else body.text.split("\n")
     written = newly_written(lines, flowed=body.flowed)
     # What was cut off may take back what stands above it.
-    return Written("", written.comment, "too_long") if body.cut else written
+    if body.cut:
+        return replace(written, unclear="too_long")
+    # A client that writes a part without formatting leaves out that something in it is struck out.
+    twin = newly_written(html_lines(body.twin)) if _may_strike(body.twin) else Written()
+    struck = any(STRUCK in line for line in (*twin.above, *twin.below))
+    return replace(written, unclear="struck") if struck else written
+
+
+def _may_strike(document: str) -> bool:
+    folded = document.lower()
+    return any(sign in folded for sign in ("<s>", "<s ", "<strike", "<del", "line-through"))
 
 
 def _addresses(header: Header, *names: str) -> tuple[str, ...]:

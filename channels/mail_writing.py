@@ -22,9 +22,9 @@ from signoff.channels.base import NotDelivered
 from signoff.channels.endings import closing_text, closing_words
 from signoff.channels.mail_addresses import ReplyAddresses
 from signoff.channels.mail_fields import plain_address
-from signoff.channels.mail_quotes import MARK
+from signoff.channels.mail_quotes import END, MARK
 from signoff.channels.shapes import Closed, Notice, Reply, Sent
-from signoff.channels.texts import ENGLISH, text
+from signoff.channels.texts import text
 from signoff.channels.voice import shown_again, voice_of
 from signoff.channels.wording import card_words
 
@@ -100,7 +100,7 @@ class Stationery:
         words = card_words(notice, voice, how="reply" if self.answers else "link")
         what = {"ask": "", "remind": f"remind{notice.request.reminded}", "digest": "digest"}[notice.kind]
         opens = text("button.open", voice.language)
-        page = _page("mail_card.html", voice.language, above=self._above(voice.language), words=words, open=opens)
+        page = self._page("mail_card.html", voice.language, words=words, open=opens)
         subject, thread = shown_again(words.subject, SUBJECT_CHARS), _ids(())
         if before is not None:
             subject, thread = _answering(str(before.handle.get("subject") or subject)), _ids([before.vendor_id])
@@ -112,7 +112,7 @@ class Stationery:
         """How it ended, in the thread of its card. Raises `NotDelivered`."""
         voice = voice_of(closed.person, now)
         told = closing_text(closed, voice)
-        page = _page("mail_text.html", voice.language, above=self._above(voice.language), told=told)
+        page = self._page("mail_text.html", voice.language, told=told)
         subject = _answering(str(sent.handle.get("subject") or closing_words(closed.request, voice)))
         identity = self.replies.message_id(closed.token, f"closed.{closed.request.revision}")
         draft = _Draft(address, identity, subject, _ids([sent.vendor_id]), now)
@@ -126,9 +126,9 @@ class Stationery:
         named = hashlib.sha256("\0".join((*thread, reply.text)).encode()).hexdigest()[:20]
         identity = self.replies.message_id(token, f"answer.{named}") if token else f"<{named}@{self.replies.domain}>"
         subject = _answering(one_line(str(where.get("subject", "")) or "Signoff", SUBJECT_CHARS).text)
-        page = _page("mail_text.html", ENGLISH, above=self._above(ENGLISH), told=reply.text)
+        page = self._page("mail_text.html", reply.language, told=reply.text)
         draft = _Draft(str(where["to"]), identity, subject, thread, now)
-        return self._letter(draft, token, ENGLISH, reply.text, page, automatic="auto-replied")
+        return self._letter(draft, token, reply.language, reply.text, page, automatic="auto-replied")
 
     def _letter(
         self, draft: "_Draft", token: str, language: str, told: str, page: str, automatic: str = "auto-generated"
@@ -153,13 +153,21 @@ class Stationery:
         mail["Auto-Submitted"] = automatic
         # Not `All`: that would suppress bounces too, by which it is known that a card did not arrive.
         mail["X-Auto-Response-Suppress"] = "OOF, AutoReply"
-        mail.set_content(f"{self._above(language)}\n\n{told}\n".lstrip(), cte="quoted-printable")
+        whole = "\n\n".join(filter(None, (self._above(language), told, self._end())))
+        mail.set_content(f"{whole}\n", cte="quoted-printable")
         mail.add_alternative(page, subtype="html", cte="quoted-printable")
         # With the token in the envelope's sender, a bounce names its card by the address that it goes to.
         bounced_to = back if self.bounces and self.answers else self.address
         # An answer comes from nobody, so that no two machines can write to each other for ever (RFC 3834).
         sender = "" if automatic == "auto-replied" else bounced_to
         return Letter(sender, to, draft.message_id, subject, mail.as_bytes())
+
+    def _page(self, template: str, language: str, **context: Any) -> str:
+        return _page(template, language, above=self._above(language), end=self._end(), **context)
+
+    def _end(self) -> str:
+        """Our last line: what stands below it is not ours."""
+        return END if self.answers else ""
 
     def _above(self, language: str) -> str:
         """The line that ends what is read of a reply: what stands below it is ours, however it is quoted."""

@@ -87,6 +87,13 @@ async def pointed(
     return Pointed((*_shown(rows), *coded.asked), certain=False) if of_one else coded
 
 
+async def open_requests(
+    deliveries: Deliveries, channel: Channel, person: Person, at: datetime
+) -> Sequence[ApprovalRequest]:
+    """The requests that waited for a person on this channel when something came in."""
+    return [row.request for row in await _out(deliveries, channel, person, at)]
+
+
 async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard: Heard) -> list[DeliveryRow]:
     """The cards that an answer names: by our own name, else by the vendor's, those to this very person first."""
     row = await deliveries.by_token(heard.token) if heard.token else None

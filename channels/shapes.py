@@ -68,8 +68,9 @@ class Heard(Shape):
     `key` is its own, as long as the vendor may repeat it: the only guard against replays where nothing is signed with
     a time. `identity` is who did it, as the directory spells it. What it is about: `token` of a delivery, else
     `vendor_ids` of messages it replies to, else a code in `text`. `verdict` is that of a button; otherwise `text` is
-    what was newly written: its first line may decide, and all of it is the comment. `where` is what an answer in the
-    channel needs, as JSON.
+    all that was newly written, and what it says is read as `form`: in a `chat` all of it is the answer, a `mail` has a
+    sign-off too, and `below` is what stands below its quote. `unclear` says why nothing in it may decide. `name` is
+    what the writer calls themselves; nobody is known by it. `where` is what an answer in the channel needs, as JSON.
     """
 
     key: str
@@ -79,6 +80,10 @@ class Heard(Shape):
     verdict: Verdict | None = None
     reason: str = ""
     text: str = ""
+    below: str = ""
+    form: Literal["chat", "mail"] = "chat"
+    unclear: str = ""
+    name: str = ""
     where: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -106,10 +111,11 @@ class Received:
 class Reply(Shape):
     """The answer to what somebody did, in their language. `text` is whole by itself; `receipt` is None for questions.
 
-    `choices` are short codes among which somebody is to choose.
+    `choices` are short codes among which somebody is to choose. `language` is that of `text`.
     """
 
     text: str
+    language: str = "en"
     receipt: Receipt | None = None
     choices: tuple[str, ...] = ()
 

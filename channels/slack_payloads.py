@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from signoff.channels.base import Malformed
 from signoff.channels.shapes import Heard, Raw, Received
 from signoff.channels.slack_blocks import APPROVE, DENY, REASON
+from signoff.channels.slack_text import unescaped, written_text
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _TOKEN_CHARS: Final = 32
@@ -54,7 +55,7 @@ def event(body: Mapping[str, Any]) -> Received:
                 # The writer's workspace before that of the app: a guest of Slack Connect has another one.
                 identity=_who(inner.get("team") or body.get("team_id"), inner.get("user")),
                 vendor_ids=(f"{channel}:{thread}",) if thread else (),
-                text=_text(inner, "text"),
+                text=written_text(inner),
                 where={"channel": channel, "user": _text(inner, "user"), "thread": thread or _text(inner, "ts")},
             ),
         )
@@ -95,7 +96,7 @@ def _submitted(payload: Mapping[str, Any]) -> Received:
         identity=_who(_team(payload), user.get("id")),
         token=_text(opened, "token")[:_TOKEN_CHARS],
         verdict="denied",
-        reason=_text(given, "value").strip(),
+        reason=unescaped(_text(given, "value")).strip(),
         where={"channel": _text(opened, "channel"), "user": _text(user, "id")},
     )
     return Received(heard=(heard,))

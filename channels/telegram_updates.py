@@ -11,6 +11,19 @@ from signoff.channels.telegram_cards import pressed
 # Without `edited_message`: what somebody decided does not change with their words.
 ALLOWED: Final = ("message", "callback_query")
 """The kinds of update that are asked for."""
+_ELSEWHERE: Final = "elsewhere"
+_ENTITIES: Final = 100
+"""Telegram sends at most so many of a message."""
+_MARKS: Final[Mapping[str, tuple[str, str]]] = {
+    "strikethrough": ("~", "~"),
+    "blockquote": ("> ", ""),
+    "expandable_blockquote": ("> ", ""),
+    "spoiler": ("||", "||"),
+    "code": ("`", "`"),
+    "pre": ("`", "`"),
+    "custom_emoji": ("[", "]"),
+}
+"""What stands around each in text; a picture of somebody's own may show anything."""
 
 
 def read_update(raw: Raw) -> Received:
@@ -56,18 +69,49 @@ def _written(message: Mapping[str, Any]) -> Received:
     if not isinstance(words, str) or not private or passed_on or _map(message, "from").get("is_bot") is True:
         return Received()
     who, chat = _number(_map(message, "from"), "id"), _number(_map(message, "chat"), "id")
-    number, about = _number(message, "message_id"), _map(message, "reply_to_message")
+    number = _number(message, "message_id")
     return _one(
         Heard(
             # The number of an update is drawn anew after a quiet week; that of a message is not.
             key=f"message:{vendor_id(chat, number)}",
             identity=str(who),
-            vendor_ids=(vendor_id(chat, _number(about, "message_id")),) if about else (),
+            vendor_ids=_about(message, chat),
             # A command is sent by touching it wherever it stands, also in what a model wrote.
-            text="" if words.startswith("/") else words,
+            text="" if words.startswith("/") else _marked(words, message.get("entities")),
             where={"chat": chat, "message": number},
         )
     )
+
+
+def _about(message: Mapping[str, Any], chat: int) -> tuple[str, ...]:
+    """The message that this one replies to."""
+    if "external_reply" in message:
+        # To something in another chat, which is none of our cards.
+        return (_ELSEWHERE,)
+    about = _map(message, "reply_to_message")
+    return (vendor_id(chat, _number(about, "message_id")),) if about else ()
+
+
+def _marked(words: str, entities: Any) -> str:
+    """What somebody wrote, with marks where it is struck out, quoted or hidden: Telegram tells these beside it."""
+    # Offsets count units of UTF-16.
+    units = words.encode("utf-16-le", "surrogatepass")
+    found = [each for each in entities if isinstance(each, dict)] if isinstance(entities, list) else []
+    inserts: dict[int, str] = {}
+    for each in found[:_ENTITIES]:
+        opening, closing = _MARKS.get(str(each.get("type")), ("", ""))
+        start, length = each.get("offset"), each.get("length")
+        if opening and isinstance(start, int) and isinstance(length, int):
+            inserts[start] = opening + inserts.get(start, "")
+            inserts[start + length] = inserts.get(start + length, "") + closing
+    pieces: list[str] = []
+    at = 0
+    for place in sorted(inserts):
+        pieces += [units[2 * at : 2 * place].decode("utf-16-le", "replace"), inserts[place]]
+        at = max(at, place)
+    # Of more than are looked at any may strike something out.
+    more = "~" if len(found) > _ENTITIES else ""
+    return "".join(pieces) + units[2 * at :].decode("utf-16-le", "replace") + more
 
 
 def _one(heard: Heard) -> Received:

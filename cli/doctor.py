@@ -20,6 +20,7 @@ from signoff.cli.stores import working_store
 from signoff.cli.tools import counted
 from signoff.cli.words import utc_now
 from signoff.cli.workplace import find_workplace, reach_server, read_running
+from signoff.clocks import clock_problem, server_ahead, store_ahead
 from signoff.contracts.base import Shape
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.embedded import check_server, ensure_search_attributes, find_temporal
@@ -30,10 +31,12 @@ from signoff.registry.login import OIDC
 from signoff.registry.people import declared_people
 from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.signing import Signer
+from signoff.store.refusals import refusals_since
 
 OLDEST_PYTHON: Final = (3, 11)
 REFUSED_DAYS: Final = 30
 """For how many days `doctor` tells of a sign-in that was refused because it claims a declared person's name."""
+_COUNTED: Final = timedelta(days=1)
 _NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
 
 app = typer.Typer(rich_markup_mode=None)
@@ -72,16 +75,18 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
         return checks
     settings = load_settings(manifest=manifest)
     logins = [await _checked("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
-    return [
-        *checks,
+    checks += [
         await _checked("keys", lambda: _keys(settings)),
         await _checked("temporal", lambda: _program(settings)),
         await _checked("manifest", lambda: _manifest(manifest)),
-        await _checked("store", lambda: _store(settings)),
-        *logins,
-        await _checked("server", lambda: _server(settings, address)),
-        await _checked("search attributes", lambda: _attributes(settings, address, fix=fix)),
     ]
+    store = await _checked("store", lambda: _store(settings))
+    # What a store that is away cannot tell is not said to be wrong as well.
+    refused = [await _checked("refused", lambda: _refused(settings))] if store.ok else []
+    server = await _checked("server", lambda: _server(settings, address))
+    clocks = [await _checked("clocks", lambda: _clocks(settings, address))] if store.ok and server.ok else []
+    attributes = await _checked("search attributes", lambda: _attributes(settings, address, fix=fix))
+    return [*checks, store, *refused, *logins, server, *clocks, attributes]
 
 
 async def _checked(name: str, look: Callable[[], Awaitable[str]]) -> Check:
@@ -140,7 +145,25 @@ async def _manifest(manifest: Path | None) -> str:
 async def _store(settings: Settings) -> str:
     async with working_store(settings) as store:
         await store.check()
-    return "answers"
+    return "answers, and can be written"
+
+
+async def _refused(settings: Settings) -> str:
+    """How much bad input was refused lately: nothing is wrong with that, but somebody may be trying."""
+    async with working_store(settings) as store:
+        counted = await refusals_since(store.run, _COUNTED)
+    told = ", ".join(f"{number} {kind}" for kind, number in counted.items())
+    return f"in the last day {told or 'nothing'}"
+
+
+async def _clocks(settings: Settings, address: str | None) -> str:
+    """Answers are signed by the gateway's clock, and deadlines kept by the store's."""
+    async with working_store(settings) as store:
+        wrong = clock_problem("the store", await store_ahead(store))
+    client = await reach_server(read_running(settings), address)
+    if problem := wrong or clock_problem("the Temporal server", await server_ahead(client)):
+        raise ConfigError(problem)
+    return "the store's and the Temporal server's are this machine's"
 
 
 async def _logins(manifest: Path | None) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 
 from signoff.cli.loading import loading
 from signoff.contracts.errors import SignoffError
+from signoff.folders import make_private_folder
 
 LOG_NAME: Final = "errors.log"
 
@@ -35,7 +36,7 @@ def _write_down(error: BaseException) -> Path:
     text = f"--- {datetime.now(UTC).isoformat(timespec='seconds')}\n{''.join(traceback.format_exception(error))}\n"
     try:
         path = _state_dir() / LOG_NAME
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         _append(path, text)
     except OSError:
         path = Path(tempfile.gettempdir()) / f"signoff-{os.getuid()}-{LOG_NAME}"

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from signoff import policypool
 from signoff.activities.hearing import verdict_of
+from signoff.approvals.redaction import hide
 from signoff.audit.log import AuditLog
 from signoff.audit.past import past_calls
 from signoff.audit.record import moment_text
@@ -30,7 +31,6 @@ from signoff.policy.explain import explain_json, explain_text
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest import load_manifest
 from signoff.registry.pinned import pinned_cel
-from signoff.registry.secret_names import hide
 from signoff.registry.tool import Tool
 from signoff.registry.yamlfile import read_yaml
 from signoff.settings import load_settings

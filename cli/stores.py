@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from signoff.contracts.errors import ConfigError
+from signoff.folders import make_private_folder
 from signoff.settings import Settings
 from signoff.store.store import Store, open_store
 
@@ -20,7 +21,7 @@ def make_state_dir(settings: Settings) -> None:
     """Make the folder of state. Raises `ConfigError` naming the setting."""
     folder = settings.state_dir
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
     except OSError as error:
         raise ConfigError(
             f"the folder `{folder}` cannot be made ({error.strerror}): name another in SIGNOFF_STATE_DIR",

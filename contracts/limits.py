@@ -84,6 +84,8 @@ SESSION_PATIENCE_SECONDS: Final = 300.0
 MAX_TURNS_PER_MESSAGE: Final = 8
 MAX_PARTS: Final = 20
 """Parts of one answer."""
+REDACTION_CHARS: Final = 200_000_000
+"""Spellings of a call's secrets times characters of a text; where it is more, nothing of the text is told."""
 LOGIN_NAMES: Final = 20
 """Addresses and user names that one login may claim; each is compared with everybody declared, so more is refused."""
 LOGIN_NAME_CHARS: Final = 320
@@ -114,6 +116,14 @@ MAX_NESTING: Final = 100
 """Levels of any JSON a message carries: readers stop at 200, our own shapes around it included."""
 MAX_VALUES: Final = 2_000
 
+LINK_SECONDS: Final = 86_400.0
+"""Seconds for which a link of a card still says what became of its request, once that is over."""
+CLOCKS_APART_SECONDS: Final = 5.0
+"""Seconds by which the clocks of gateway, store and Temporal may differ before `/readyz` and `doctor` say so."""
+CLOCK_LOOK_SECONDS: Final = 60.0
+"""Seconds between two looks of a gateway at the Temporal server's clock."""
+READY_SECONDS: Final = 1.0
+"""Seconds for which one answer of `/readyz` serves all who ask: strangers may, and each look writes to the store."""
 REFUSALS_A_MINUTE: Final = 10
 """Refused sign-ins, and forged messages of one channel, that one process writes down in a minute; the rest are
 counted."""
@@ -169,3 +179,42 @@ PREDICATE_MACROS: Final = 1
 """Macros within each other in a predicate of a remembered answer."""
 PREDICATES_STEPS: Final = 100_000
 """Steps of all predicates of remembered answers that are tried for one call; the others do not apply."""
+
+# Mail comes from anybody, and what has to be done to know its sender is what a stranger writes into it.
+MAIL_SIGNATURES_TRIED: Final = 3
+"""DKIM signatures of one mail that are verified: those of the sender's own domain first."""
+MAIL_SIGNED_FIELDS: Final = 200
+"""Names of header fields that one DKIM signature may cover; each is looked for in the whole header."""
+MAIL_HASHED_BYTES: Final = 20 * MIB
+"""Bytes of one mail's body that are hashed for its signatures: the longest mail, once in each of DKIM's two forms."""
+MAIL_HASH_SECONDS: Final = 2.0
+"""Seconds of processor for that; what takes longer is not proved."""
+MAIL_KEY_BITS: Final = 4_096
+"""Bits of the longest RSA key by which a signature is verified (RFC 8301); the work grows as the cube of it."""
+MAIL_LOOKUP_SECONDS: Final = 3.0
+"""Seconds for all names that one mail has looked up; the name servers may be a stranger's, and slow on purpose."""
+MAIL_LOOKUPS_AT_ONCE: Final = 2
+"""Names that are looked up at the same time for one mail."""
+MAIL_NAMES_SECONDS: Final = 60.0
+"""For how long it is remembered what the DNS says of a name, also that there is nothing."""
+MAIL_SILENCE_SECONDS: Final = 15.0
+"""For how long it is remembered that nobody answered for a name; shorter, since that passes."""
+MAIL_NAMES_KEPT: Final = 2_000
+"""Names of which that is remembered; the oldest is forgotten first."""
+MAIL_PROVED_AT_ONCE: Final = 8
+"""Mails for which names are looked up at the same time, one of a sender's domain."""
+MAIL_STRANGERS_AT_ONCE: Final = 6
+"""Of these, those of domains that have proved no mail before: the other places are never taken by strangers."""
+MAIL_WAITING_BYTES: Final = 64 * MIB
+"""Bytes of mails that are being proved or wait for it; more is refused for now, so that its mail server keeps it."""
+MAIL_DOMAIN_BYTES: Final = 16 * MIB
+"""Of these, those of mails from one sender's domain."""
+MAIL_DOMAINS_KEPT: Final = 1_000
+"""Senders' domains of which it is remembered that they have proved a mail; the one unheard of longest goes first."""
+
+ANSWER_LINES: Final = 200
+"""Lines of a written answer that are read; one of more decides nothing."""
+FOOTER_LINES: Final = 100
+"""Lines below somebody's sign-off that are read; of more it is asked what they mean."""
+FOOTERS_PER_PERSON: Final = 50
+"""Blocks below a sign-off that are remembered of one person, so that reading an answer looks at no more."""

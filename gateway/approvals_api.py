@@ -9,7 +9,7 @@ from signoff.approvals.entries import turned_away
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Remember
-from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
+from signoff.contracts.errors import NotFound, Refused, ServerUnavailable, SignoffError
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.listing import WaitingCard
 from signoff.contracts.names import DEFAULT_TENANT
@@ -29,6 +29,7 @@ from signoff.gateway.deciding import (
     withdraw,
 )
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.failing import unexpected
 from signoff.gateway.faults import Fault, receipt_status
 from signoff.gateway.identity import DEFAULT_DECIDER, known_person
 from signoff.gateway.masking import masked_request
@@ -142,8 +143,20 @@ class ApprovalsApi:
         """One receipt an answer, in their order; one that is refused keeps none of the others from counting."""
         found = []
         for item in body.decisions:
-            found.append(await self._decide_one(item, body.as_person, request, idempotency_key))
+            found.append(await self._own_receipt(item, body.as_person, request, idempotency_key))
         return {"receipts": found}
+
+    async def _own_receipt(
+        self, item: Any, as_person: str | None, request: Request, idempotency_key: str | None
+    ) -> Receipt:
+        """The receipt of one answer of several, whatever happens: those before it have counted, and must be told."""
+        name = str(item.get("id", ""))[:200] if isinstance(item, dict) else ""
+        try:
+            return await self._decide_one(item, as_person, request, idempotency_key)
+        except SignoffError as error:
+            return refused("unavailable", name, error.message)
+        except Exception as error:
+            return unexpected(name, error)
 
     async def _decide_one(
         self, item: Any, as_person: str | None, request: Request, idempotency_key: str | None

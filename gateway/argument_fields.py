@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from signoff.approvals.arguments import label_of, resolve
+from signoff.approvals.redaction import arguments_without, secret_values
 from signoff.approvals.visible import number, one_line
 from signoff.gateway.masking import hidden, masked_args
 from signoff.registry.schema import dotted
@@ -89,6 +90,7 @@ class Field:
 def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str] = ()) -> tuple[Field, ...]:
     """A field for every argument that is given or may be given; `secrets` are dotted names whose values stay hidden."""
     form = _Form(schema, frozenset(secrets), masked_args(args, secrets))
+    args = arguments_without(args, secrets, secret_values(args, secrets))
     root = resolve(schema, schema)
     found = tuple(form.fields((), "", args, root)) if _simple_object(root) else ()
     few = 0 < len(found) <= FIELDS or not (found or args)

@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from signoff.contracts.decision import Verdict
-from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.errors import SignoffError
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.answer_form import answer_in
 from signoff.gateway.card_view import CardPage, typed_words
 from signoff.gateway.deciding import decide, refused
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.failing import unexpected
 from signoff.gateway.forms import read_form
 from signoff.gateway.opening import note_of, open_card, own_approval
 from signoff.gateway.render import Pages
@@ -108,8 +109,11 @@ class BatchPages:
                 receipt = refused("not_allowed", approval, text(alone, language))
             else:
                 receipt = await decide(self._deps, approval, answer_in(plain, verdict, visitor))
-        except (NotFound, ServerUnavailable) as error:
+        except SignoffError as error:
             receipt = refused("unavailable", approval, error.message)
+        # Those beside it have counted, and must be told so.
+        except Exception as error:
+            receipt = unexpected(approval, error)
         good = receipt.status != "refused"
         return BatchReceipt(
             card=card,

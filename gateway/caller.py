@@ -29,8 +29,9 @@ SESSION: Final = "signoff_session"
 """The cookie of a browser: what its forms are bound to and, once somebody signed in there, who that is."""
 OPEN_TO_ALL: Final = ("/login", "/logout", "/link", "/icon.svg")
 """What needs no sign-in, with all below it: these show nothing of an installation, or check what they are given."""
-HEALTH: Final = ("/healthz", "/readyz")
-"""Answered without a look at the store."""
+READY: Final = "/readyz"
+HEALTH: Final = ("/healthz", READY)
+"""Answered to whoever asks; who shows a token at `READY` is told more."""
 CHANNELS: Final = "/channels/"
 """Where vendors bring what people say; each channel checks by itself who brings it."""
 _BEARER: Final = HTTPBearer(
@@ -92,7 +93,8 @@ class Door:
     async def _admit(self, request: Request) -> None:
         path = request.scope["path"]
         # Health has to answer while the store is away: a liveness probe must not restart a gateway for that.
-        if path in HEALTH or path.startswith(CHANNELS):
+        asks_more = path == READY and "authorization" in request.headers
+        if path.startswith(CHANNELS) or (path in HEALTH and not asks_more):
             return
         try:
             caller = await self._caller(request)
@@ -141,7 +143,8 @@ class Door:
         # First, so that whom another gateway let in is known to this one.
         await self._logins.look()
         # A cookie would be sent along by other sites' pages, and no form's value guards the API.
-        return await (self._by_token(request) if path.startswith(API) else self._by_cookie(request))
+        with_token = path == READY or path.startswith(API)
+        return await (self._by_token(request) if with_token else self._by_cookie(request))
 
     async def _by_token(self, request: Request) -> Caller | None:
         sent = request.headers.get("authorization")

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from signoff.channels.base import Forged, Malformed
 from signoff.channels.intake import Intake
 from signoff.channels.shapes import Raw
-from signoff.contracts.errors import NotFound, StoreUnavailable
+from signoff.contracts.errors import NotFound, Unavailable
 from signoff.gateway.deps import GatewayDeps
 
 _AGAIN_SECONDS: Final = "2"
@@ -42,7 +42,7 @@ class ChannelDoors:
             return Response(status_code=400)
         except NotFound:
             return Response(status_code=404)
-        except StoreUnavailable:
+        except Unavailable:
             return Response(status_code=503, headers={"retry-after": _AGAIN_SECONDS})
         return Response(received.body, received.status, media_type=received.media_type)
 

@@ -18,6 +18,7 @@ from signoff.channels.intake import Intake
 from signoff.channels.request_events import RequestEvents
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import SignoffError
+from signoff.contracts.limits import LINK_SECONDS
 from signoff.gateway.channel_desk import ChannelDesk
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.dispatch import AnswerDispatcher, RequestSweep
@@ -31,8 +32,6 @@ LONGEST_PAUSE: Final = 300.0
 STEADY_SECONDS: Final = 60.0
 """What ran so long is begun again at once when it fails."""
 CLOSE_SECONDS: Final = 5.0
-LINK_AFTER: Final = timedelta(days=30)
-"""For how long the link of a card says what became of a request after its time is over."""
 _log = logging.getLogger(__name__)
 
 
@@ -105,8 +104,8 @@ def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingR
             revision=row.revision,
             person=row.person,
             channel=kinds.get(row.channel, row.channel),
-            # A deadline may be put off once.
-            expires=over + timedelta(seconds=row.request.timeout) + LINK_AFTER,
+            # A deadline may be put off once; a request that ends before ends its link with it (see `link_pages.py`).
+            expires=over + timedelta(seconds=row.request.timeout + LINK_SECONDS),
         )
         key = await deps.store.secret_key(LINK_KEY)
         return f"{deps.settings.public_url}/link/{make_link(key, link)}"

@@ -66,7 +66,8 @@ class EditPages:
         why = self._why_not(opened, visitor)
         if why:
             return self._over(opened, visitor, note=text("edit.not_now", language, why=why), status=409)
-        if form.get("revision") != str(opened.request.revision) or form.get("mark") != opened.request.card.mark:
+        shown = (form.get("revision"), form.get("question_hash"))
+        if shown != (str(opened.request.revision), opened.request.question_hash):
             return self._over(opened, visitor, note=text("receipt.stale", language), status=409)
         typed = self._read(opened, form)
         step = form.get("step") if form.get("step") in STEPS else "review"
@@ -101,7 +102,7 @@ class EditPages:
         if words and not typed_right(form.get("typed", ""), words):
             note = text("card.typed_wrong", language, what=words[0])
             return await self._review(opened, visitor, typed, form, note=note)
-        plain = {name: form.get(name, "") for name in ("revision", "mark", "delivery", "reason")}
+        plain = {name: form.get(name, "") for name in ("revision", "question_hash", "delivery", "reason")}
         answer = dataclasses.replace(answer_in(plain, "approved", visitor), edited_args=typed.args)
         receipt = await decide(self._deps, opened.request.id, answer)
         if receipt.status in ("accepted", "counted"):

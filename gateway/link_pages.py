@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -12,6 +13,7 @@ from signoff.approvals.entries import opened
 from signoff.contracts.decision import Assurance, Verdict
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
 from signoff.gateway.card_view import CardPage, typed_right, typed_words
 from signoff.gateway.deciding import Answer, decide
@@ -106,6 +108,7 @@ class LinkPages:
         try:
             link = read_link(key, written, self._deps.clock())
         except Refused as error:
+            self._deps.store.count_refusal("late" if error.code == "expired" else "forged")
             raise BadRequest(error.message, status=410 if error.code == "expired" else 404, code=error.code) from None
         person = self._recipient(link)
         return Opened(link, written, await self._visitors.visitor_as(request, person, ASSURANCE, signed_in=False))
@@ -120,12 +123,21 @@ class LinkPages:
     async def _card(self, opened: Opened) -> CardPage:
         """The card, with the form only where a link may answer: what was sent, and no question of what happened."""
         card = await open_card(self._deps, opened.link.approval, opened.visitor)
+        self._require_lately(card)
         language = opened.visitor.reader.language
         if card.request.kind == "in_doubt":
             return dataclasses.replace(card, decides=False, why_not=text("link.doubt", language))
         if card.request.revision != opened.link.revision:
             return dataclasses.replace(card, decides=False, why_not=text("link.stale", language))
         return card
+
+    def _require_lately(self, card: CardPage) -> None:
+        """Raise `BadRequest` where the request has been over for a day: a link may lie in a mailbox for years."""
+        ended = card.request.decided_at
+        if ended is not None and self._deps.clock() >= ended + timedelta(seconds=LINK_SECONDS):
+            self._deps.store.count_refusal("late")
+            told = "the request of this link is over; sign in and find it there"
+            raise BadRequest(told, status=410, code="expired")
 
     async def _page(self, opened: Opened, *, note: str = "", status: int = 200, bad: bool = True) -> Response:
         link, visitor = opened.link, opened.visitor

@@ -4,14 +4,14 @@ import re
 from collections.abc import Collection
 from typing import Any, Final
 
+from signoff.approvals.redaction import HIDDEN, arguments_without, hide, secret_values, value_without
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused
-from signoff.contracts.message import CallPart, Message
+from signoff.contracts.message import CallPart, Message, content_of
 from signoff.contracts.signed import unsigned_principal
-from signoff.contracts.turn import CallView, TurnView
+from signoff.contracts.turn import CallView, TurnResult, TurnView
 from signoff.registry.catalog import Catalog
-from signoff.registry.secret_names import hide
 
 _MASK: Final = re.compile(r"hidden(, [0-9]+ characters?)?")
 
@@ -24,8 +24,11 @@ def hidden(value: Any) -> str:
 
 
 def masked_args(args: Any, secrets: Collection[str]) -> Any:
-    """`args` with the values of the named ones replaced; nested names are dotted. Lists are passed through by index."""
-    return hide(args, secrets, hidden)
+    """`args` with the values of the named ones replaced, and `[hidden]` where another argument repeats one.
+
+    Nested names are dotted. Lists are passed through by index.
+    """
+    return hide(arguments_without(args, secrets, secret_values(args, secrets)), secrets, hidden)
 
 
 def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
@@ -33,7 +36,9 @@ def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
 
     Raises `Refused` (`malformed`) for a mask behind which no value is, or not for certain: in a list that was changed.
     """
-    return _unmasked(edited, args, frozenset(secrets), "") if secrets else edited
+    if not secrets:
+        return edited
+    return _Unmasked(frozenset(secrets), secret_values(args, secrets)).of(edited, args, "")
 
 
 def masked_content(content: Content, secrets: Collection[str]) -> Content:
@@ -58,10 +63,49 @@ def masked_request(request: ApprovalRequest) -> ApprovalRequest:
 
 def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
     """A turn as it may be shown."""
+    texts = _secret_texts(view, catalog)
+    view = view.model_copy(
+        update={
+            "messages": tuple(_quiet_message(message, texts) for message in view.messages),
+            "result": _quiet_result(view.result, texts),
+        }
+    )
     calls = tuple(_masked_call(call, catalog) for call in view.calls)
     by_call = {call.call: call for call in view.calls}
     messages = tuple(_masked_message(message, by_call, catalog) for message in view.messages)
     return view.model_copy(update={"calls": calls, "messages": messages})
+
+
+def _secret_texts(view: TurnView, catalog: Catalog) -> frozenset[str]:
+    """The values of secret arguments of a turn's calls, as far as its history holds them itself."""
+    by_call = {call.call: call.approval for call in view.calls}
+    found: set[str] = set()
+    for part in (part for message in view.messages for part in message.parts if isinstance(part, CallPart)):
+        found |= secret_values(part.args.inline, _secrets(part.tool, by_call.get(part.call), catalog) or ())
+    return frozenset(found)
+
+
+def _quiet_message(message: Message, texts: Collection[str]) -> Message:
+    """A message without them: whoever wrote it may have done so before it was known that they are secret."""
+    if not texts:
+        return message
+    parts = []
+    for part in message.parts:
+        field, content = content_of(part)
+        keep = isinstance(part, CallPart)
+        parts.append(part if keep else part.model_copy(update={field: _quiet_content(content, texts)}))
+    return message.model_copy(update={"parts": tuple(parts)})
+
+
+def _quiet_result(result: TurnResult | None, texts: Collection[str]) -> TurnResult | None:
+    if result is None or not texts:
+        return result
+    parts = tuple(each.model_copy(update={"content": _quiet_content(each.content, texts)}) for each in result.parts)
+    return result.model_copy(update={"parts": parts})
+
+
+def _quiet_content(content: Content, texts: Collection[str]) -> Content:
+    return content if content.blob is not None else Content(inline=value_without(content.inline, texts))
 
 
 def _masked_vote(vote: Vote) -> Vote:
@@ -104,26 +148,48 @@ def _secrets(tool: str, request: ApprovalRequest | None, catalog: Catalog) -> tu
 _ABSENT: Final = object()
 
 
-def _unmasked(edited: Any, value: Any, secrets: frozenset[str], path: str) -> Any:
-    if isinstance(edited, dict):
-        old = value if isinstance(value, dict) else {}
-        return {key: _kept(item, old.get(key, _ABSENT), secrets, _below(path, key)) for key, item in edited.items()}
-    if isinstance(edited, list):
-        if value is not _ABSENT and edited == hide(value, secrets, hidden, path):
+class _Unmasked:
+    """Puts back what stands behind masks. `texts` are the values of secret arguments, hidden wherever they stood."""
+
+    def __init__(self, secrets: frozenset[str], texts: frozenset[str]) -> None:
+        self._secrets = secrets
+        self._texts = texts
+
+    def of(self, edited: Any, value: Any, path: str) -> Any:
+        """`edited`, which lies at `path`, with what is behind its masks; `value` is what it was."""
+        if isinstance(edited, dict):
+            old = value if isinstance(value, dict) else {}
+            return {key: self._kept(item, old.get(key, _ABSENT), _below(path, key)) for key, item in edited.items()}
+        if isinstance(edited, list):
+            if value is not _ABSENT and edited == self._shown(value, path):
+                return value
+            # Which of the hidden values stands where is not known once items were moved.
+            return [self.of(item, _ABSENT, path) for item in edited]
+        if isinstance(edited, str) and HIDDEN in edited and edited != value:
+            return self._repeated(edited, value, path)
+        return edited
+
+    def _kept(self, item: Any, value: Any, name: str) -> Any:
+        if name not in self._secrets:
+            return self.of(item, value, name)
+        if value is not _ABSENT and item == hidden(value):
             return value
-        # Which of the hidden values stands where is not known once items were moved.
-        return [_unmasked(item, _ABSENT, secrets, path) for item in edited]
-    return edited
+        if isinstance(item, str) and _MASK.fullmatch(item):
+            raise _unknown(name)
+        return item
+
+    def _repeated(self, edited: str, value: Any, path: str) -> Any:
+        # Of a text that was changed around the mark nobody knows that the secret is still to stand there.
+        if isinstance(value, str) and edited == self._shown(value, path):
+            return value
+        raise _unknown(path)
+
+    def _shown(self, value: Any, path: str) -> Any:
+        return hide(arguments_without(value, self._secrets, self._texts, path), self._secrets, hidden, path)
 
 
-def _kept(item: Any, value: Any, secrets: frozenset[str], name: str) -> Any:
-    if name not in secrets:
-        return _unmasked(item, value, secrets, name)
-    if value is not _ABSENT and item == hidden(value):
-        return value
-    if isinstance(item, str) and _MASK.fullmatch(item):
-        raise Refused(f"`{name}`: which hidden value is meant is not known any more; write it anew", code="malformed")
-    return item
+def _unknown(name: str) -> Refused:
+    return Refused(f"`{name}`: which hidden value is meant is not known any more; write it anew", code="malformed")
 
 
 def _below(path: str, key: str) -> str:

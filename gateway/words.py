@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+from signoff.approvals.arguments import UNDECLARED
 from signoff.contracts.approval import CardRow
 from signoff.gateway.texts import text
 
@@ -146,4 +147,5 @@ def is_money(row: CardRow) -> bool:
 
 def _is_currency(row: CardRow) -> bool:
     named = row.format == "currency-code" or row.name.rpartition(".")[2].lower() in ("currency", "currencycode")
-    return named and not row.secret and _CURRENCY.match(row.value) is not None
+    # What the tool does not know as its currency is none: a model may have put it there.
+    return named and not row.secret and not row.label.endswith(UNDECLARED) and _CURRENCY.match(row.value) is not None

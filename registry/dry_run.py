@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from signoff.registry.records import HIDDEN
-from signoff.registry.secret_names import hide
+from signoff.approvals.redaction import HIDDEN, hide
 from signoff.registry.tool import Tool
 
 DRY_RUN_CHARS: Final = 500

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from signoff.approvals.redaction import HIDDEN, hide
 from signoff.contracts.call import Permit
 from signoff.contracts.ids import completion_of
-from signoff.registry.records import HIDDEN
-from signoff.registry.secret_names import hide
 from signoff.registry.tool import Tool
 
 SPECIALIST: Final = "specialist_execution"

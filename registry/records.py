@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
+from signoff.approvals.redaction import HIDDEN
 from signoff.registry.result import jsonable
 
 Privacy: TypeAlias = Literal["public", "private", "secret"]
-HIDDEN: Final = "[hidden]"
 
 
 @dataclass(frozen=True)

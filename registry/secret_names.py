@@ -1,6 +1,6 @@
-"""Which arguments are secret by a tool's schema, wherever in it that is said, and what is hidden of a call's."""
+"""Which arguments are secret by a tool's schema, wherever in it that is said."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -35,19 +35,6 @@ def secret_paths(schema: Mapping[str, Any], *, whole: bool = False) -> frozenset
 def uncovered(paths: Collection[_Path]) -> frozenset[_Path]:
     """`paths` without those that lie in others of them."""
     return frozenset(path for path in paths if not any(path[:end] in paths for end in range(len(path))))
-
-
-def hide(value: Any, secrets: Collection[str], instead: Callable[[Any], Any], path: str = "") -> Any:
-    """`value`, which lies at `path`, with `instead` of each value whose dotted name is secret; items have their list's.
-
-    What is not secret is not copied where nothing in it is.
-    """
-    if not secrets:
-        return value
-    if isinstance(value, Mapping):
-        named = ((key, item, f"{path}.{key}" if path else key) for key, item in value.items())
-        return {key: instead(item) if at in secrets else hide(item, secrets, instead, at) for key, item, at in named}
-    return [hide(item, secrets, instead, path) for item in value] if isinstance(value, list) else value
 
 
 class _Reader:

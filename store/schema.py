@@ -262,6 +262,19 @@ ARRIVALS: Final = Table(
 )
 """What came in by channels, kept before anything is made of it; `state` is `new`, `done` or `dropped`."""
 
+FOOTERS: Final = Table(
+    "footers",
+    METADATA,
+    Column("tenant", String(64), primary_key=True),
+    Column("person", String(64), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("code", String(8), primary_key=True),
+    Column("asked_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("known_at", BigInteger, nullable=True),
+)
+"""Blocks below people's sign-offs that could have been part of an answer: `digest` is a block's sha-256, `code` that of
+the request which was answered with it, `known_at` when they said that it means nothing."""
+
 AUDIT_HEADS: Final = Table(
     "audit_heads",
     METADATA,

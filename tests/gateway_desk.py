@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from temporalio.client import Client
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.completion import Completion, CompletionRequest, Driver
 from signoff.contracts.content import text_of
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
@@ -213,13 +213,14 @@ async def gateway_desk(
     *,
     clock: Callable[[], datetime] | None = None,
     catalog_of_ledger: Callable[[Ledger], Catalog] = desk_catalog,
+    model: Driver | None = None,
     **worker: Any,
 ) -> AsyncIterator[GatewayDesk]:
     """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `bench`."""
     ledger = Ledger()
     catalog = catalog_of_ledger(ledger)
-    model = ScriptedModel(react)
-    async with bench(client, store, task_queue, catalog, model, verifier=SIGNER.verifier(), **worker) as desk:
+    driver = ScriptedModel(react) if model is None else model
+    async with bench(client, store, task_queue, catalog, driver, verifier=SIGNER.verifier(), **worker) as desk:
         deps = GatewayDeps(
             desk=desk.signoff,
             catalog=catalog,

@@ -36,7 +36,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.due.doubt": "Antworten Sie bis {when} ({span}); sonst wird es aufgegeben.",
     "card.code": "Code",
     "card.how.text": "Um zu antworten, schreiben Sie „{approve} {code}“, oder „{deny} {code}“ und warum.",
-    "card.how.reply": "Antworten Sie mit einem Wort in der ersten Zeile, {approve} oder {deny}; darunter der Grund.",
+    "card.how.reply": (
+        "Antworten Sie mit einem einzigen Wort, {approve} oder {deny}. Unter eine "
+        "Ablehnung können Sie den Grund schreiben."
+    ),
     "card.how.buttons": "Antworten Sie mit den Knöpfen.",
     "card.how.link": "Dies wird nur beantwortet, wo Sie angemeldet sind: {link}",
     "card.open": "Ganz lesen: {link}",
@@ -92,6 +95,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "receipt.unavailable": "Dies lässt sich gerade nicht nachsehen, also wurde nichts entschieden. Bitte antworten Sie später noch einmal.",
     "reply.see": "Siehe {link}",
     "reply.not_understood": "In Ihrer Antwort war keine Entscheidung zu erkennen, also wurde nichts entschieden.",
+    "reply.unread": "Das könnte Ihre Antwort einschränken oder zurücknehmen: „{line}“.",
+    "reply.footer": (
+        "Was in denselben Worten unter Ihrem Namen steht, gilt als Ihre Signatur, sobald Sie so geantwortet haben."
+    ),
     "reply.which": "Mehrere Anfragen warten auf Ihre Antwort, also wurde nichts entschieden. Welche meinen Sie?",
     "reply.stranger": "Unter dieser Adresse ist hier niemand bekannt, also kann von ihr aus nichts beantwortet werden.",
     "reply.link_only": "Dies wird nur beantwortet, wo Sie angemeldet sind; also wurde nichts entschieden.",

@@ -34,7 +34,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.due.doubt": "Answer by {when} ({span}); otherwise it is given up.",
     "card.code": "Code",
     "card.how.text": "To answer, write “{approve} {code}”, or “{deny} {code}” and why.",
-    "card.how.reply": "To answer, reply with one word in the first line, {approve} or {deny}; below it, why.",
+    "card.how.reply": "To answer, reply with one word alone, {approve} or {deny}. Below a denial you may write why.",
     "card.how.buttons": "Answer with the buttons.",
     "card.how.link": "This is answered only where you are signed in: {link}",
     "card.open": "Read it whole: {link}",
@@ -90,6 +90,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "receipt.unavailable": "This cannot be looked up now, so nothing was decided. Please answer again later.",
     "reply.see": "See {link}",
     "reply.not_understood": "No decision could be read in your answer, so nothing was decided.",
+    "reply.unread": "This could limit your answer or take it back: “{line}”.",
+    "reply.footer": (
+        "Whatever you write below your name in the same words counts as your signature once you have answered so."
+    ),
     "reply.which": "Several requests wait for your answer, so nothing was decided. Which one do you mean?",
     "reply.stranger": "Nobody here is known by this address, so nothing can be answered from it.",
     "reply.link_only": "This is answered only where you are signed in, so nothing was decided.",

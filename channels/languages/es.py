@@ -1,7 +1,5 @@
 """Spanish."""
 
-# ruff: noqa: E501 (one text a line)
-
 from collections.abc import Mapping
 from typing import Final
 
@@ -36,7 +34,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.due.doubt": "Responda antes de {when} ({span}); si no, se abandona.",
     "card.code": "Código",
     "card.how.text": "Para responder, escriba «{approve} {code}», o «{deny} {code}» y el motivo.",
-    "card.how.reply": "Para responder, conteste con una palabra en la primera línea, {approve} o {deny}; debajo, el motivo.",
+    "card.how.reply": (
+        "Para responder, conteste con una sola palabra, {approve} o {deny}. Debajo de un "
+        "rechazo puede escribir el motivo."
+    ),
     "card.how.buttons": "Responda con los botones.",
     "card.how.link": "Esto solo se responde con la sesión iniciada: {link}",
     "card.open": "Léalo entero: {link}",
@@ -92,6 +93,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "receipt.unavailable": "Esto no se puede consultar ahora, así que no se decidió nada. Responda de nuevo más tarde.",
     "reply.see": "Véase {link}",
     "reply.not_understood": "No se pudo leer ninguna decisión en su respuesta, así que no se decidió nada.",
+    "reply.unread": "Esto podría limitar su respuesta o retirarla: «{line}».",
+    "reply.footer": (
+        "Lo que escriba con las mismas palabras debajo de su nombre contará como su firma en "
+        "cuanto haya respondido así."
+    ),
     "reply.which": "Varias solicitudes esperan su respuesta, así que no se decidió nada. ¿A cuál se refiere?",
     "reply.stranger": "Aquí no se conoce a nadie por esta dirección, así que desde ella no se puede responder nada.",
     "reply.link_only": "Esto solo se responde con la sesión iniciada, así que no se decidió nada.",

@@ -36,7 +36,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.due.doubt": "Répondez avant {when} ({span}) ; sinon c’est abandonné.",
     "card.code": "Code",
     "card.how.text": "Pour répondre, écrivez « {approve} {code} », ou « {deny} {code} » et pourquoi.",
-    "card.how.reply": "Pour répondre, mettez un seul mot sur la première ligne, {approve} ou {deny} ; en dessous, pourquoi.",
+    "card.how.reply": (
+        "Pour répondre, mettez un seul mot, {approve} ou {deny}. Sous un refus, vous pouvez écrire pourquoi."
+    ),
     "card.how.buttons": "Répondez avec les boutons.",
     "card.how.link": "On n’y répond que connecté : {link}",
     "card.open": "Lire en entier : {link}",
@@ -92,6 +94,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "receipt.unavailable": "Cela ne peut pas être vérifié maintenant, rien n’a donc été décidé. Merci de répondre à nouveau plus tard.",
     "reply.see": "Voir {link}",
     "reply.not_understood": "Aucune décision n’a pu être lue dans votre réponse, rien n’a donc été décidé.",
+    "reply.unread": "Ceci pourrait limiter votre réponse ou la retirer : « {line} ».",
+    "reply.footer": (
+        "Ce que vous écrivez dans les mêmes termes sous votre nom compte comme votre signature dès "
+        "que vous aurez répondu ainsi."
+    ),
     "reply.which": "Plusieurs demandes attendent votre réponse, rien n’a donc été décidé. Laquelle voulez-vous dire ?",
     "reply.stranger": "Personne n’est connu ici à cette adresse, on ne peut donc rien répondre depuis elle.",
     "reply.link_only": "On n’y répond que connecté, rien n’a donc été décidé.",

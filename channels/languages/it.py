@@ -36,7 +36,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.due.doubt": "Rispondi entro {when} ({span}); altrimenti si rinuncia.",
     "card.code": "Codice",
     "card.how.text": "Per rispondere, scrivi «{approve} {code}», oppure «{deny} {code}» e perché.",
-    "card.how.reply": "Per rispondere, scrivi una sola parola nella prima riga, {approve} o {deny}; sotto, perché.",
+    "card.how.reply": (
+        "Per rispondere, scrivi una sola parola, {approve} o {deny}. Sotto un rifiuto puoi scrivere perché."
+    ),
     "card.how.buttons": "Rispondi con i pulsanti.",
     "card.how.link": "A questo si risponde solo dopo l’accesso: {link}",
     "card.open": "Leggilo per intero: {link}",
@@ -92,6 +94,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "receipt.unavailable": "Ora non si può verificare, quindi non è stato deciso nulla. Rispondi di nuovo più tardi.",
     "reply.see": "Vedi {link}",
     "reply.not_understood": "Nella tua risposta non si è letta alcuna decisione, quindi non è stato deciso nulla.",
+    "reply.unread": "Questo potrebbe limitare la risposta o ritirarla: “{line}”.",
+    "reply.footer": "Quello che scrive con le stesse parole sotto il suo nome vale come firma appena ha risposto così.",
     "reply.which": "Più richieste attendono la tua risposta, quindi non è stato deciso nulla. Quale intendi?",
     "reply.stranger": "Qui nessuno è conosciuto con questo indirizzo, quindi da esso non si può rispondere a nulla.",
     "reply.link_only": "A questo si risponde solo dopo l’accesso, quindi non è stato deciso nulla.",

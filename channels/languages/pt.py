@@ -36,7 +36,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.due.doubt": "Responda até {when} ({span}); senão é abandonado.",
     "card.code": "Código",
     "card.how.text": "Para responder, escreva “{approve} {code}”, ou “{deny} {code}” e porquê.",
-    "card.how.reply": "Para responder, escreva uma só palavra na primeira linha, {approve} ou {deny}; por baixo, porquê.",
+    "card.how.reply": (
+        "Para responder, escreva uma só palavra, {approve} ou {deny}. Por baixo de uma recusa pode escrever porquê."
+    ),
     "card.how.buttons": "Responda com os botões.",
     "card.how.link": "A isto só se responde com a sessão iniciada: {link}",
     "card.open": "Ler por inteiro: {link}",
@@ -92,6 +94,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "receipt.unavailable": "Isto não pode ser consultado agora, por isso nada foi decidido. Responda de novo mais tarde.",
     "reply.see": "Veja {link}",
     "reply.not_understood": "Não se leu nenhuma decisão na sua resposta, por isso nada foi decidido.",
+    "reply.unread": "Isto poderia limitar a sua resposta ou retirá-la: “{line}”.",
+    "reply.footer": (
+        "O que escrever com as mesmas palavras abaixo do seu nome conta como a sua assinatura "
+        "assim que responder desta forma."
+    ),
     "reply.which": "Vários pedidos esperam a sua resposta, por isso nada foi decidido. Qual deles quer dizer?",
     "reply.stranger": "Aqui ninguém é conhecido por este endereço, por isso a partir dele não se pode responder a nada.",
     "reply.link_only": "A isto só se responde com a sessão iniciada, por isso nada foi decidido.",

@@ -71,13 +71,13 @@ class Vendors:
         return Scene("a click that Slack did not sign is 401, a mail without DMARC is told so; nothing is decided", key)
 
     async def answered_by_mail(self, stage: Stage, key: TurnKey) -> Scene:
-        """One word in the first line, the comment below."""
-        await self.mail.reply(self.mail.mails(MAIL)[0], MAIL, "Approve\n\nThe receipts are in the safe.")
+        """A word of decision and a courtesy; one word more would be asked back."""
+        await self.mail.reply(self.mail.mails(MAIL)[0], MAIL, "Approve\n\nThank you.")
         expect("the payment", "ok", (await stage.outcome(key)).code)
         request = await stage.asked(key)
         expect("who decided, and how", ("ana", "email"), (request.decided_by, request.decided_channel))
         expect("payments", [("Lisbon", 80.0)], stage.rows(_PAID))
-        return Scene("Ana answers the mail with “Approve”: paid, once; her other words are the reason", key)
+        return Scene("Ana answers the mail with “Approve”: paid, once", key)
 
     async def closed_everywhere(self, stage: Stage, key: TurnKey) -> Scene:
         """Slack's card is edited, WhatsApp and the thread of the mail are told."""

@@ -17,10 +17,11 @@ from signoff.activities.capabilities import (
     TenantStorage,
     built_in_backends,
     granted,
-    hidden,
+    handed_out,
 )
 from signoff.activities.outcome import OutcomeActivity
 from signoff.activities.room import Room
+from signoff.approvals.redaction import without
 from signoff.contracts.names import OUTCOME
 from signoff.contracts.steps import OutcomeTask, ToolReply
 from signoff.registry.capabilities import KINDS, Backend, Capabilities, CapabilityError, Granted, Network, Storage
@@ -67,7 +68,7 @@ async def test_a_handler_is_given_what_its_tool_declares(
     declared = tool(handler, secrets=("TOKEN",), storage=True)
     backends = built_in_backends(tmp_path)
     assert set(backends) == {"secrets", "network", "storage"} < set(KINDS)
-    assert await called(store, declared, **backends) == ("ok", '["s3cret",["secrets","storage"]]')
+    assert await called(store, declared, **backends) == ("ok", '["[hidden]",["secrets","storage"]]')
     assert (tmp_path / "main" / "paid" / "last.txt").read_text() == "s3cret"
 
 
@@ -323,7 +324,7 @@ async def test_a_probe_has_the_capabilities_of_its_tool(
     else:
         lost = OutcomeTask(permit=task.permit, tool="pay", args=task.args)
         reply = await environment(OUTCOME, activity_id="17").run(OutcomeActivity(there).outcome, lost)
-    assert told_of(reply) == ("ok", "s3cret")
+    assert told_of(reply) == ("ok", "[hidden]")
 
 
 def told_of(reply: ToolReply) -> tuple[str, Any]:
@@ -374,7 +375,7 @@ def test_a_secret_inside_of_another_leaves_nothing_of_the_longer_one(monkeypatch
     for name, value in (("SHORT", "zz9"), ("LONG", "azz9b")):
         monkeypatch.setenv(name, value)
         given.secrets.get(name)
-    assert hidden("azz9b and zz9", given) == "[hidden] and [hidden]"
+    assert without("azz9b and zz9", handed_out(given)) == "[hidden] and [hidden]"
 
 
 def test_a_secret_is_hidden_as_programs_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,7 +384,7 @@ def test_a_secret_is_hidden_as_programs_write_it(monkeypatch: pytest.MonkeyPatch
     key = 'BEGIN\nabc"d\\e\nEND'
     monkeypatch.setenv("KEY", key)
     given.secrets.get("KEY")
-    assert hidden(f"{key} {key!r} {json.dumps(key)}", given) == "[hidden] '[hidden]' \"[hidden]\""
+    assert without(f"{key} {key!r} {json.dumps(key)}", handed_out(given)) == "[hidden] '[hidden]' \"[hidden]\""
 
 
 async def test_a_backend_that_breaks_fails_the_call_alone(store: Store, caplog: pytest.LogCaptureFixture) -> None:

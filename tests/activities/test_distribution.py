@@ -9,11 +9,12 @@ from activity_kit import ARGS, TURN, begun, environment, free, permit_for, room_
 from desk_fixtures import Ledger
 
 from signoff.activities import distribution
+from signoff.approvals.redaction import HIDDEN
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.registry.destinations import Delivery, Destination, Undelivered
-from signoff.registry.records import HIDDEN, AnnotatedRecord, Annotations, Field, identity
+from signoff.registry.records import AnnotatedRecord, Annotations, Field, identity
 from signoff.registry.reducers import ReducerRegistry
 from signoff.registry.result import ToolResult
 from signoff.registry.tool import BypassRouting, Tool

@@ -74,10 +74,18 @@ def test_a_dotted_name_is_secret_if_it_lies_in_a_secret(name: str, secret: bool)
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("a", {"b": [{"c": 1}]}), ("a.b.0.c", 1), ("a.b.1.c", None), ("a.x", None), ("x.y", 2), ("a.b.0.c.d", None)],
+    [
+        ("a", {"b": [{"c": 1}]}),
+        ("a.b.0.c", 1),
+        ("a.b.1.c", None),
+        ("a.x", None),
+        ("x.y", None),
+        ('"x.y"', 2),
+        ("a.b.0.c.d", None),
+    ],
 )
 def test_dotted_names_find_nested_values(name: str, value: Any) -> None:
-    """Objects by name, lists by index, a key with a dot by itself; what is not there is absent."""
+    """Objects by name, lists by index, a key with a dot in quotes alone; what is not there is absent."""
     assert find({"a": {"b": [{"c": 1}]}, "x.y": 2}, name, None) == value
 
 
@@ -185,3 +193,32 @@ def test_a_label_of_many_steps_keeps_its_end() -> None:
         deep = {"abc": deep}
     (leaf,) = leaves(deep, {}, ())
     assert leaf.label == (" / ".join(["Abc"] * 200))[-320:]
+
+
+def test_every_value_has_a_name_of_its_own_that_finds_it() -> None:
+    """Keys with dots, quotes, digits or nothing in them, beside values that lie where such a key seems to point."""
+    args: dict[str, Any] = {
+        "a": {"b": 1, "": 2, "0": 3, "b.c": 4},
+        "a.b": 5,
+        '"a.b"': 6,
+        '"a': 7,
+        "": {"": 8},
+        "l": [{"x": 9}],
+        "l.0.x": 10,
+        "l.0": {"x": 11},
+        "back\\slash.": 12,
+        "0": 13,
+    }
+    found = [(leaf.name, leaf.value) for leaf in leaves(args, {}, ())]
+    assert len({name for name, _ in found}) == len(found) == 13
+    assert all(find(args, name, None) == value for name, value in found)
+
+
+def test_what_the_schema_does_not_name_is_told() -> None:
+    """At every level; not where the schema names nothing, or types all other keys."""
+    inner = {"type": "object", "properties": {"b": {}}}
+    typed = {"properties": {"x": {}}, "additionalProperties": {"type": "string"}}
+    schema = {"properties": {"a": inner, "m": {"type": "object"}, "t": typed}}
+    args = {"a": {"b": 1, "c": 2}, "m": {"k": 3}, "t": {"y": "4"}, "a.b": 5, "z": {"w": 6}}
+    told = {leaf.name: leaf.declared for leaf in leaves(args, schema, ())}
+    assert told == {"a.b": True, "a.c": False, "m.k": True, "t.y": True, '"a.b"': False, "z.w": False}

@@ -4,13 +4,12 @@ import os
 import shutil
 import sqlite3
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from attack_site import MANIFEST, AttackSite, approval_id, payee, running_site, until
-from impostor import Impostor, impostor_of
+from attack_site import AttackSite, approval_id, payee, until
+from changed_site import changed_site
+from impostor import Impostor
 
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
@@ -64,27 +63,13 @@ async def test_no_ok_without_running_after_the_retention(site: AttackSite, impos
     assert said.count("ok") == len(site.amounts(to))
 
 
-@asynccontextmanager
-async def own_site(server: ServerHandle, folder: Path) -> AsyncIterator[tuple[AttackSite, Impostor, Path]]:
-    """An installation of the test's own, whose manifest and tools lie in a folder that may be changed."""
-    desk, state = folder / "desk", folder / "state"
-    shutil.copytree(MANIFEST.parent, desk, ignore=shutil.ignore_patterns("__pycache__"))
-    state.mkdir()
-    manifest = desk / MANIFEST.name
-    async with (
-        running_site(state, server, SIGNOFF_MANIFEST=str(manifest)) as site,
-        impostor_of(site.client, site.queue, MANIFEST) as impostor,
-    ):
-        yield site, impostor, desk
-
-
 @pytest.mark.xfail(strict=True, reason="open: b")
 async def test_a_reset_under_a_changed_definition_does_nothing_twice(
     attacked_server: ServerHandle, tmp_path: Path
 ) -> None:
     """Paid, then the tool is declared with one argument more and the turn reset to its start: paid once."""
     to = payee()
-    async with own_site(attacked_server, tmp_path) as (site, impostor, desk):
+    async with changed_site(attacked_server, tmp_path) as (site, impostor, desk):
         key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
         await approved_if_asked(site, key)
         await site.person("ana").waiting(approval_id(key, "c2.1"))
@@ -104,7 +89,7 @@ async def test_a_restored_store_runs_nothing_twice(attacked_server: ServerHandle
     """Paid, then the store is put back to what it was before the answer: the copied answer pays nothing again."""
     to = payee()
     args = {"amount": 9, "to": to}
-    async with own_site(attacked_server, tmp_path) as (site, impostor, _):
+    async with changed_site(attacked_server, tmp_path) as (site, impostor, _):
         rui, ana = site.person("rui"), site.person("ana")
         key = await rui.ask([("pay", args)])
         shown = await ana.waiting(approval_id(key))

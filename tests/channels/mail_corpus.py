@@ -11,6 +11,10 @@ from typing import Any
 
 import yaml
 
+from signoff.channels.answers import Said, Sender
+from signoff.channels.mail_footers import read_mail_answer
+from signoff.channels.mail_reading import MailSaid
+
 MAILS = Path(__file__).parent / "mails"
 TO = "approvals+k7q2fmxyz0123456789abcdef@example.com"
 
@@ -28,6 +32,8 @@ class Reply:
     first: str = ""
     unclear: str = ""
     comment: str | None = None
+    asked: bool = False
+    """Whether it is asked back though its first line decides."""
 
     @property
     def raw(self) -> bytes:
@@ -73,6 +79,23 @@ def parted(*parts: tuple[str, str], kind: str = "alternative") -> bytes:
     inner = "".join(f"--limit\n{head}\n\n{body}\n" for head, body in parts)
     head = f'From: ana@example.org\nTo: {TO}\nContent-Type: multipart/{kind}; boundary="limit"\n\n'
     return f"{head}preamble\n{inner}--limit--\nepilogue\n".replace("\n", "\r\n").encode()
+
+
+def first_line(said: MailSaid) -> str:
+    """The first line that may decide; nothing where none may."""
+    return said.above[0] if said.above and not said.unclear else ""
+
+
+def comment(said: MailSaid) -> str:
+    """All that was newly written."""
+    return "\n".join((*said.above, *said.below))
+
+
+def read_by(said: MailSaid, locale: str, *names: str) -> Said:
+    """What a mail says, written by somebody of that language."""
+    if said.unclear:
+        return Said(None)
+    return read_mail_answer(said.above, said.below, Sender(locale, names))
 
 
 def work(run: Callable[[], object]) -> int:

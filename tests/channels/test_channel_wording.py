@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from signoff.approvals.card import render_card
 from signoff.approvals.machine import settled_receipt
+from signoff.channels.answers import Sender, read
 from signoff.channels.endings import closing_text, closing_words, not_understood, receipt_words, which_one
 from signoff.channels.shapes import Closed, Notice
 from signoff.channels.texts import ENGLISH, TABLES, language_of, text
 from signoff.channels.voice import Voice, moment_words, shown_again, until_words, voice_of, where_words
 from signoff.channels.wording import LEAST_CHARS, How, Limits, card_words, link_only
-from signoff.channels.words import read
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -123,8 +123,8 @@ def test_the_words_that_cards_name_are_words_that_decide(language: str) -> None:
     """What a person is told to write is read as just that, with the code and without."""
     for word, verdict in (("approve", "approved"), ("deny", "denied")):
         written = text(f"word.{word}", language)
-        assert read(written, language).verdict == verdict
-        said = read(f"{written} {SHOWN_CODE}", language)
+        assert read(written, Sender(language)).verdict == verdict
+        said = read(f"{written} {SHOWN_CODE}", Sender(language))
         assert (said.verdict, said.code) == (verdict, CODE)
 
 

@@ -1,5 +1,6 @@
 # ruff: noqa: RUF001 (words and marks of many languages)
 
+import re
 import sys
 from types import FrameType
 from typing import Any
@@ -8,10 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.channels import words
+from signoff.channels import answer_tokens
+from signoff.channels.answer_tokens import LINE_CHARS, find_code, fold
+from signoff.channels.answer_vocabulary import APPROVE, DENY, LANGUAGES, NO, YES
+from signoff.channels.answers import READ_CHARS, Said, Sender, decision_words, phrases_of, read
 from signoff.channels.texts import TABLES
-from signoff.channels.words import LANGUAGES, LINE_CHARS, READ_CHARS, Said, decision_words, read
 from signoff.contracts.ids import show_code
+
+_LIMITS = frozenset(("but", "only", "if", "unless", "until", "wait", "max", "aber", "nur", "wenn", "pero", "mas"))
+
+
+def _unread(text: str) -> Said:
+    return Said(None, "K7Q2FM", text, "more", text)
+
 
 _TEXT = st.text(max_size=400) | st.lists(
     st.sampled_from(
@@ -46,6 +56,21 @@ _TEXT = st.text(max_size=400) | st.lists(
         ("TAK", "pl", "approved"),
         ("nie", "pl", "denied"),
         ("godkänns ej", "sv", None),
+        ("Yes please", "en", "approved"),
+        ("YES, thank you!!", "en", "approved"),
+        ("Hi all,\n\nok, approved.\nThanks and best regards,\nAna", "en", "approved"),
+        ("yes\n👍🏽 :)", "en", "approved"),
+        ("Yes, go ahead 🙏", "en", "approved"),
+        ("No thanks", "en", "denied"),
+        ("not approved", "en", "denied"),
+        ("I cannot approve", "en", "denied"),
+        ("Sì, grazie", "it", "approved"),
+        ("¡Sí! Gracias", "es", "approved"),
+        ("Oui, s’il te plaît", "fr", "approved"),
+        ("Olá a todos, sim, obrigado", "pt", "approved"),
+        ("Ja, danke und viele Grüße", "de", "approved"),
+        ("Bitte nicht", "de", "denied"),
+        ("não aprovo", "pt", "denied"),
         ("Godkänner", "sv", "approved"),
         ("nej", "da", "denied"),
         ("nei", "no", "denied"),
@@ -57,9 +82,9 @@ _TEXT = st.text(max_size=400) | st.lists(
         ("ONAYLIYORUM", "tr", "approved"),
     ],
 )
-def test_a_first_line_that_is_wholly_a_word_of_the_person_decides(text: str, locale: str, verdict: str | None) -> None:
-    """In the person's language and in English, whatever the case, the width, the accents and the marks around it."""
-    assert read(text, locale).verdict == verdict
+def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verdict: str | None) -> None:
+    """Decisions, courtesies, greetings and names, in their language and in English, in any case, width and accents."""
+    assert read(text, Sender(locale, ("Ana Sousa",))).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -78,30 +103,54 @@ def test_a_first_line_that_is_wholly_a_word_of_the_person_decides(text: str, loc
         ("yes or no？", "en", "question"),
         ("yes, but only today", "en", "more"),
         ("yes if it is cheaper", "en", "more"),
-        ("no problem", "en", "more"),
+        ("no problem", "en", "unknown"),
         ("yes yes", "en", "more"),
         ("yes,\nbut only today", "en", "more"),
+        ("yes\nbut only today", "en", "more"),
+        ("yes\n\n\n\nPS: only half of it", "en", "more"),
+        ("yes,", "en", "more"),
+        ("yes and", "en", "more"),
+        ("yes...", "en", "unknown"),
+        ("approved\njust kidding, deny it", "en", "two"),
+        ("Ja / nicht!", "de", "more"),
+        ("Ja\nnicht!", "de", "more"),
+        ("Sim\nMas só se for mais barato, senão não", "pt", "two"),
+        ("hardly approved", "en", "more"),
+        ("talvez sim", "pt", "more"),
+        ("yes (question mark)", "en", "more"),
+        ("yes ❓", "en", "question"),
+        ("yes 🙃", "en", "more"),
+        ("yes 😉", "en", "more"),
+        ("yes 🏳", "en", "more"),
+        ("y\u0336e\u0336s\u0336", "en", "unknown"),
+        ("approved 💯\u20e0", "en", "more"),
+        ("yes \u202eon", "en", "more"),
+        ("“yes”", "en", "more"),
+        ("(yes)", "en", "more"),
         ("yes no", "en", "two"),
         ("Yes\n\nNo", "en", "two"),
         ("yes 👎", "en", "two"),
         ("no ✅", "en", "two"),
-        ("~yes~", "en", "unknown"),
-        ("> yes", "en", "unknown"),
-        ("!yes", "en", "unknown"),
-        ("- yes", "en", "unknown"),
+        ("~yes~", "en", "more"),
+        ("> yes", "en", "more"),
+        ("!yes", "en", "more"),
+        ("- yes", "en", "more"),
         ("y\u200bes", "en", "unknown"),
-        ("Hello,\nyes", "en", "unknown"),
+        ("Hello only if cheap,\nyes", "en", "more"),
         ("ja", "en", "unknown"),
         ("oui", "de", "unknown"),
         ("no", "pl", "unknown"),
         ("no", "cs", "unknown"),
-        ("yes" + " " * 300 + "unless it rains", "en", "more"),
-        ("yes " + "x" * 300, "en", "more"),
+        ("yes\n" * 201, "en", "more"),
+        ("yes\n" + "x" * 300, "en", "more"),
+        ("yes" + " " * READ_CHARS + "\nbut no", "en", "more"),
     ],
 )
 def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: str) -> None:
     """All of it is the comment, for whoever asks again."""
-    assert read(text, locale) == Said(None, "", text.strip(), why)
+    said = read(text, Sender(locale, ("Ana Sousa",)))
+    assert (said.verdict, said.code, said.why) == (None, "", why)
+    assert said.comment == text[:READ_CHARS].strip()
 
 
 @pytest.mark.parametrize(
@@ -115,9 +164,13 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
         ("deny K7Q-2FM too expensive", Said("denied", "K7Q2FM", "too expensive")),
         ("deny K7Q-2FM too expensive\nand too late", Said("denied", "K7Q2FM", "too expensive\nand too late")),
         ("deny\ntoo expensive", Said("denied", "", "too expensive")),
-        ("approve K7Q-2FM if cheap", Said(None, "K7Q2FM", "approve K7Q-2FM if cheap", "more")),
-        ("no K7Q-2FM is fine", Said(None, "K7Q2FM", "no K7Q-2FM is fine", "more")),
-        ("deny K7Q-2FM or A1B-2C3", Said(None, "K7Q2FM", "deny K7Q-2FM or A1B-2C3", "more")),
+        ("approve K7Q-2FM if cheap", _unread("approve K7Q-2FM if cheap")),
+        ("“approve K7Q-2FM”", Said("approved", "K7Q2FM")),
+        ("Yes K7Q-2FM, thanks", Said("approved", "K7Q2FM")),
+        ("no, too expensive", Said("denied", "", "no, too expensive")),
+        ("Denied.\n\nIs it not cheaper elsewhere?", Said("denied", "", "Is it not cheaper elsewhere?")),
+        ("no K7Q-2FM is right", Said(None, "K7Q2FM", "no K7Q-2FM is right", "more")),
+        ("deny K7Q-2FM or A1B-2C3", Said(None, "", "deny K7Q-2FM or A1B-2C3", "more")),
         ("deny K7Q-2FM approve", Said(None, "K7Q2FM", "deny K7Q-2FM approve", "two")),
         ("deny K7Q-2FM? why", Said(None, "K7Q2FM", "deny K7Q-2FM? why", "question")),
         ("approve K7Q-2FM?", Said(None, "K7Q2FM", "approve K7Q-2FM?", "question")),
@@ -127,20 +180,61 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
 )
 def test_a_code_in_the_line_names_the_request(text: str, said: Said) -> None:
     """A denial may be followed by its reason; what follows an approval could be a condition."""
-    assert read(text, "en") == said
+    assert read(text, Sender("en")) == said
+
+
+@pytest.mark.parametrize(
+    "word", ["cannot", "hardly", "please", "thanks", "grazie", "talvez", "really", "not-ok", "a-b-c"]
+)
+def test_a_word_is_no_code(word: str) -> None:
+    """Six letters of the alphabet of codes are one only if they are open for whoever wrote them, and look like one."""
+    assert find_code(word) == ""
+    assert read(f"yes {word}", Sender("en")).code == ""
+
+
+def test_a_code_is_known_by_how_it_is_shown_or_because_it_is_open() -> None:
+    """With its separator, with digits, or as one of those that were told to this person."""
+    assert find_code("abc-def") == "ABCDEF"
+    assert find_code("k7q2fm") == "K7Q2FM"
+    assert find_code("abcdef") == ""
+    assert find_code("abcdef", {"ABCDEF"}) == "ABCDEF"
+    assert read("approve abcdef", Sender("en", effects={"ABCDEF": "Pay"})) == Said("approved", "ABCDEF")
+
+
+def test_the_effect_may_be_repeated_word_for_word() -> None:
+    """It names its request; with one word changed it is no answer to it."""
+    sender = Sender("en", effects={"K7Q2FM": "Pay 300 EUR to Hotel Sol", "A1B2C3": "Stop"})
+    assert read("Yes, pay 300 EUR to Hotel Sol.", sender) == Said("approved", effects=frozenset({"K7Q2FM"}))
+    assert read("Approved: Pay 300 EUR to Hotel Sol", sender).effects == {"K7Q2FM"}
+    for text in ("Yes, pay 30 EUR to Hotel Sol", "Yes, pay 300 EUR", "Yes, stop", "Yes, pay 300 EUR to Hotel Sol?"):
+        assert read(text, sender).verdict is None, text
+
+
+def test_what_was_not_understood_is_named() -> None:
+    """The line that could be a condition, so that it can be asked about."""
+    said = read("Hi,\nyes\nbut only below 100\nthanks", Sender("en"))
+    assert (said.why, said.unread) == ("more", "but only below 100")
+    assert read("yes no", Sender("en")).unread == ""
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_no_word_means_two_things(language: str) -> None:
     """Nor is one a single letter, and the accents of a keyboard make no other word."""
-    tables = ((words._YES, words._APPROVE), (words._NO, words._DENY))
+    tables = ((YES, APPROVE), (NO, DENY))
     yes, no = (
-        {words._bare(word) for table in pair for spoken in ("en", language) for word in table[spoken].split(", ")}
+        {fold(word) for table in pair for spoken in ("en", language) for word in table[spoken].split(", ")}
         for pair in tables
     )
     assert not yes & no
     assert all(len(word) > 1 for word in yes | no)
-    assert set(decision_words(language)) <= yes | no
+    assert set(decision_words(language)) <= {phrase.replace("-", " ") for phrase in yes | no}
+
+
+def test_no_word_that_limits_an_answer_is_part_of_one() -> None:
+    """What is asked about below a sign-off never stands in a phrase that is passed over above it, but to deny."""
+    for language in TABLES:
+        for phrase, part in phrases_of(language).parts.items():
+            assert part == "denied" or not set(phrase.split()) & _LIMITS, phrase
 
 
 @pytest.mark.parametrize("language", sorted(TABLES))
@@ -148,28 +242,37 @@ def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None
     """Each table of texts says how to answer, and that is understood."""
     code = show_code("K7Q2FM")
     approve, deny = TABLES[language]["word.approve"], TABLES[language]["word.deny"]
-    assert read(f"{approve} {code}", language) == Said("approved", "K7Q2FM")
-    assert read(f"{deny} {code} because", language) == Said("denied", "K7Q2FM", "because")
+    assert read(f"{approve} {code}", Sender(language)) == Said("approved", "K7Q2FM")
+    assert read(f"{deny} {code} because", Sender(language)) == Said("denied", "K7Q2FM", "because")
 
 
 @given(text=_TEXT, locale=st.sampled_from([*LANGUAGES, "", "xx", "de-CH", "-"]))
-def test_only_a_line_that_holds_a_decision_word_decides(text: str, locale: str) -> None:
+def test_only_what_holds_a_decision_word_decides(text: str, locale: str) -> None:
     """And nothing that anybody writes raises."""
-    said = read(text, locale)
+    said = read(text, Sender(locale))
     assert (said.verdict is None) == bool(said.why)
     if said.verdict is not None:
-        first = words._bare(text.translate(words._LINE_ENDS).strip().partition("\n")[0])
-        assert any(word in first for word, verdict in decision_words(locale).items() if verdict == said.verdict)
-        assert "?" not in text.strip().partition("\n")[0] or said.comment
+        folded = " ".join(fold(part) for part in re.split(r"[\s.,!:;*_¡-]+", text))
+        assert any(word in folded for word, verdict in decision_words(locale).items() if verdict == said.verdict)
+    if said.verdict == "approved":
+        assert not set("?~>\u2026") & set(text)
+
+
+@given(text=_TEXT, more=st.sampled_from(["but", "if cheap", "?", "~", "> x", "kidding", "🙃", "no", "(", "100 EUR"]))
+def test_one_word_more_takes_a_yes_away(text: str, more: str) -> None:
+    """Wherever it stands: on a line of its own, above or below."""
+    if read(text, Sender("de")).verdict == "approved":
+        for longer in (f"{text}\n{more}", f"{more}\n{text}", f"{text} {more}"):
+            assert read(longer, Sender("de")).verdict != "approved", longer
 
 
 @given(text=_TEXT, locale=st.sampled_from(LANGUAGES))
 def test_quoting_or_doubting_a_line_takes_its_decision_away(text: str, locale: str) -> None:
     """Whatever decides does not decide any more behind a `>`, or before a question mark."""
     line = " ".join(text.split())
-    if read(line, locale).verdict is not None:
-        assert read(f"> {line}", locale).verdict is None
-        assert read(f"{line.split()[0]}? {line}", locale).verdict is None
+    if read(line, Sender(locale)).verdict is not None:
+        assert read(f"> {line}", Sender(locale)).verdict is None
+        assert read(f"{line.split()[0]}? {line}", Sender(locale)).verdict is None
 
 
 def _steps(text: str) -> int:
@@ -183,7 +286,7 @@ def _steps(text: str) -> int:
 
     sys.settrace(step)
     try:
-        read(text, "en")
+        read(text, Sender("en"))
     finally:
         sys.settrace(None)
     return count
@@ -194,7 +297,7 @@ def _steps(text: str) -> int:
 )
 def test_reading_takes_time_in_proportion_to_the_length(piece: str) -> None:
     """Counted in steps; what C does in the square of a length is only ever given short lines."""
-    read(piece, "en")
+    read(piece, Sender("en"))
     size = 30_000 // len(piece)
     once, twice = _steps(piece * size), _steps(piece * size * 2)
     assert twice <= 2 * once + 500
@@ -204,19 +307,20 @@ def test_reading_takes_time_in_proportion_to_the_length(piece: str) -> None:
 def test_no_long_line_is_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python orders a run of accents by insertion, so that 60 kB of them would take seconds."""
     seen: list[int] = []
-    real = words.unicodedata.normalize
+    real = answer_tokens.unicodedata.normalize
 
     class Watched:
-        category = staticmethod(words.unicodedata.category)
+        category = staticmethod(answer_tokens.unicodedata.category)
 
         @staticmethod
         def normalize(form: Any, text: str) -> str:
             seen.append(len(text))
             return real(form, text)
 
-    monkeypatch.setattr(words, "unicodedata", Watched)
+    monkeypatch.setattr(answer_tokens, "unicodedata", Watched)
+    fold.cache_clear()
     for text in ("\u0323\u0301" * 30_000, "yes " + "\u0323\u0301" * 30_000, "yes\n" + "\u0323\u0301" * 30_000):
-        read(text, "en")
+        read(text, Sender("en"))
     assert seen
     # Folding may make three characters of one, and compatibility eighteen; no more.
     assert max(seen) <= 18 * 3 * LINE_CHARS

@@ -13,6 +13,9 @@ from signoff.channels.mail_hearing import UNNAMED
 from signoff.channels.shapes import Heard, Raw, Received, Reply
 from signoff.contracts.receipt import Receipt
 
+TAKEN = "Received: by mx.signoff.example\r\nAuthentication-Results: mx.signoff.example; "
+"""What our mail server writes above a mail, up to its results."""
+
 
 def heard(received: Received) -> Heard:
     """The one thing that was heard."""
@@ -23,7 +26,7 @@ def heard(received: Received) -> Heard:
 async def test_a_signed_reply_says_who_which_and_what() -> None:
     """By DKIM alone, checked here; the rest of the mail is the quote."""
     async with mail_desk() as desk:
-        found = heard(desk.hear(signed(replied(await desk.card(), BO, "Deny\ntoo expensive"))))
+        found = heard(await desk.hear(signed(replied(await desk.card(), BO, "Deny\ntoo expensive"))))
     assert (found.identity, found.token, found.vendor_ids) == (BO, TOKEN, ())
     assert found.text == "Deny\ntoo expensive"
     assert found.where["to"] == BO
@@ -36,7 +39,7 @@ async def test_what_is_said_of_the_card_must_be_signed() -> None:
         card = await desk.card()
         loose = replied(card, BO, "approve")
         for left_out in ((b"to",), (b"to", b"in-reply-to", b"references")):
-            found = heard(desk.hear(signed(loose, leaving_out=left_out), str(card.mail["Reply-To"])))
+            found = heard(await desk.hear(signed(loose, leaving_out=left_out), str(card.mail["Reply-To"])))
             assert (found.identity, found.token, found.vendor_ids) == (BO, "", (UNNAMED,))
 
 
@@ -52,9 +55,9 @@ async def test_an_old_yes_is_not_lent_to_another_card() -> None:
             (f"Cc: {wanted}\r\n".encode() + old, wanted),
         )
         for raw, envelope in tries:
-            assert heard(desk.hear(raw, envelope)).token == TOKEN
+            assert heard(await desk.hear(raw, envelope)).token == TOKEN
         twice = f"To: {wanted}\r\n".encode() + old
-        found = heard(desk.hear(twice, wanted))
+        found = heard(await desk.hear(twice, wanted))
         assert (found.token, found.identity) == ("", f"{BO} (not proved)")
 
 
@@ -63,7 +66,7 @@ async def test_a_yes_to_somebody_else_is_none_to_us() -> None:
     async with mail_desk() as desk:
         card = await desk.card()
         for to in ("ana@people.example", "approvals@else.example"):
-            found = heard(desk.hear(signed(replied(card, BO, "yes", to=to)), str(card.mail["Reply-To"])))
+            found = heard(await desk.hear(signed(replied(card, BO, "yes", to=to)), str(card.mail["Reply-To"])))
             assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
@@ -72,7 +75,7 @@ async def test_a_mail_to_two_cards_is_to_neither() -> None:
     async with mail_desk() as desk:
         one, two = await desk.card(), await desk.card(OTHER)
         both = f"{one.mail['Reply-To']}, {two.mail['Reply-To']}"
-        found = heard(desk.hear(signed(replied(one, BO, "yes", to=both))))
+        found = heard(await desk.hear(signed(replied(one, BO, "yes", to=both))))
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
@@ -89,50 +92,50 @@ async def test_a_token_that_we_did_not_make_is_none() -> None:
             APPROVALS.replace("@", f"+{TOKEN}@"),
         )
         for to in others:
-            assert heard(desk.hear(signed(written(BO, to, "yes")))).token == "", to
+            assert heard(await desk.hear(signed(written(BO, to, "yes")))).token == "", to
 
 
 async def test_a_reply_to_the_bare_address_is_known_by_what_it_replies_to() -> None:
     """Where a mail program keeps no Reply-To, and both fields are signed."""
     async with mail_desk() as desk:
         card = await desk.card()
-        found = heard(desk.hear(signed(replied(card, BO, "yes", to=APPROVALS))))
+        found = heard(await desk.hear(signed(replied(card, BO, "yes", to=APPROVALS))))
         assert (found.token, found.vendor_ids) == (TOKEN, (str(card.mail["Message-ID"]),))
-        found = heard(desk.hear(signed(replied(card, BO, "yes", to=APPROVALS), leaving_out=(b"references",))))
+        found = heard(await desk.hear(signed(replied(card, BO, "yes", to=APPROVALS), leaving_out=(b"references",))))
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
-        fresh = heard(desk.hear(signed(written(BO, APPROVALS, "approve K7Q-2FM"))))
+        fresh = heard(await desk.hear(signed(written(BO, APPROVALS, "approve K7Q-2FM"))))
         assert (fresh.token, fresh.vendor_ids, fresh.text) == ("", (UNNAMED,), "approve K7Q-2FM")
 
 
 async def test_a_mail_that_names_no_card_needs_its_code_and_an_id_of_its_own() -> None:
     """The same `yes` is never new: not by lines at its end, nor by a signature that takes what is sure away."""
-    own = "Authentication-Results: mx.signoff.example; {spf}dmarc=pass header.from=people.example\r\n"
+    own = TAKEN + "{spf}dmarc=pass header.from=people.example\r\n"
     by_spf, by_signature = (own.format(spf=spf).encode() for spf in (f"spf=pass smtp.mailfrom={BO}; ", ""))
     bogus = b"DKIM-Signature: v=1; a=rsa-sha256; d=people.example; s=x; h=from:to; bh=AA==; b=AA==\r\n"
     words = written(BO, APPROVALS, "approve K7Q-2FM")
     async with mail_desk() as desk:
         loose = signed(words, leaving_out=(b"message-id",))
         for raw in (loose, loose + b"\r\n"):
-            found = heard(desk.hear(raw))
+            found = heard(await desk.hear(raw))
             assert (found.identity, found.text, found.vendor_ids) == (f"{BO} (not proved)", "", (UNNAMED,))
     async with mail_desk(authserv_id="mx.signoff.example") as desk:
-        first = heard(desk.hear(by_spf + signed(words)))
+        first = heard(await desk.hear(by_spf + signed(words)))
         assert (first.identity, first.vendor_ids) == (BO, (UNNAMED,))
-        assert heard(desk.hear(by_signature + signed(words))).key == first.key
-        assert heard(desk.hear(by_signature + bogus + signed(words))).identity == f"{BO} (not proved)"
+        assert heard(await desk.hear(by_signature + signed(words))).key == first.key
+        assert heard(await desk.hear(by_signature + bogus + signed(words))).identity == f"{BO} (not proved)"
 
 
 async def test_a_reply_whose_references_are_taken_out_is_the_same_mail() -> None:
     """Its id is signed, what it replies to is not: without that it is no new answer to whatever is open then."""
-    own = "Authentication-Results: mx.signoff.example; {spf}dmarc=pass header.from=people.example\r\n"
+    own = TAKEN + "{spf}dmarc=pass header.from=people.example\r\n"
     async with mail_desk(authserv_id="mx.signoff.example") as desk:
         reply = replied(await desk.card(), BO, "yes", to=APPROVALS)
         raw = signed(reply, leaving_out=(b"in-reply-to", b"references"))
-        first = heard(desk.hear(own.format(spf=f"spf=pass smtp.mailfrom={BO}; ").encode() + raw))
+        first = heard(await desk.hear(own.format(spf=f"spf=pass smtp.mailfrom={BO}; ").encode() + raw))
         assert first.token == TOKEN
         bare = re.sub(rb"(?m)^(In-Reply-To|References):[^\r\n]*\r\n", b"", raw)
         assert bare != raw
-        again = heard(desk.hear(own.format(spf="").encode() + bare))
+        again = heard(await desk.hear(own.format(spf="").encode() + bare))
         assert (again.key, again.token, again.vendor_ids) == (first.key, "", (UNNAMED,))
 
 
@@ -141,7 +144,7 @@ async def test_an_address_that_names_no_card_is_not_the_bare_one() -> None:
     async with mail_desk() as desk:
         card = await desk.card()
         for named in (f"{TOKEN}.aaaaaaaaaaaaaaaa", "staging"):
-            found = heard(desk.hear(signed(replied(card, BO, "yes", to=APPROVALS.replace("@", f"+{named}@")))))
+            found = heard(await desk.hear(signed(replied(card, BO, "yes", to=APPROVALS.replace("@", f"+{named}@")))))
             assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
@@ -151,12 +154,12 @@ async def test_a_reply_to_a_mail_that_is_none_of_ours_is_about_no_card() -> None
     async with mail_desk() as desk:
         card = await desk.card()
         for headers in (lunch, {**lunch, "References": f"{card.mail['Message-ID']} <lunch@people.example>"}):
-            found = heard(desk.hear(signed(replied(card, BO, "Yes!", headers=headers))))
+            found = heard(await desk.hear(signed(replied(card, BO, "Yes!", headers=headers))))
             assert (found.identity, found.token, found.vendor_ids) == (BO, "", (UNNAMED,))
-        assert heard(desk.hear(signed(written(BO, str(card.mail["Reply-To"]), "Yes!")))).token == TOKEN
+        assert heard(await desk.hear(signed(written(BO, str(card.mail["Reply-To"]), "Yes!")))).token == TOKEN
         smtp = {**desk.channel.means.options["smtp"], "rewrites_ids": True}
     async with mail_desk(smtp=smtp) as desk:
-        assert heard(desk.hear(signed(replied(card, BO, "Yes!", headers=lunch)))).token == TOKEN
+        assert heard(await desk.hear(signed(replied(card, BO, "Yes!", headers=lunch)))).token == TOKEN
 
 
 async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
@@ -165,14 +168,14 @@ async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
         card = await desk.card()
         raw = signed(replied(card, BO, "yes"))
         again = b"Received: from a by b; Sun, 22 Nov 2026 14:00:00 +0000\r\nDelivered-To: x@people.example\r\n" + raw
-        key = heard(desk.hear(raw)).key
-        assert heard(desk.hear(again, APPROVALS)).key == key
-        assert heard(desk.hear(signed(replied(card, BO, "yes")))).key != key
+        key = heard(await desk.hear(raw)).key
+        assert heard(await desk.hear(again, APPROVALS)).key == key
+        assert heard(await desk.hear(signed(replied(card, BO, "yes")))).key != key
         loose = replied(card, BO, "yes")
         unsigned_id = signed(loose, leaving_out=(b"message-id",))
         altered = unsigned_id.replace(b"Message-ID: <", b"Message-ID: <x")
         assert altered != unsigned_id
-        assert heard(desk.hear(altered)).key == heard(desk.hear(unsigned_id)).key
+        assert heard(await desk.hear(altered)).key == heard(await desk.hear(unsigned_id)).key
 
 
 async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
@@ -180,10 +183,10 @@ async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
     async with mail_desk() as desk:
         card = await desk.card()
         true = replied(card, BO, "yes")
-        key = heard(desk.hear(signed(true))).key
+        key = heard(await desk.hear(signed(true))).key
         named = {"Message-ID": str(true["Message-ID"])}
-        own = heard(desk.hear(signed(replied(card, "mallory@else.example", "yes", headers=named))))
-        unproved = heard(desk.hear(replied(card, BO, "yes", headers=named).as_bytes()))
+        own = heard(await desk.hear(signed(replied(card, "mallory@else.example", "yes", headers=named))))
+        unproved = heard(await desk.hear(replied(card, BO, "yes", headers=named).as_bytes()))
         assert len({key, own.key, unproved.key}) == 3
 
 
@@ -191,8 +194,8 @@ async def test_what_is_proved_and_no_more_is_nobody_s_and_not_silenced_by_a_copy
     """DMARC passed, and no field is sure: what somebody sends in the same words before it is another mail."""
     async with mail_desk(authserv_id="mx.signoff.example") as desk:
         mail = written(BO, APPROVALS, "approve K7Q-2FM").as_bytes()
-        verdict = b"Authentication-Results: mx.signoff.example; dmarc=%s header.from=people.example\r\n"
-        found, copied = (heard(desk.hear(verdict % result + mail)) for result in (b"pass", b"fail"))
+        verdict = TAKEN.encode() + b"dmarc=%s header.from=people.example\r\n"
+        found, copied = [heard(await desk.hear(verdict % result + mail)) for result in (b"pass", b"fail")]
         assert found.identity == copied.identity == f"{BO} (not proved)"
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
         assert found.key != copied.key
@@ -202,7 +205,7 @@ async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> Non
     """Else we would write to whomever a stranger names."""
     async with mail_desk() as desk:
         card = await desk.card()
-        held = heard(desk.hear(replied(card, BO, "approve").as_bytes()))
+        held = heard(await desk.hear(replied(card, BO, "approve").as_bytes()))
         assert (held.identity, held.token, held.verdict, held.text) == (f"{BO} (not proved)", "", None, "")
         before = len(desk.server.taken)
         await desk.channel.answer(held.where, Reply(text="Nobody here is known by this address."))
@@ -210,7 +213,7 @@ async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> Non
         assert told.to == (BO,)
         assert "could not be proved that this mail comes from you" in told.plain
         assert "https://signoff.example" in told.plain
-        without = heard(desk.hear(written(BO, APPROVALS, "approve").as_bytes(), APPROVALS))
+        without = heard(await desk.hear(written(BO, APPROVALS, "approve").as_bytes(), APPROVALS))
         await desk.channel.answer(without.where, Reply(text="Nobody here is known by this address."))
         assert len(desk.server.taken) == before + 1
 
@@ -220,9 +223,9 @@ async def test_our_own_server_s_word_is_taken_where_we_have_one() -> None:
     async with mail_desk(authserv_id="mx.signoff.example") as desk:
         card = await desk.card()
         reply = replied(card, BO, "approve")
-        assert heard(desk.hear(judged(reply))).token == TOKEN
+        assert heard(await desk.hear(judged(reply))).token == TOKEN
         for raw in (signed(reply), judged(reply, result="fail"), judged(reply, by="mx.else.example")):
-            assert heard(desk.hear(raw)).identity == f"{BO} (not proved)"
+            assert heard(await desk.hear(raw)).identity == f"{BO} (not proved)"
 
 
 def away(card: Delivered) -> EmailMessage:
@@ -242,7 +245,7 @@ async def test_machines_are_neither_heard_nor_answered() -> None:
             replied(card, APPROVALS, "yes"),
             replied(card, str(card.mail["Reply-To"]), "yes"),
         ):
-            assert desk.hear(signed(mail)) == Received()
+            assert await desk.hear(signed(mail)) == Received()
 
 
 REPORT = """\
@@ -280,7 +283,7 @@ async def test_a_card_that_comes_back_has_failed() -> None:
         card = await desk.card()
         assert card.sender == str(card.mail["Reply-To"])
         report = REPORT.format(to=card.sender, action="failed").encode()
-        [status] = desk.hear(report, card.sender).statuses
+        [status] = (await desk.hear(report, card.sender)).statuses
         assert (status.vendor_id, status.state, status.code) == (str(card.mail["Message-ID"]), "failed", "5.1.1")
         assert status.told == "smtp; 550 5.1.1 no such user"
         for other in (
@@ -288,7 +291,7 @@ async def test_a_card_that_comes_back_has_failed() -> None:
             REPORT.format(to=APPROVALS, action="failed"),
             REPORT.format(to=card.sender, action="failed").replace("multipart/report", "multipart/mixed"),
         ):
-            assert desk.hear(other.encode()) == Received()
+            assert await desk.hear(other.encode()) == Received()
 
 
 async def test_mail_that_only_tells_comes_back_to_the_sender() -> None:
@@ -303,7 +306,7 @@ async def test_nothing_comes_by_http_to_a_mailbox() -> None:
     async with mail_desk() as desk:
         raw = signed(replied(await desk.card(), BO, "approve"))
         with pytest.raises(Forged):
-            desk.receive(Raw(raw, headers={"content-type": "message/rfc822"}, at=NOW))
+            await desk.receive(Raw(raw, headers={"content-type": "message/rfc822"}, at=NOW))
 
 
 @pytest.mark.parametrize("answers", [1, 3])
@@ -311,10 +314,10 @@ async def test_nobody_is_asked_twice_about_one_card(answers: int) -> None:
     """However often they write what cannot be understood, so that two machines end."""
     async with mail_desk() as desk:
         card = await desk.card()
-        where = heard(desk.hear(signed(replied(card, BO, "hm")))).where
+        where = heard(await desk.hear(signed(replied(card, BO, "hm")))).where
         for number in range(answers):
             await desk.channel.answer(where, Reply(text=f"Which one do you mean? {number}"))
-        other = heard(desk.hear(signed(replied(await desk.card(OTHER), BO, "hm")))).where
+        other = heard(await desk.hear(signed(replied(await desk.card(OTHER), BO, "hm")))).where
         await desk.channel.answer(other, Reply(text="Which one do you mean?"))
         assert len([each for each in desk.server.taken if each.mail["Auto-Submitted"] == "auto-replied"]) == 2
 

@@ -97,7 +97,7 @@ async def test_a_mail_is_acknowledged_for_each_recipient_once_it_is_kept(protoco
         assert set(await spoken(protocol, port, talk)) == {250}
     [raw] = kept.raws
     assert raw.recipients == tuple(both)
-    assert raw.body.startswith(b"Authentication-Results: mx.signoff.example;")
+    assert b"\r\nAuthentication-Results: mx.signoff.example;" in raw.body
 
 
 @pytest.mark.parametrize("protocol", ["lmtp", "smtp"])

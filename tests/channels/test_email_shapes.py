@@ -95,10 +95,10 @@ async def test_each_shape_brings_the_bare_mail() -> None:
         async with mail_desk(inbound={"webhook": {"shape": shape, "secret": secret}}) as desk:
             mail = await reply(desk)
             bring: Callable[[bytes], Raw] = brought
-            assert told(desk.receive(bring(mail))) == (BO, TOKEN, "approve"), shape
+            assert told(await desk.receive(bring(mail))) == (BO, TOKEN, "approve"), shape
             altered = mail.replace(b"approve\r\n", b"APPROVE\r\n", 1)
             assert altered != mail
-            assert told(desk.receive(bring(altered)))[0] == f"{BO} (not proved)"
+            assert told(await desk.receive(bring(altered)))[0] == f"{BO} (not proved)"
 
 
 async def test_of_what_a_provider_reads_out_nothing_is_taken() -> None:
@@ -108,7 +108,7 @@ async def test_of_what_a_provider_reads_out_nothing_is_taken() -> None:
             "stripped-text": b"approve",
             "sender": b"ana@people.example",
         }
-        assert told(desk.receive(mailgun_request(fields))) == (BO, TOKEN, "hm")
+        assert told(await desk.receive(mailgun_request(fields))) == (BO, TOKEN, "hm")
 
 
 def shape_of(name: str, **given: Any) -> MailShape:
@@ -242,9 +242,9 @@ async def test_the_verdict_of_ses_is_what_proves_the_sender(monkeypatch: pytest.
     async with mail_desk(inbound={"webhook": {"shape": "ses", "topic": TOPIC}}) as desk:
         card = await desk.card()
         mail = replied(card, BO, "approve")
-        assert told(desk.receive(amazon.notice(received(mail.as_bytes())))) == (BO, TOKEN, "approve")
+        assert told(await desk.receive(amazon.notice(received(mail.as_bytes())))) == (BO, TOKEN, "approve")
         for verdict in ("FAIL", "GRAY", "PROCESSING_FAILED", ""):
-            heard = desk.receive(amazon.notice(received(signed(mail), dmarc=verdict)))
+            heard = await desk.receive(amazon.notice(received(signed(mail), dmarc=verdict)))
             assert told(heard)[0] == f"{BO} (not proved)", verdict
 
 

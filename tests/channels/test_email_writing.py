@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mail_desk import APPROVALS, BO, LINK, NOW, TOKEN, Desk, a_closing, a_notice, mail_desk
 from mail_kit import Delivered
 
+from signoff.channels.answers import Sender, read
 from signoff.channels.base import NotDelivered
 from signoff.channels.mail_addresses import ReplyAddresses
 from signoff.channels.mail_quotes import MARK
@@ -17,7 +18,6 @@ from signoff.channels.mail_reading import read_mail
 from signoff.channels.mail_writing import Stationery
 from signoff.channels.shapes import Reply, Sent
 from signoff.channels.texts import TABLES
-from signoff.channels.words import read
 
 HOSTILE = "=?utf-8?q?=E2=80=AE=0AX?= Bo\r\nBcc: eve@else.example\r\n\r\n<script>x()</script> \u202e\u200b <b>yes</b>"
 ONCE = ("From", "To", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Auto-Response-Suppress")
@@ -183,9 +183,9 @@ async def test_nothing_of_ours_decides_however_it_is_quoted(locale: str) -> None
         await desk.channel.answer({"to": BO, "token": TOKEN}, Reply(text="Write “approve”."))
         for each in desk.server.taken:
             assert each.plain.startswith(MARK)
-            assert read_mail(each.content).first_line == ""
+            assert read_mail(each.content).unclear == "nothing"
             for line in (*each.plain.split("\n"), *Text(each.html).words.split("  ")):
-                assert read(line, locale).verdict is None, line
+                assert read(line, Sender(locale)).verdict is None, line
 
 
 async def test_without_a_way_in_a_card_is_answered_from_its_link() -> None:

@@ -14,11 +14,11 @@ from sqlalchemy import update
 
 from signoff.approvals.entries import carried
 from signoff.audit.log import AuditLog
+from signoff.channels.answers import Sender, read
 from signoff.channels.base import Forged, Malformed, NotDelivered
 from signoff.channels.hearing import AT_ONCE, Hearing, backoff
 from signoff.channels.intake import Intake
 from signoff.channels.shapes import Raw, Reply
-from signoff.channels.words import read
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, StoreUnavailable
 from signoff.contracts.ids import short_code, show_code
@@ -213,7 +213,7 @@ async def test_a_code_that_contradicts_the_card_decides_nothing(room: Room) -> N
     reply = await room.hear(text=f"approve {second.code}", token=token)
     assert reply is not None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
-    await room.hear(text="yes thanks", token=token)
+    await room.hear(text="yes AAA-BBB", token=token)
     assert room.desk.heard == []
 
 
@@ -535,7 +535,7 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ro
     assert len(decided) <= 1
     event(f"decided {len(decided)}")
     for asked, _ in decided:
-        said = read(text, "en")
+        said = read(text, Sender("en", effects={request.code: request.card.effect for request in requests}))
         assert said.verdict is not None
         assert (asked.revision, asked.digest) == (1, asked.request.digest)
         named = [row.approval for row in rows if about.get("token") == row.token]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from signoff.channels.mail_html import html_lines
-from signoff.channels.mail_quotes import CUT
+from signoff.channels.mail_quotes import CUT, SIGNED
 
 
 def seen(html: str) -> list[str]:
@@ -61,8 +61,8 @@ def test_html_is_read_as_it_is_shown(html: str, lines: list[str]) -> None:
         ('<div class="gmail_quote">---- Forwarded<p>Pay</div>Yes', ["> ---- Forwarded", "> Pay", "Yes"]),
         ('Yes<div id="yahoo_quoted_7" class="yahoo_quoted">Pay</div>', ["Yes", "> Pay"]),
         ('Yes<div class="moz-cite-prefix">On Sun:</div>', ["Yes", "> On Sun:"]),
-        ('Yes<div class="gmail_signature">Ana</div>', ["Yes"]),
-        ('Yes<div id="Signature">Ana</div>', ["Yes"]),
+        ('Yes<div class="gmail_signature">Ana</div>', ["Yes", f"{SIGNED}Ana"]),
+        ('Yes<div id="Signature">Ana</div>', ["Yes", f"{SIGNED}Ana"]),
         ('Yes<div id="divRplyFwdMsg">From: A</div>Pay', ["Yes", CUT, "From: A", "Pay"]),
         ('Yes<div id="appendonsend"></div>Pay', ["Yes", CUT, "Pay"]),
         ('Yes<div style="border-top: solid #B5C4DF 1.0pt; padding: 3.0pt 0in 0in 0in">Pay</div>', ["Yes", CUT, "Pay"]),

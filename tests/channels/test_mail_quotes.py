@@ -2,11 +2,13 @@
 
 # ruff: noqa: RUF001 (other alphabets look alike)
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signoff.channels.mail_quotes import CUT, LONGEST, MARK, Written, newly_written
+from signoff.channels.mail_quotes import CUT, END, MARK, SIGNED, Written, newly_written
 
 WHO = [
     "On Nov 22, 2026, at 14:00, Approvals <a@example.com> wrote:",
@@ -46,7 +48,7 @@ WHO = [
     f"{MARK} Write above this line -##",
     CUT,
 ]
-SIGNED = [
+SIGNATURES = [
     "-- ",
     "--",
     "Sent from my iPhone",
@@ -70,17 +72,38 @@ SIGNED = [
 def test_what_clients_write_above_a_quote_ends_what_is_new(who: str) -> None:
     """In whatever language, over however many lines, with a quote marked or not."""
     for quote in ("> Pay\n> No", "Pay\nNo"):
-        assert newly_written(f"Yes\n\nSoon.\n\n{who}\n\n{quote}".split("\n")) == Written("Yes", "Yes\n\nSoon.")
-        assert newly_written(f"Approve K7Q2FM\n{who}\n{quote}".split("\n")).first_line == "Approve K7Q2FM"
-        assert newly_written(f"{who}\n{quote}".split("\n")) == Written("", "", "nothing")
+        ended = f"{quote}\n{END}" if who.startswith(MARK) else quote
+        assert newly_written(f"Yes\n\nSoon.\n\n{who}\n\n{ended}".split("\n")) == Written(("Yes", "", "Soon."))
+        assert newly_written(f"Approve K7Q2FM\n{who}\n{ended}".split("\n")) == Written(("Approve K7Q2FM",))
+        assert newly_written(f"{who}\n{ended}".split("\n")) == Written(unclear="nothing")
 
 
-@pytest.mark.parametrize("signature", SIGNED)
-def test_signature_is_not_written_anew(signature: str) -> None:
-    """What follows it up to a quote is not either; nor below a quote."""
-    assert newly_written(["Yes", signature, "Ana", "> Pay"]) == Written("Yes", "Yes")
-    assert newly_written(["Yes", "> Pay", "", signature, "Ana"]) == Written("Yes", "Yes")
-    assert newly_written([signature, "Yes"]) == Written("", "", "nothing")
+@pytest.mark.parametrize("who", WHO)
+def test_what_is_written_below_our_own_mail_is_new(who: str) -> None:
+    """Also where the client marks no line of what it quotes: our last line says where that ends."""
+    for below in ("but only half", "> quoted\nbut only half"):
+        text = f"Yes\n\n{who}\n\nPay 300 EUR\n{END}\n\n{below}"
+        assert newly_written(text.split("\n")) == Written(("Yes",), ("but only half",))
+
+
+def test_what_is_left_of_our_mail_without_its_end_may_be_anybodys() -> None:
+    """Somebody cut the quote: what stands below our first line is asked about."""
+    read = newly_written(["Yes", f"{MARK} Write above this line -##", "but only half"])
+    assert read == Written(("Yes",), ("but only half",))
+
+
+@pytest.mark.parametrize("signature", SIGNATURES)
+def test_signature_is_kept_where_it_stands(signature: str) -> None:
+    """Somebody may have written something below it: `mail_footers.py` reads it."""
+    shown = " ".join(signature.split())
+    assert newly_written(["Yes", signature, "Ana", "> Pay"]) == Written(("Yes", shown, "Ana"))
+    assert newly_written(["Yes", "> Pay", "", signature, "Ana"]) == Written(("Yes",), (shown, "Ana"))
+
+
+def test_signature_that_a_client_marks_begins_with_dashes() -> None:
+    """All from there on is a footer, whether it is marked too or was typed behind it."""
+    read = newly_written(["Yes", f"{SIGNED}Ana", f"{SIGNED}", "and more"])
+    assert read == Written(("Yes", "--", "Ana", "", "and more"))
 
 
 @pytest.mark.parametrize(
@@ -99,53 +122,51 @@ def test_signature_is_not_written_anew(signature: str) -> None:
 )
 def test_what_only_looks_like_a_quote_is_new(line: str) -> None:
     """A word that clients use does not hide what a person wrote."""
-    assert newly_written(["Yes", *line.split("\n")]).comment == f"Yes\n{line}"
+    assert newly_written(["Yes", *line.split("\n")]).above == ("Yes", *line.split("\n"))
 
 
-def test_answers_below_and_between_quotes_are_kept_as_a_comment() -> None:
+def test_answers_below_and_between_quotes_are_kept_apart() -> None:
     """They are read, and decide nothing."""
-    assert newly_written(["> Pay", "", "Yes"]) == Written("", "Yes", "below_quote")
-    assert newly_written(["Yes", "> Pay", "not that", "> or this", "nor that"]) == Written(
-        "", "Yes\nnot that\nnor that", "between_quotes"
-    )
+    assert newly_written(["> Pay", "", "Yes"]) == Written((), ("Yes",))
+    read = newly_written(["Yes", "> Pay", "not that", "> or this", "nor that"])
+    assert read == Written(("Yes",), ("not that", "nor that"))
 
 
-def test_first_line_that_is_longer_than_any_decision_does_not_count() -> None:
+def test_what_is_longer_than_any_reason_is_cut_visibly_and_decides_nothing() -> None:
     """A cut could make a decision of it."""
-    assert newly_written(["y" * LONGEST]).first_line
-    assert newly_written(["y" * (LONGEST + 1)]).unclear == "too_long"
-
-
-def test_comment_is_cut_visibly() -> None:
-    """A reason is no book."""
-    comment = newly_written(["Yes", *["word " * 100] * 100]).comment
-    assert len(comment) == 20_000
-    assert comment.endswith("…")
+    read = newly_written(["Yes", *["word " * 100] * 100])
+    assert read.unclear == "too_long"
+    text = "\n".join(read.above)
+    assert len(text) == 20_000
+    assert text.endswith("…")
 
 
 def test_flowed_lines_are_one_up_to_what_ends_them() -> None:
     """RFC 3676: a blank at the end goes on; quotes, blank lines and signatures do not."""
     read = newly_written(["Yes ", "if ", "> Pay ", "and ", "", "-- ", "Ana "], flowed=True)
-    assert read == Written("", "Yes if\nand", "between_quotes")
-    assert newly_written(["Yes ", "if"]).first_line == "Yes"
+    assert read == Written(("Yes if",), ("and", "", "--", "Ana"))
+    assert newly_written(["Yes ", "if"]).above == ("Yes", "if")
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.sampled_from([*(line for who in WHO for line in who.split("\n")), *SIGNED, "", "Yes", "> q", "x:"])))
-def test_first_line_is_one_that_was_written_and_clear_or_none(lines: list[str]) -> None:
-    """However quotes, signatures and words are mixed, what decides is a written line, and nothing decides in doubt."""
+@given(
+    st.lists(st.sampled_from([*(line for who in WHO for line in who.split("\n")), *SIGNATURES, "", "Yes", "> q", "x:"]))
+)
+def test_what_is_new_was_written_there(lines: list[str]) -> None:
+    """However quotes, signatures and words are mixed, every new line is one of those that were written."""
     read = newly_written(lines)
-    assert bool(read.first_line) != bool(read.unclear)
-    if read.first_line:
-        first = next(line for line in lines if " ".join(line.split()))
-        assert read.first_line == " ".join(first.split())
-        assert read.comment.split("\n")[0] == read.first_line
+    assert bool(read.above or read.below) != (read.unclear == "nothing")
+    written = {" ".join(line.split()) for line in lines} | {""}
+    assert {*read.above, *read.below} <= written
+    if read.above:
+        assert read.above[0] == next(" ".join(line.split()) for line in lines if line.split())
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=20), max_size=20))
 def test_lines_of_any_text_are_read(lines: list[str]) -> None:
-    """No line raises, and a comment has no blank lines at its ends or two in a row."""
-    comment = newly_written(lines).comment
-    assert comment == comment.strip("\n")
-    assert "\n\n\n" not in comment
+    """No line raises, and what is new has no blank lines at its ends or two in a row."""
+    read = newly_written(lines)
+    for part in (read.above, read.below):
+        assert not part or (part[0] and part[-1])
+        assert all(one or two for one, two in pairwise(part))

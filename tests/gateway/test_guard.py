@@ -83,7 +83,7 @@ async def test_every_answer_carries_the_headers(gateway: GatewayDesk) -> None:
 async def test_readiness_names_what_is_missing(gateway: GatewayDesk, tmp_path: Path) -> None:
     """Ready with server, search attributes and store; 503 and a sentence without the store."""
     ready = await gateway.http.get("/readyz")
-    assert (ready.status_code, ready.json()["checks"]) == (200, {"server": "ok", "store": "ok"})
+    assert (ready.status_code, ready.json()["checks"]) == (200, {"server": "ok", "store": "ok", "clocks": "ok"})
     async with open_store(f"sqlite:///{tmp_path}/other.db") as store:
         pass
     transport = httpx.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, store=store)))

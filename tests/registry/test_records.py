@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from signoff.approvals.redaction import HIDDEN
 from signoff.registry.output import declared_value
 from signoff.registry.records import (
-    HIDDEN,
     AnnotatedRecord,
     Annotations,
     Field,

@@ -7,12 +7,12 @@ from pydantic import BaseModel, SecretStr
 from registry_kit import SCHEMA, a_tool, an_actor
 
 from signoff.approvals.card import render_card
+from signoff.approvals.redaction import hide
 from signoff.contracts.errors import RegistrationError
 from signoff.registry.catalog import build_catalog
 from signoff.registry.dry_run import would_be_called
 from signoff.registry.execution import masked
 from signoff.registry.function import tool
-from signoff.registry.secret_names import hide
 
 SECRET = {"type": "string", "writeOnly": True}
 PLAIN = {"type": "string"}

@@ -3,8 +3,8 @@
 from alembic import op
 from sqlalchemy import BigInteger, Boolean, Column, Integer, String, Text, text
 
-revision = "r0010"
-down_revision = "r0009"
+revision = "r0011"
+down_revision = "r0010"
 
 
 def upgrade() -> None:

@@ -1,6 +1,7 @@
 """The e-mail channel with a mail server, a clock that stands, and a card to make."""
 
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -37,13 +38,14 @@ class Desk:
         await self.channel.deliver(a_notice(token=token, **given), None)
         return self.server.taken[-1]
 
-    def hear(self, raw: bytes, *recipients: str) -> Received:
+    async def hear(self, raw: bytes, *recipients: str) -> Received:
         """What a mail means that we fetched."""
-        return self.channel.receive(Fetched(raw, at=NOW, recipients=recipients))
+        return await self.receive(Fetched(raw, at=NOW, recipients=recipients))
 
-    def receive(self, raw: Raw) -> Received:
-        """What a request means."""
-        return self.channel.receive(raw)
+    async def receive(self, raw: Raw) -> Received:
+        """What a request means, read as the way in reads it."""
+        with ThreadPoolExecutor(1) as threads:
+            return await self.channel.read(raw, threads)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from email.parser import BytesHeaderParser
 from email.utils import make_msgid
 from functools import cache
 from typing import Any, Literal
@@ -133,21 +134,41 @@ def judged(mail: EmailMessage, *, result: Literal["pass", "fail"] = "pass", by: 
     address = str(mail["From"]).partition("<")[2].rstrip(">")
     domain = address.partition("@")[2]
     verdict = f"{by}; spf={result} smtp.mailfrom={address}; dmarc={result} header.from={domain}"
-    return f"Authentication-Results: {verdict}\r\n".encode() + mail.as_bytes()
+    return received(f"Authentication-Results: {verdict}\r\n".encode() + mail.as_bytes())
 
 
-def signed(mail: EmailMessage, *, leaving_out: Sequence[bytes] = ()) -> bytes:
-    """The mail with the DKIM signature of its sender's domain, which covers all but what is left out."""
-    raw = mail.as_bytes()
-    domain = str(mail["From"]).partition("@")[2].rstrip(">").encode()
-    key, _ = _key()
-    names = [name.lower().encode() for name in mail.keys() if name.lower().encode() not in leaving_out]  # noqa: SIM118
-    return bytes(dkim.sign(raw, SELECTOR.encode(), domain, key, include_headers=names)) + raw
+def received(raw: bytes, by: str = OWN_SERVER) -> bytes:
+    """The mail with the field on top that a mail server adds when it takes one."""
+    at = "Sun, 22 Nov 2026 14:00:00 +0000"
+    return (
+        f"Received: from out.people.example (out.people.example [192.0.2.7]) by {by} with ESMTPS; {at}\r\n".encode()
+        + raw
+    )
 
 
-def published(name: str) -> list[str]:
+def signed(
+    mail: EmailMessage | bytes, *, leaving_out: Sequence[bytes] = (), domain: str = "", signer: str = ""
+) -> bytes:
+    """The mail with the DKIM signature of its sender's domain, or of `domain`, which covers all but what is left out.
+
+    `signer` is whom it names as the one who signs (`i=`).
+    """
+    raw = mail if isinstance(mail, bytes) else mail.as_bytes()
+    read = BytesHeaderParser().parsebytes(raw)
+    by = (domain or str(read["From"]).partition("@")[2].rstrip(">")).encode()
+    names = [name.lower().encode() for name in read.keys() if name.lower().encode() not in leaving_out]  # noqa: SIM118
+    who = signer.encode() or None
+    return bytes(dkim.sign(raw, SELECTOR.encode(), by, _key()[0], identity=who, include_headers=names)) + raw
+
+
+def key_record(more: str = "") -> str:
+    """The record of the key by which all of these mails are signed, with `more` tags in it."""
+    return f"v=DKIM1; {more}k=rsa; p={_key()[1]}"
+
+
+async def published(name: str) -> list[str]:
     """The DNS, in which every domain has the same key."""
-    return [f"v=DKIM1; k=rsa; p={_key()[1]}"] if name.startswith(f"{SELECTOR}._domainkey.") else []
+    return [key_record()] if name.startswith(f"{SELECTOR}._domainkey.") else []
 
 
 @cache

@@ -80,16 +80,19 @@ class Post(Vendor):
 
     def forgeries(self, raw: Raw) -> Sequence[Raw]:
         """See `Vendor`; also mail that our server brings though it is by somebody else."""
-        _, _, mail = raw.body.partition(b"\r\n")
-        judgement = raw.body.removesuffix(mail)
+        received, judgement, mail = raw.body.split(b"\r\n", 2)
+        received, judgement = received + b"\r\n", judgement + b"\r\n"
         other = b"Authentication-Results: mx.else.example; dmarc=pass header.from=people.example\r\n"
         untrue = (
-            mail,
-            judgement.replace(b"pass", b"fail") + mail,
-            other + mail,
-            judgement.replace(b"people.example", b"else.example") + mail,
-            judgement + b"From: eve@else.example\r\n" + mail,
-            judgement + mail.replace(b"From: Somebody <", b"From: bo@people.example <eve@else.example>, <"),
+            received + mail,
+            received + judgement.replace(b"pass", b"fail") + mail,
+            received + other + mail,
+            received + judgement.replace(b"people.example", b"else.example") + mail,
+            received + judgement + b"From: eve@else.example\r\n" + mail,
+            received + judgement + mail.replace(b"From: Somebody <", b"From: bo@people.example <eve@else.example>, <"),
+            judgement + mail,
+            received.replace(b"mx.signoff.example", b"mx.else.example") + judgement + mail,
+            received + received.replace(b"mx.signoff.example", b"mx.else.example") + judgement + mail,
         )
         return (*super().forgeries(raw), *map(self._brought, untrue))
 

@@ -1,0 +1,129 @@
+"""Secret values out of whatever is told: as they are, and in each spelling in which they get into words. Pure."""
+
+import html
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote, quote_plus
+
+from signoff.contracts.limits import REDACTION_CHARS
+
+HIDDEN: Final = "[hidden]"
+LEAST_CHARS: Final = 3
+"""Shorter secrets are left where they stand: hiding every `1` of a text would only make it unreadable."""
+
+
+def hide(value: Any, secrets: Collection[str], instead: Callable[[Any], Any], path: str = "") -> Any:
+    """`value`, which lies at `path`, with `instead` of each value whose dotted name is secret; items have their list's.
+
+    What is not secret is not copied where nothing in it is.
+    """
+    if not secrets:
+        return value
+    if isinstance(value, Mapping):
+        named = ((key, item, f"{path}.{key}" if path else key) for key, item in value.items())
+        return {key: instead(item) if at in secrets else hide(item, secrets, instead, at) for key, item, at in named}
+    return [hide(item, secrets, instead, path) for item in value] if isinstance(value, list) else value
+
+
+def secret_values(args: Any, names: Collection[str]) -> frozenset[str]:
+    """The texts, of `LEAST_CHARS` and more, within the arguments of `args` whose dotted names are secret."""
+    found: list[Any] = []
+    hide(args, names, found.append)
+    return frozenset(text for each in found for text in texts_of(each))
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Every text and number of `LEAST_CHARS` and more in a JSON value; of bytes, their text."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Mapping):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple | set | frozenset):
+            stack.extend(item)
+        elif isinstance(item, bytes | bytearray):
+            stack.append(bytes(item).decode("utf-8", "ignore"))
+        elif not isinstance(item, bool | None) and len(str(item)) >= LEAST_CHARS:
+            yield str(item)
+
+
+def without(text: str, secrets: Collection[str]) -> str:
+    """`text` with `[hidden]` in the place of each secret, also where quotes, backslashes or line ends are escaped.
+
+    Where looking would take too long (`REDACTION_CHARS`), nothing of the text is told.
+    """
+    if not secrets or not text:
+        return text
+    forms = {form for secret in secrets if secret for form in _written(secret)}
+    if len(forms) * len(text) > REDACTION_CHARS:
+        return HIDDEN
+    # The longest first: where one secret is part of another, the other's rest would stay in the text.
+    for form in sorted(forms, key=lambda form: (-len(form), form)):
+        text = text.replace(form, HIDDEN)
+    return text
+
+
+def value_without(value: Any, secrets: Collection[str]) -> Any:
+    """A JSON value without the secrets, in its texts and names; a number goes only where it is one as a whole.
+
+    Not copied where there is no secret.
+    """
+    if not secrets:
+        return value
+    if isinstance(value, str):
+        return without(value, secrets)
+    if isinstance(value, Mapping):
+        return {_name_without(name, secrets): value_without(each, secrets) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [value_without(each, secrets) for each in value]
+    hidden = not isinstance(value, bool | None) and str(value) in secrets
+    return HIDDEN if hidden else value
+
+
+def _name_without(name: Any, secrets: Collection[str]) -> Any:
+    return without(name, secrets) if isinstance(name, str) else name
+
+
+def arguments_without(args: Any, names: Collection[str], secrets: Collection[str], path: str = "") -> Any:
+    """`args`, or what lies at `path` of them, as shown: secrets out of texts that are not secret arguments themselves.
+
+    Numbers and names stay: an agent that chooses its secrets must not choose which amounts people see.
+    """
+    if not secrets:
+        return args
+    return _shown(args, names, secrets, path)
+
+
+def _shown(value: Any, names: Collection[str], secrets: Collection[str], path: str) -> Any:
+    if isinstance(value, str):
+        return without(value, secrets)
+    if isinstance(value, Mapping):
+        named = ((key, item, f"{path}.{key}" if path else str(key)) for key, item in value.items())
+        return {key: item if at in names else _shown(item, names, secrets, at) for key, item, at in named}
+    return [_shown(item, names, secrets, path) for item in value] if isinstance(value, list) else value
+
+
+def _written(secret: str) -> Iterator[str]:
+    yield secret
+    # As it stands in addresses, forms and pages.
+    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret), html.escape(secret))
+    # Also what was written twice: an answer in JSON that quotes JSON, or the `repr` of one.
+    once = {quoted(secret) for quoted in _WAYS}
+    yield from once
+    yield from {quoted(form) for form in once for quoted in _WAYS}
+
+
+def _python(text: str) -> str:
+    return repr(text)[1:-1]
+
+
+def _json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _ascii(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+_WAYS = (_python, _json, _ascii)

@@ -1,0 +1,74 @@
+"""The hash of a mail's body as DKIM takes it (RFC 6376, 3.4), in pieces, so that no mail holds up anybody else.
+
+dkimpy makes all of a body canonical at once, once for each signature: for three signatures over 10 MiB that is five
+seconds of processor.
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from signoff.contracts.limits import MAIL_HASH_SECONDS, MAIL_HASHED_BYTES
+
+_PIECE: Final = 64 * 1024
+_BLANKS: Final = re.compile(rb"[ \t]+")
+
+
+class BodyHashes:
+    """The SHA-256 hashes of one body, each form's made once; None of what is too much work."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._known: dict[str, bytes | None] = {}
+        self._left = MAIL_HASHED_BYTES
+        self._seconds = MAIL_HASH_SECONDS
+
+    def of(self, form: str) -> bytes | None:
+        """The hash in the form `simple` or `relaxed`; None of any other. `body` has line ends `\\n`."""
+        if form not in self._known:
+            self._known[form] = self._made(form) if form in ("simple", "relaxed") else None
+        return self._known[form]
+
+    def _made(self, form: str) -> bytes | None:
+        if len(self._body) > self._left:
+            return None
+        self._left -= len(self._body)
+        made = hashlib.sha256()
+        begun = time.thread_time()
+        for piece in _without_empty_end(_pieces(self._body, relaxed=form == "relaxed"), simple=form == "simple"):
+            made.update(piece)
+            if time.thread_time() - begun > self._seconds:
+                return None
+        self._seconds -= time.thread_time() - begun
+        return made.digest()
+
+
+def _pieces(body: bytes, *, relaxed: bool) -> Iterator[bytes]:
+    """The body in pieces; relaxed, runs of blanks are one, and none stands before a line end."""
+    if not relaxed:
+        yield from (body[at : at + _PIECE] for at in range(0, len(body), _PIECE))
+        return
+    blank = b""
+    for at in range(0, len(body), _PIECE):
+        piece = _BLANKS.sub(b" ", blank + body[at : at + _PIECE]).replace(b" \n", b"\n")
+        # A run of blanks may go on in the next piece, or end there before a line end.
+        blank = piece[-1:] if piece.endswith(b" ") else b""
+        yield piece.removesuffix(b" ")
+    yield blank
+
+
+def _without_empty_end(pieces: Iterator[bytes], *, simple: bool) -> Iterator[bytes]:
+    """The pieces with line ends CRLF, with one at their end and no empty lines before it."""
+    ends, something = 0, False
+    for piece in pieces:
+        kept = piece.rstrip(b"\n")
+        if kept:
+            yield from (b"\r\n" * min(_PIECE, ends - at) for at in range(0, ends, _PIECE))
+            yield kept.replace(b"\n", b"\r\n")
+            ends, something = 0, True
+        ends += len(piece) - len(kept)
+    # An empty body is one line end in the form `simple`, and nothing in the other.
+    if something or simple:
+        yield b"\r\n"

@@ -1,0 +1,94 @@
+"""The order in which mails have their senders proved: one of each domain at a time, domains that proved mail first.
+
+How long a look into the DNS takes is up to the domain that a mail claims to be from. A stranger's, slow on purpose,
+so holds up that domain's mail alone. Who may approve is never asked here: mail from an approver and from anybody else
+of a domain takes the same time.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from signoff.contracts.errors import Unavailable
+from signoff.contracts.limits import (
+    MAIL_DOMAIN_BYTES,
+    MAIL_DOMAINS_KEPT,
+    MAIL_PROVED_AT_ONCE,
+    MAIL_STRANGERS_AT_ONCE,
+    MAIL_WAITING_BYTES,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    domain: str
+    turn: asyncio.Future[None]
+
+
+class MailQueue:
+    """Gives mails their turns. `MAIL_PROVED_AT_ONCE` have theirs at a time, of them `MAIL_STRANGERS_AT_ONCE` of domains
+    that have proved nothing yet."""
+
+    def __init__(self) -> None:
+        self._waiting: list[_Waiting] = []
+        self._bytes: Counter[str] = Counter()
+        self._busy: set[str] = set()
+        self._proved: OrderedDict[str, None] = OrderedDict()
+
+    @asynccontextmanager
+    async def turn(self, domain: str, size: int) -> AsyncIterator[None]:
+        """A turn for one mail of `size` bytes from `domain`. Raises `Unavailable` where too much waits already."""
+        # Twice as much of those that have proved something: a stranger's flood leaves them as much room again.
+        room = MAIL_WAITING_BYTES * (2 if domain in self._proved else 1)
+        if self._bytes[domain] + size > MAIL_DOMAIN_BYTES or self._bytes.total() + size > room:
+            raise Unavailable("too much mail waits for its sender to be proved")
+        waiting = _Waiting(domain, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._bytes[domain] += size
+        self._go_on()
+        try:
+            await waiting.turn
+            yield
+        finally:
+            self._bytes[domain] -= size
+            if not self._bytes[domain]:
+                del self._bytes[domain]
+            # Whoever goes while he waits has had no turn that could end.
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            else:
+                self._busy.discard(domain)
+            self._go_on()
+
+    def note(self, domain: str, *, proved: bool, silent: bool) -> None:
+        """What came of a mail from `domain`: a proof is remembered, until its name servers do not answer."""
+        if silent:
+            self._proved.pop(domain, None)
+        elif proved:
+            self._proved[domain] = None
+            self._proved.move_to_end(domain)
+            if len(self._proved) > MAIL_DOMAINS_KEPT:
+                self._proved.popitem(last=False)
+
+    def proved(self, domain: str) -> bool:
+        """Whether a mail from `domain` was proved here not long ago."""
+        return domain in self._proved
+
+    def _go_on(self) -> None:
+        while (following := self._following()) is not None:
+            self._waiting.remove(following)
+            self._busy.add(following.domain)
+            following.turn.set_result(None)
+
+    def _following(self) -> _Waiting | None:
+        """Who is next: the first that waits, of domains that have proved mail if there are any."""
+        if len(self._busy) >= MAIL_PROVED_AT_ONCE:
+            return None
+        strangers = sum(domain not in self._proved for domain in self._busy)
+        free = [each for each in self._waiting if each.domain not in self._busy and not each.turn.done()]
+        known = next((each for each in free if each.domain in self._proved), None)
+        if known is None and strangers < MAIL_STRANGERS_AT_ONCE:
+            return next(iter(free), None)
+        return known

@@ -1,0 +1,76 @@
+"""How far other clocks are from this machine's: answers are signed by one and kept to their time by another."""
+
+import asyncio
+import contextlib
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from temporalio.api.enums.v1 import TaskQueueKind, TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, PollWorkflowTaskQueueRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from signoff.contracts.limits import CLOCKS_APART_SECONDS
+from signoff.store.store import Store
+
+_QUEUE: Final = "signoff-clock"
+_POLL: Final = timedelta(seconds=10)
+"""Temporal refuses to be polled for less than two seconds; nobody waits so long."""
+_LOOKS: Final = 20
+_BETWEEN_SECONDS: Final = 0.05
+
+
+async def store_ahead(store: Store) -> timedelta:
+    """How far the store's clock is ahead of this machine's; checks the store. Raises as `Store.check`."""
+    before = datetime.now(UTC)
+    told = await store.check()
+    return told - _between(before)
+
+
+async def server_ahead(client: Client) -> timedelta | None:
+    """How far the Temporal server's clock is ahead of this machine's; None where it does not tell.
+
+    No call of Temporal's API asks for the time. It says when a queue was polled last: one is polled that has no tasks.
+    """
+    # A sticky queue has one partition; of the four of another the one that was polled might not be asked.
+    # It belongs to a queue of another name: one of its own would be asked in a circle.
+    queue = TaskQueue(name=f"{_QUEUE}-polled", kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY, normal_name=_QUEUE)
+    identity = f"clock-{uuid.uuid4().hex}"
+    request = PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=queue, identity=identity)
+    before = datetime.now(UTC)
+    poll = asyncio.ensure_future(client.workflow_service.poll_workflow_task_queue(request, timeout=_POLL))
+    try:
+        told = await _polled_at(client, queue, identity)
+    except RPCError:
+        return None
+    finally:
+        poll.cancel()
+        with contextlib.suppress(asyncio.CancelledError, RPCError):
+            await poll
+    return None if told is None else told - _between(before)
+
+
+def clock_problem(name: str, ahead: timedelta | None) -> str:
+    """What is wrong with a clock that is so far ahead of ours, and what to do; "" where nothing is."""
+    if ahead is None or abs(ahead.total_seconds()) <= CLOCKS_APART_SECONDS:
+        return ""
+    apart = f"{abs(ahead.total_seconds()):.0f} s {'ahead of' if ahead > timedelta(0) else 'behind'}"
+    return f"the clock of {name} is {apart} this machine's: set both by NTP; until then answers count as late or forged"
+
+
+async def _polled_at(client: Client, queue: TaskQueue, identity: str) -> datetime | None:
+    kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+    request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=queue, task_queue_type=kind)
+    for _ in range(_LOOKS):
+        await asyncio.sleep(_BETWEEN_SECONDS)
+        reply = await client.workflow_service.describe_task_queue(request)
+        for poller in reply.pollers:
+            if poller.identity == identity:
+                return poller.last_access_time.ToDatetime(UTC)
+    return None
+
+
+def _between(before: datetime) -> datetime:
+    return before + (datetime.now(UTC) - before) / 2

@@ -1,0 +1,81 @@
+"""Secrets out of what is told: every spelling, values and names of JSON, and never what people have to see."""
+
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from signoff.approvals.card import render_card
+from signoff.approvals.redaction import HIDDEN, arguments_without, secret_values, texts_of, value_without, without
+from signoff.contracts.limits import REDACTION_CHARS
+
+SECRET = 'Sé "cret"\n& more'
+SCHEMA = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly": True}, "to": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        SECRET,
+        repr(SECRET)[1:-1],
+        json.dumps(SECRET)[1:-1],
+        json.dumps(SECRET, ensure_ascii=False)[1:-1],
+        json.dumps(json.dumps(SECRET))[3:-3],
+        quote(SECRET),
+        quote(SECRET, safe=""),
+        quote_plus(SECRET),
+        "S\u00e9 &quot;cret&quot;\n&amp; more",
+    ],
+)
+def test_a_secret_is_found_in_every_spelling(spelt: str) -> None:
+    """Plain, quoted once or twice, in addresses and in pages."""
+    assert without(f"a {spelt} b", {SECRET}) == f"a {HIDDEN} b"
+
+
+def test_short_texts_and_truth_are_no_secrets() -> None:
+    """Hiding every `1` would only make a text unreadable; numbers and bytes of some length are texts."""
+    values = secret_values({"a": ["x", "ab", "abc", 12, 4711, True, None, {"b": b"bytes"}], "c": "open"}, ("a",))
+    assert values == {"abc", "4711", "bytes"}
+    assert list(texts_of("ab")) == []
+
+
+def test_a_json_value_is_told_without_them() -> None:
+    """In texts and names; a number only where it is the secret as a whole, so that no other one is cut up."""
+    value = {"abc": ["x abc", 4711, 14711, True, None, {"n": 4711.5}]}
+    told = value_without(value, {"abc", "4711"})
+    assert told == {HIDDEN: [f"x {HIDDEN}", HIDDEN, 14711, True, None, {"n": 4711.5}]}
+    assert value_without(value, ()) is value
+
+
+def test_what_would_take_too_long_to_look_through_is_not_told() -> None:
+    """Thousands of secrets against a large text would hold up the worker for everybody."""
+    many = {f"secret-{number}" for number in range(2_000)}
+    assert without("x" * (REDACTION_CHARS // len(many) + 1), many) == HIDDEN
+    assert without("x" * 1_000, many) == "x" * 1_000
+
+
+def test_a_card_shows_numbers_and_names_whatever_the_agent_calls_secret() -> None:
+    """An agent chooses its secrets: neither an amount nor an argument's name goes by that, and the rest is said."""
+    args = {"pin": "9400", "amount": 9400, "to": "Mallory 9400", "9400": "x"}
+    assert arguments_without(args, ("pin",), {"9400"}) == {**args, "to": f"Mallory {HIDDEN}"}
+    card = render_card(
+        effect="Pay {amount} to {to}", title="", tool="pay", args=args, schema=SCHEMA, secrets=("pin",), note="again"
+    )
+    assert card.effect == f"Pay 9400 to Mallory {HIDDEN}"
+    assert card.note == "again; a secret value is repeated in `to`, and hidden there"
+    assert [row.value for row in card.rows] == ["hidden, 4 characters", "9400", f"Mallory {HIDDEN}", "x"]
+
+
+def test_a_card_repeats_no_secret_of_another_call() -> None:
+    """The batch's other calls have theirs; in the agent's words all of them are hidden."""
+    card = render_card(
+        effect="Pay {to}",
+        title="",
+        tool="pay",
+        args={"to": "with the other one"},
+        schema=SCHEMA,
+        agent_says="it is the other one",
+        others={"the other one"},
+    )
+    assert (card.effect, card.agent_says) == (f"Pay with {HIDDEN}", f"it is {HIDDEN}")
+    assert "`to`" in card.note

@@ -1,0 +1,28 @@
+"""An installation of one test's own, whose manifest and tools may be changed before it starts and while it runs."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from attack_site import MANIFEST, AttackSite, running_site
+from impostor import Impostor, impostor_of
+
+from signoff.embedded import ServerHandle
+
+
+@asynccontextmanager
+async def changed_site(
+    server: ServerHandle, folder: Path, appended: str = "", **variables: str
+) -> AsyncIterator[tuple[AttackSite, Impostor, Path]]:
+    """The installation, an impostor, and the folder of its manifest, to which `appended` was added."""
+    desk, state = folder / "desk", folder / "state"
+    shutil.copytree(MANIFEST.parent, desk, ignore=shutil.ignore_patterns("__pycache__"))
+    state.mkdir()
+    manifest = desk / MANIFEST.name
+    manifest.write_text(manifest.read_text() + appended)
+    async with (
+        running_site(state, server, SIGNOFF_MANIFEST=str(manifest), **variables) as site,
+        impostor_of(site.client, site.queue, MANIFEST) as impostor,
+    ):
+        yield site, impostor, desk

@@ -1,0 +1,95 @@
+"""Attack 12: a workflow has people told of another turn's request, or of an ending that never came."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attack_site import AttackSite, approval_id, payee, until
+from changed_site import changed_site
+from impostor import Impostor
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from temporalio.client import WorkflowUpdateFailedError
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.ids import TurnKey
+from signoff.embedded import ServerHandle
+from signoff.testing.vendor_server import served
+
+pytestmark = pytest.mark.timeout(300)
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+SMALL, LARGE = 9, 9_400
+CHANNEL = """
+channels:
+  hook: {{kind: webhook, url: "{url}/hook", secret: "env:HOOK_SECRET", allow_networks: ["127.0.0.0/8"]}}
+routing: {{default: [hook]}}
+"""
+
+
+class Ears:
+    """The other end of a webhook: everything that people were told."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def _take(self, request: Request) -> Response:
+        self.heard.append((await request.body()).decode())
+        return Response(status_code=200)
+
+    def app(self) -> Any:
+        """What listens."""
+        return Starlette(routes=[Route("/hook", self._take, methods=["POST"])])
+
+    async def told_of(self, *some: str) -> None:
+        """Return once one message holds all of these words."""
+
+        async def look() -> bool:
+            return any(all(word in each for word in some) for each in self.heard)
+
+        await until(look)
+
+
+async def asked(site: AttackSite, impostor: Impostor, amount: int, to: str) -> tuple[TurnKey, ApprovalRequest]:
+    """A request that waits, and what its turn says of it."""
+    key = await site.person("rui").ask([("pay", {"amount": amount, "to": to})])
+    await site.person("ana").waiting(approval_id(key))
+    [call] = (await impostor.view(key)).calls
+    assert call.approval is not None
+    return key, call.approval
+
+
+@pytest.mark.xfail(strict=True, reason="open: 12")
+async def test_people_are_told_of_nothing_that_a_turn_made_up(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    """A turn that was taken over has the worker tell of another's request of 9,400 EUR as of 9 EUR, and that Bo
+    denied it: nobody is told either, and what is told later is true."""
+    to, ears = payee(), Ears()
+    async with served(ears.app()) as url:
+        listens = CHANNEL.format(url=url)
+        async with changed_site(attacked_server, tmp_path, listens, HOOK_SECRET=SECRET) as (site, impostor, _):
+            key, _ = await asked(site, impostor, 1, to)
+            other, request = await asked(site, impostor, LARGE, to)
+            await ears.told_of(str(LARGE), to)
+            small = request.model_dump_json().replace("9,400", str(SMALL)).replace(str(LARGE), str(SMALL))
+            lie = ApprovalRequest.model_validate_json(small)
+            own = {"tenant": key.tenant, "session": key.session, "turn": key.turn}
+            ended = {"state": "denied", "decided_by": "bo", "decided_name": "Bo Berg", "reason": "made up"}
+            forged = await impostor.take_over(key)
+            tasks = (
+                {"event": "opened", "request": lie.model_copy(update={**own, "revision": 2})},
+                {"event": "closed", "request": request.model_copy(update={**own, **ended})},
+            )
+            for number, task in enumerate(tasks):
+                # Where no worker has such an activity any more, nothing can be told by it.
+                with suppress(WorkflowUpdateFailedError):
+                    await asyncio.wait_for(forged.schedule("signoff.deliver", f"d{number}", task), 60)
+            # What is told after it has overtaken nothing: a true ending, and one more question.
+            await site.person("ana").approve(approval_id(other))
+            later, _ = await asked(site, impostor, 77, to)
+            await ears.told_of("77 EUR", to)
+            assert later != other
+            said = "".join(ears.heard)
+            assert (f"Pay {SMALL} EUR to {to}" in said, "made up" in said) == (False, False)

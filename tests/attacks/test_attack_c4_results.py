@@ -1,0 +1,106 @@
+"""Attack C4: a mail brings Authentication-Results in our mail server's name with it, or a `Received` in it, or both.
+
+Seen to fail without the mend: with fields counted wherever they stand, the forgeries above a made-up `Received` and
+below the sender's own are read as `approved`; with one `pass` among several enough, so are those beside a `fail`.
+"""
+
+from pathlib import Path
+
+import pytest
+from mail_kit import signed
+from mail_servers import MailServer, mail_servers
+from mail_site import mail_site, with_keys
+
+SIGNING = [each for each in mail_servers() if each.options]
+NAMELESS = next(each for each in mail_servers() if not each.options)
+ANY = "mx2.messagingengine.com"
+
+
+def name_of(server: MailServer) -> str:
+    """As whom the server signs its results."""
+    named = str(server.options["authserv_id"])
+    return ANY if "*" in named else named
+
+
+def forged(name: str) -> bytes:
+    """What a stranger writes on top of his mail in Bo's name."""
+    said = "spf=pass smtp.mailfrom=people.example; dmarc=pass header.from=people.example"
+    return f"Authentication-Results: {name}; {said}\r\n".encode()
+
+
+@pytest.mark.parametrize("server", mail_servers(), ids=str)
+async def test_what_each_server_writes_counts(
+    server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each mail server that the document names, with the options it names, and a mail that its sender's signed."""
+    async with mail_site(tmp_path, monkeypatch, with_keys("people.example"), **server.options) as site:
+        assert await site.state_after(server.takes(signed(site.reply()), site.bo)) == "approved"
+
+
+@pytest.mark.parametrize("server", SIGNING, ids=str)
+async def test_a_fail_beside_it_is_a_fail(server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What our server said is no pass; what the mail brought with it, right below, does not make it one."""
+    for said in ("fail", "none", "temperror"):
+        async with mail_site(tmp_path, monkeypatch, {}, **server.options) as site:
+            head = server.takes(b"", site.bo).replace(b"dmarc=pass", f"dmarc={said}".encode())
+            assert await site.state_after(head + forged(name_of(server)) + site.reply().as_bytes()) == "pending"
+        (tmp_path / "signoff.db").unlink()
+
+
+@pytest.mark.parametrize("server", SIGNING, ids=str)
+async def test_what_came_with_the_mail_never_counts_alone(
+    server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below the sender's own `Received`; above one that is made up in our server's name; in another's name."""
+    name = name_of(server)
+    own = f"Received: from x by {name} (Postfix) with ESMTPS id 1; Sun, 22 Nov 2026 14:00:00 +0000\r\n".encode()
+    other = own.replace(name.encode(), b"mx.else.example")
+    below = b"Received: by mx.else.example with ESMTP; Sun, 22 Nov 2026 14:00:00 +0000\r\n"
+    tries = (
+        below + forged(name),
+        below + forged(name) + own,
+        forged(f"{name}.else.example"),
+        forged("mx.else.example"),
+    )
+    async with mail_site(tmp_path, monkeypatch, {}, **server.options) as site:
+        for number, brought in enumerate(tries):
+            mail = brought + site.reply(Message_ID=f"<{number}@people.example>").as_bytes()
+            # Our server's own results are missing, as while its filters are down.
+            head = b"".join(line for line in _fields(server.takes(b"", site.bo)) if b"results:" not in line.lower())
+            assert await site.state_after(head + mail) == "pending", brought
+        # And behind a server that names itself otherwise, nothing does.
+        assert await site.state_after(other + below + forged(name) + site.reply().as_bytes()) == "pending"
+        # It is the place alone that these lack.
+        assert await site.state_after(own + forged(name) + site.reply().as_bytes()) == "approved"
+
+
+async def test_results_without_a_name_never_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Exchange Online writes them, on a mail whose key is not to be had; the first one's word is no name."""
+    taken_by = "*.prod.outlook.com"
+    for options in ({}, {"authserv_id": "spf", "received_by": taken_by}):
+        async with mail_site(tmp_path, monkeypatch, {}, **options) as site:
+            assert await site.state_after(NAMELESS.takes(signed(site.reply()), site.bo)) == "pending"
+        (tmp_path / "signoff.db").unlink()
+
+
+@pytest.mark.parametrize("greeting", ["x(", 'x"', "by mx.else.example", "x) by mx.else.example (", "by"])
+async def test_nobody_hides_our_own_field_by_how_they_greet(
+    greeting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What our server wrote is then not clear, and a made-up field below it is not taken for its own."""
+    own = "Received: from {} (unknown [192.0.2.7]) by mx.example.com (Postfix) with ESMTP id 1; Sun, 22 Nov 2026\r\n"
+    brought = forged("mx.example.com") + own.format("y").encode()
+    async with mail_site(tmp_path, monkeypatch, {}, authserv_id="mx.example.com") as site:
+        mail = own.format(greeting).encode() + b"Subject-Of: x\r\n" + brought + site.reply().as_bytes()
+        assert await site.state_after(mail) == "pending"
+
+
+def _fields(head: bytes) -> list[bytes]:
+    """The fields of a header, each with its line ends."""
+    fields: list[bytes] = []
+    for line in head.splitlines(keepends=True):
+        if line[:1] in b" \t" and fields:
+            fields[-1] += line
+        else:
+            fields.append(line)
+    return fields

@@ -1,0 +1,194 @@
+"""Attack on secrets: the agent, a tool or a provider repeats a secret value in another text of the turn.
+
+Before the mend the password stood in the agent's words, the effect, another argument, the result and the answer, and
+what a provider other than the built-in one had handed out stood in results and errors. Each test was seen to fail
+without its mend: `_quiet` of the model activity, `arguments_without` in the gate and in `masked_args`, `_quiet` and
+`secrets` of `Results.of`, and `RecordedSecrets`.
+"""
+
+import asyncio
+import html
+import json
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from desk_fixtures import Ledger, catalog_of, pay_tool
+from gateway_desk import GatewayDesk, gateway_desk
+from temporalio.client import Client
+
+from signoff.audit.log import AuditLog
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.ids import parse_approval_id
+from signoff.registry.capabilities import Capabilities, CapabilityError
+from signoff.registry.catalog import Catalog
+from signoff.registry.context import ToolContext
+from signoff.registry.result import ToolResult
+from signoff.store.store import open_store
+from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+
+PASSWORD = 'correct "horse" battery'
+HELD = "sk-held-by-a-vault-41"
+SPELT = (PASSWORD, json.dumps(PASSWORD)[1:-1], quote(PASSWORD), html.escape(PASSWORD), HELD, json.dumps(HELD)[:-2])
+"""What no text may hold, in any of these spellings."""
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "site": {"type": "string"},
+        "note": {"type": "object"},
+        "password": {"type": "string", "writeOnly": True},
+    },
+    "required": ["site", "password"],
+}
+CALL = {
+    "site": f"https://example.com/?p={quote(PASSWORD)}",
+    "note": {"to": ["Ana", f"it is {PASSWORD}"]},
+    "password": PASSWORD,
+}
+
+
+def leaky(request: CompletionRequest) -> Completion:
+    """An agent that repeats the password before and after it logs in, and whatever the tool told it."""
+    settled = results(request)
+    if settled:
+        return respond(f"I logged in with {PASSWORD}. The tool said {settled[-1].value.inline}")
+    site = CALL["site"] + ("/fails" if "fails" in last_user_text(request) else "")
+    return calls(
+        ("login", {**CALL, "site": site}), text=f"I will log in with {PASSWORD}, in JSON {json.dumps(PASSWORD)}."
+    )
+
+
+@dataclass
+class Vault:
+    """A provider of secrets that is not the built-in one: asynchronous, with a method of its own."""
+
+    def resolve(self, declared: Capabilities, tenant: str) -> object:
+        """The tenant's drawer."""
+        return self
+
+    async def fetch(self, path: str) -> dict[str, str]:
+        """What lies at a path."""
+        return {"key": HELD}
+
+    def get(self, name: str) -> str:
+        """One secret."""
+        if name != "KEY":
+            raise CapabilityError("SECRET_NOT_DECLARED", name)
+        return HELD
+
+
+def vault_catalog(ledger: Ledger) -> Catalog:
+    """`login` asks, and quotes all it was given; `/fails` in its site makes it fail with the same words."""
+
+    async def log_in(args: dict[str, Any], context: ToolContext) -> Any:
+        vault: Any = context.capabilities.secrets
+        key, again = (await vault.fetch("a/b"))["key"], vault.get("KEY")
+        ledger.rows.append(("login", args, context.idempotency_key))
+        said = {"sent": args["password"], "url": f"{args['site']}?key={key}", "headers": [again, {PASSWORD: 1}]}
+        if "fails" in args["site"]:
+            raise ValueError(f"{said} {json.dumps(said)}")
+        return ToolResult(said, structured=said, data_update=said)
+
+    login = pay_tool(
+        ledger,
+        name="login",
+        input_schema=_SCHEMA,
+        effect="Log in to {site}, {note}",
+        handler=log_in,
+        capabilities=Capabilities(secrets=("KEY",)),
+    )
+    return catalog_of([login])
+
+
+@pytest.fixture
+async def desk(client: Client, tmp_path: Path) -> AsyncIterator[GatewayDesk]:
+    """A worker with the vault in place of the environment, and a gateway."""
+    queue = f"secrets-{uuid.uuid4().hex[:12]}"
+    async with (
+        open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
+        gateway_desk(
+            client,
+            store,
+            queue,
+            catalog_of_ledger=vault_catalog,
+            backends={"secrets": Vault()},
+            model=ScriptedModel(leaky),
+        ) as open_desk,
+    ):
+        yield open_desk
+
+
+def spoken(text: str) -> list[str]:
+    """The spellings of the secrets that stand in `text`."""
+    return [each for each in SPELT if each in text]
+
+
+async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
+    """Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed."""
+    approval = await desk.asked("log in")
+    named = parse_approval_id(approval)
+    assert named is not None
+    request = await desk.desk.signoff.request(approval)
+    assert spoken(request.card.model_dump_json()) == []
+    assert "[hidden]" in request.card.effect
+    assert "[hidden]" in request.card.agent_says
+    # Said beside the card, as the agent chose what people do not see.
+    assert "repeated in `site`, `note`" in request.card.note
+    handle = desk.desk.client.get_workflow_handle(named.turn.workflow_id)
+    assert spoken(str(await (await handle.describe()).memo())) == []
+    turn = f"{named.turn.tenant}.{named.turn.session}.{named.turn.turn}"
+    looked = [f"/v1/approvals/{approval}", f"/approvals/{approval}", f"/v1/turns/{turn}", f"/turns/{turn}", "/"]
+    await read(desk, *looked, f"/approvals/{approval}/edit")
+    assert (await desk.decide(approval, verdict="approved", revision=1)).json()["status"] == "accepted"
+    result = await asyncio.wait_for(desk.desk.signoff.result(named.turn), 60)
+    assert result.calls[0].code == "ok"
+    assert spoken(result.model_dump_json()) == []
+    assert "I logged in with [hidden]" in result.model_dump_json()
+    [(_, args, _)] = desk.ledger.rows
+    assert args == CALL
+    await read(desk, *looked)
+    records = await AuditLog(desk.deps.store).stream(named.turn.workflow_id)
+    assert spoken("".join(each.data for each in records)) == []
+
+
+async def test_no_error_repeats_a_secret(desk: GatewayDesk) -> None:
+    """What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling."""
+    approval = await desk.asked("log in, it fails")
+    await desk.decide(approval, verdict="approved", revision=1)
+    named = parse_approval_id(approval)
+    assert named is not None
+    result = await asyncio.wait_for(desk.desk.signoff.result(named.turn), 60)
+    assert result.calls[0].code == "execution_failed"
+    assert spoken(result.model_dump_json()) == []
+    assert len(desk.ledger.rows) == 1
+
+
+async def read(desk: GatewayDesk, *paths: str) -> None:
+    """Look at each address: nothing there repeats a secret."""
+    for path in paths:
+        answer = await desk.http.get(path)
+        assert (path, spoken(answer.text)) == (path, [])
+        assert answer.status_code == 200, path
+
+
+async def test_an_edit_that_leaves_what_is_hidden_changes_nothing_of_it(desk: GatewayDesk) -> None:
+    """What stands as `[hidden]` in an argument comes back as it was; written around it is refused."""
+    approval = await desk.asked("log in")
+    shown = (await desk.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
+    assert shown["site"] == "https://example.com/?p=[hidden]"
+    refused = await desk.decide(
+        approval, verdict="approved", revision=1, edited_args={**shown, "site": "https://evil.example/?p=[hidden]"}
+    )
+    assert refused.json()["code"] == "malformed"
+    changed = {**shown, "note": {"to": ["Bo"]}}
+    answer = await desk.decide(approval, verdict="approved", revision=1, edited_args=changed)
+    assert answer.json()["status"] == "accepted", answer.text
+    named = parse_approval_id(approval)
+    assert named is not None
+    await asyncio.wait_for(desk.desk.signoff.result(named.turn), 60)
+    [(_, args, _)] = desk.ledger.rows
+    assert args == {**CALL, "note": {"to": ["Bo"]}}

@@ -1,0 +1,32 @@
+"""The mail servers that docs/channels.md names are those whose mail is tried, with the options it names."""
+
+import yaml
+from documents import ROOT, blocks, names, tables
+from mail_servers import mail_servers
+
+from signoff.channels.mail_options import EmailOptions
+
+PAGE = "docs/channels.md"
+
+
+def test_each_server_of_the_document_is_tried_with_its_options() -> None:
+    """`tests/attacks/test_attack_c4_results.py` plays a mail of each, and forgeries of it."""
+    rows = tables(PAGE, "Who proves the sender")
+    listed = {row[0]: [yaml.safe_load(option) for option in names(row[1])] for row in rows}
+    tried = {server.server: [server.options] if server.options else [] for server in mail_servers()}
+    assert listed == tried
+
+
+def test_the_example_for_postfix_is_one_that_the_channel_takes() -> None:
+    """With the name by which both filters sign, and the port that Postfix hands mail to."""
+    shown = blocks(ROOT / PAGE)
+    [declared] = [block for block in shown if block.language == "yml"]
+    options = yaml.safe_load(declared.text)["channels"]["mail"]
+    assert options.pop("kind") == "email"
+    read = EmailOptions.model_validate(options)
+    assert read.inbound is not None
+    assert read.inbound.lmtp is not None
+    settings = [block.text for block in shown if block.language == "ini"]
+    assert len(settings) == 3
+    assert all(read.authserv_id in text for text in settings)
+    assert f"lmtp:inet:127.0.0.1:{read.inbound.lmtp.port}" in settings[0]

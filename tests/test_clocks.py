@@ -1,0 +1,50 @@
+"""Clocks that differ are told of, with the remedy."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from signoff import clocks
+from signoff.clocks import clock_problem, server_ahead, store_ahead
+from signoff.store.store import open_store
+
+
+class _Late(datetime):
+    """A clock that is ten minutes behind."""
+
+    @classmethod
+    def now(cls, tz: object = None) -> "_Late":  # type: ignore[override]
+        return super().now(UTC) - timedelta(minutes=10)  # type: ignore[return-value]
+
+
+async def test_clocks_of_one_machine_are_one(client: Client, tmp_path: Path) -> None:
+    """The server and the store tell the time that it is here."""
+    ahead = await server_ahead(client)
+    assert ahead is not None
+    assert abs(ahead) < timedelta(seconds=4)
+    async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
+        assert abs(await store_ahead(store)) < timedelta(seconds=4)
+
+
+async def test_a_clock_that_is_wrong_here_is_told_of_both(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By how much, which way, and what to do."""
+    monkeypatch.setattr(clocks, "datetime", _Late)
+    told = clock_problem("the Temporal server", await server_ahead(client))
+    assert told.startswith("the clock of the Temporal server is 600 s ahead of this machine's: set both by NTP")
+    async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
+        assert "the store is 600 s ahead" in clock_problem("the store", await store_ahead(store))
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(5, False), (6, True), (-5, False), (-6, True)])
+def test_a_few_seconds_are_nothing(seconds: int, told: bool) -> None:
+    """Up to the limit, either way."""
+    assert bool(clock_problem("the store", timedelta(seconds=seconds))) is told
+
+
+def test_a_server_that_does_not_tell_is_no_problem() -> None:
+    """A hosted one may not let itself be asked."""
+    assert clock_problem("the Temporal server", None) == ""
