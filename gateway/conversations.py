@@ -17,6 +17,7 @@ from signoff.gateway.recording import record
 from signoff.gateway.session_view import OPEN, turns_in_full
 from signoff.killswitch import OPERATOR
 from signoff.listing import turn_row
+from signoff.store.questions import OWED_SECONDS, Questions
 from signoff.store.requests import LoadedRequest
 
 
@@ -33,6 +34,7 @@ class Conversations:
     async def turn(self, key: TurnKey, person: Person | None) -> TurnView:
         """A turn as it stands. Whoever may read the session that it belongs to may read it."""
         view = await self._deps.desk.view(key)
+        await self._owe_again(view)
         if not self._may_read(person, of_turn(view)):
             if not view.in_session:
                 raise _unknown(key)
@@ -70,6 +72,13 @@ class Conversations:
             except (NotFound, ServerUnavailable):
                 raise unknown from None
         return found
+
+    async def _owe_again(self, view: TurnView) -> None:
+        """Have answers handed over once more that a turn does not have, as one does that was reset to before them."""
+        requests = (call.approval for call in view.calls if call.approval is not None)
+        waiting = [(each.id, each.revision) for each in requests if each.state == "pending"]
+        if waiting:
+            await Questions(self._deps.store).owe_again(waiting, OWED_SECONDS)
 
     def readable(self, person: Person | None) -> Callable[[TurnRow | SessionRow | WaitingCard], bool]:
         """Which rows of a list a person may read."""

@@ -10,12 +10,10 @@ from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
 from signoff.contracts.ids import TurnKey
 from signoff.gateway.deps import GatewayDeps
-from signoff.listing import turn_row
+from signoff.listing import turn_row, turns
 from signoff.store.deliveries import Deliveries, DeliveryRow
-from signoff.store.questions import Questions
+from signoff.store.questions import OWED_SECONDS, Questions
 
-OWED_SECONDS: Final = 5.0
-"""How old an answer is before it is handed over by whoever looks; its own gateway does so at once."""
 LOOK_SECONDS: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
 _AT_ONCE: Final = 50
@@ -84,6 +82,7 @@ class RequestSweep:
             amiss += await self._orphan(question)
         for row in await self._page():
             amiss += await self._over(row)
+        await self._reset_turns()
         now = self._deps.clock()
         if self._swept is None or now - self._swept >= CARDS_SWEPT:
             await self._cards.sweep(CARDS_KEPT)
@@ -102,6 +101,15 @@ class RequestSweep:
         if rows is None or rows.request(rows.latest).state != "pending":
             return False
         return await self._rows.end(question.id, question.revision, "not_asked")
+
+    async def _reset_turns(self) -> None:
+        """Owe answers again to suspended turns all of whose requests are settled: they were reset to before those."""
+        for tenant in dict.fromkeys(person.tenant for person in self._deps.people.all()):
+            waiting = {request.turn for request in await self._rows.waiting(tenant)}
+            suspended = await turns(self._deps.desk.temporal, tenant=tenant, state="suspended", limit=PAGE)
+            for row in suspended:
+                if row.closed_at is None and row.turn not in waiting:
+                    await self._rows.owe_turn(TurnKey(row.tenant, row.session, row.turn), SETTLED.total_seconds())
 
     async def _page(self) -> list[DeliveryRow]:
         """The cards to look at this time; after the last ones it begins anew."""

@@ -4,7 +4,7 @@ Whoever runs a workflow can say anything of a call; what is shown, signed or run
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
@@ -15,12 +15,14 @@ from signoff.approvals.course import StoredAnswer, request_at, request_of
 from signoff.approvals.deadlines import last_moment
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import ApprovalRequest, Ending, Question, Vote
-from signoff.contracts.ids import new_code
+from signoff.contracts.ids import TurnKey, new_code
 from signoff.store.schema import ANSWERS, BLOBS, QUESTIONS, StoreClock
 from signoff.store.store import Also, Store
 from signoff.store.terms import added, moment
 
 T = TypeVar("T")
+OWED_SECONDS: Final = 5.0
+"""How old an answer is before it is handed over by whoever looks; its own gateway does so at once."""
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7310273, hashtext(:approval))")
 _ROWS: Final = select(QUESTIONS).where(QUESTIONS.c.approval == bindparam("of")).order_by(QUESTIONS.c.revision)
 _ANSWERS: Final = select(ANSWERS).where(ANSWERS.c.approval == bindparam("of")).order_by(ANSWERS.c.number)
@@ -216,6 +218,29 @@ class Questions:
 
         return await self._store.run(read)
 
+    async def owe_again(self, waiting: Sequence[tuple[str, int]], older_than: float) -> int:
+        """Owe their turns the answers of requests that those say still wait, though answers have settled them.
+
+        `waiting` are approval ids with the revision that waits. A turn that was reset to before an answer has lost it.
+        Answers handed over within `older_than` seconds may be on their way; how many are owed again.
+        """
+
+        def write(connection: Connection) -> int:
+            return sum(_owe_again(connection, approval, revision, older_than) for approval, revision in waiting)
+
+        return await self._store.run(write)
+
+    async def owe_turn(self, turn: TurnKey, older_than: float) -> int:
+        """The same for all requests of a turn that waits for something though nothing of it waits here."""
+        prefix = f"{'.'.join(turn)}."
+        latest = (
+            select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision))
+            .where(QUESTIONS.c.approval.startswith(prefix, autoescape=True))
+            .group_by(QUESTIONS.c.approval)
+        )
+        rows = await self._store.run(lambda connection: connection.execute(latest).tuples().all())
+        return await self.owe_again(rows, older_than)
+
     async def hand_over(self, approval: str, delivery: str) -> None:
         """Note that the turn of an approval was given an answer."""
         change = (
@@ -224,6 +249,15 @@ class Questions:
             .values(handed_at=StoreClock())
         )
         await self._store.run(lambda connection: connection.execute(change).close())
+
+
+def _owe_again(connection: Connection, approval: str, revision: int, older_than: float) -> int:
+    ours = (ANSWERS.c.approval == approval, ANSWERS.c.revision == revision)
+    settled = select(ANSWERS.c.number).where(*ours, ANSWERS.c.settles)
+    if connection.execute(settled).first() is None:
+        return 0
+    handed = ANSWERS.c.handed_at <= StoreClock() - int(older_than * 1000)
+    return connection.execute(update(ANSWERS).where(*ours, handed).values(handed_at=None)).rowcount
 
 
 def lock_approval(connection: Connection, approval: str) -> None:
