@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from temporalio import activity
 
 from signoff.activities.asking import answered, past, unavailable
-from signoff.activities.journal import hand_over, now
+from signoff.activities.journal import now, write
 from signoff.activities.permit import doubted
 from signoff.activities.question import QuestionWriter, Subject, edit_problem
 from signoff.activities.remembered import Remembered, frozen
@@ -94,7 +94,7 @@ class GateActivity:
             ruling = await self._ruling(task, call, args, found, budget)
             rulings.append(ruling.model_copy(update={"action": action}))
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
-        await hand_over(self._room, _told(task, rulings))
+        await write(self._room, _told(task, rulings))
         return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
 
     async def _known(self, task: GateTask, forged: str) -> Known:

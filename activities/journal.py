@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 from temporalio import activity
@@ -26,6 +26,9 @@ from signoff.registry.tool import Tool
 from signoff.store.content import to_content
 from signoff.store.questions import end_by_word
 from signoff.store.store import Also
+
+TURNS_KEYS: Final = "turn-says/"
+"""How the keys of entries begin that are a turn's word."""
 
 
 def now() -> datetime:
@@ -56,9 +59,21 @@ async def _end_questions(room: Room, seen: Sequence[AuditEntry]) -> None:
     await room.store.run(write)
 
 
+async def write(room: Room, entries: Sequence[AuditEntry]) -> None:
+    """Write what this activity itself saw of its turn. Raises `StoreUnavailable`."""
+    await AuditLog(room.store).append(entries)
+
+
 def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
+    """What a turn says of itself, marked as its word, under keys that nothing else has."""
     info = activity.info()
-    return [entry for entry in seen if info.workflow_type == ACTOR_TURN and entry.stream == info.workflow_id]
+    own = [entry for entry in seen if info.workflow_type == ACTOR_TURN and entry.stream == info.workflow_id]
+    # Whoever runs a workflow can say anything here: it must neither pass for what an activity saw, nor keep that out
+    # of the record by taking its key first.
+    return [
+        entry.model_copy(update={"key": f"{TURNS_KEYS}{entry.key}", "data": {**entry.data, "by": "turn"}})
+        for entry in own
+    ]
 
 
 class Ran(NamedTuple):

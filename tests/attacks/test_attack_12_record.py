@@ -5,7 +5,6 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from attack_site import AttackSite, approval_id, is_turns_word, payee
 from impostor import Impostor
 
@@ -46,7 +45,6 @@ def claims(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [record for record in records if SAID in json.dumps(record)]
 
 
-@pytest.mark.xfail(strict=True, reason="open: 12")
 async def test_what_a_turn_claims_of_itself_is_marked_as_its_word(site: AttackSite, impostor: Impostor) -> None:
     """An impostor under a turn's id has entries written: each says `by: turn`, or is not there."""
     to = payee()
@@ -59,7 +57,6 @@ async def test_what_a_turn_claims_of_itself_is_marked_as_its_word(site: AttackSi
     assert [record for record in claims(records) if not is_turns_word(record)] == []
 
 
-@pytest.mark.xfail(strict=True, reason="open: 12")
 async def test_a_turn_cannot_take_the_place_of_what_truly_happened(site: AttackSite, impostor: Impostor) -> None:
     """An entry is written once by its key: one that the turn wrote first, under the key of what the tool's activity
     will write, keeps nothing true out of the record."""

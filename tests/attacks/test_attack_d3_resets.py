@@ -1,11 +1,9 @@
 """Attack D3: after a reset to before the answer, what has happened is asked again, and denied while it stands."""
 
-import pytest
 from attack_site import AttackSite, approval_id, payee, until
 from impostor import Impostor
 
 
-@pytest.mark.xfail(strict=True, reason="open: D3")
 async def test_what_has_happened_cannot_be_denied(site: AttackSite, impostor: Impostor) -> None:
     """Approved and paid, then reset to before the answer: the call's outcome is that it ran, whatever people say."""
     to, ana, rui = payee(), site.person("ana"), site.person("rui")
