@@ -220,12 +220,14 @@ def doubted(found: Judgement) -> Judgement:
 class Approval:
     """What the store has of the approval of one call: its question, and who said yes to that and when (UTC).
 
-    `problem` is why no yes counts; `stale` that it must be asked again.
+    `problem` is why no yes counts; `stale` that it must be asked again. `edited` is the hash of the question whose
+    arguments were changed into these, if they were.
     """
 
     question: Question
     decisions: tuple[Decision, ...]
     completed_at: datetime | None = None
+    edited: str = ""
     problem: str = ""
     stale: str = ""
 
@@ -253,7 +255,9 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
     raw = tuple(each for each in permit.decisions if not (each.signature or each.key_id)) if accept_unsigned else ()
     kept = {(each.subject, each.delivery_id) for each in stored}
     added = tuple(each for each in raw if (each.subject, each.delivery_id) not in kept)
-    return Approval(question, (*stored, *added), max(times, default=None), stale=stale)
+    old = rows.revision(question.edit_of) if question.edit_of else None
+    edited = "" if old is None else question_hash(old)
+    return Approval(question, (*stored, *added), max(times, default=None), edited, stale=stale)
 
 
 _NOT_APPROVED = {
@@ -297,7 +301,7 @@ def standing(
         return Standing("again", "what the card shows of this has changed", "stale")
     asked = question_hash(question)
     for decision in approval.decisions:
-        problem = "" if names(decision, question, asked) else "a decision is about something else"
+        problem = "" if _answers(decision, approval, asked) else "a decision is about something else"
         problem = problem or witness.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
         if problem:
             return Standing("refuse", problem)
@@ -315,6 +319,17 @@ def standing(
     if question.policy_hash == policy.hash:
         return Standing("refuse", lacking.refused)
     return Standing("again", lacking.now, "policy")
+
+
+def _answers(decision: Decision, approval: Approval, asked: str) -> bool:
+    """Whether a decision is somebody's yes to this very question, whose hash is `asked`."""
+    question = approval.question
+    if decision.approval_id != question.id or decision.verdict != "approved" or not decision.subject:
+        return False
+    if decision.signature and decision.edited_args is not None and decision.question_hash != approval.edited:
+        # These arguments, but written into another question than the one that this follows.
+        return False
+    return names(decision, question, asked)
 
 
 def _in_time(approval: Approval, rules: ApprovalPolicy, now: datetime) -> Standing:
@@ -336,7 +351,8 @@ def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[De
         if question.digest != doubt_digest(permit.digest, number):
             continue
         asked = question_hash(question)
-        words += [vote.decision for vote in rows.request(question).votes]
+        # By its hash, and not by the row it lies in: a yes to the call says nothing of a try of it.
+        words += [each for vote in rows.request(question).votes if names(each := vote.decision, question, asked)]
         raw = (each for each in permit.doubts if not (each.signature or each.key_id))
         words += [each for each in raw if each.question_hash == asked and each not in words]
     return tuple(words)

@@ -21,6 +21,7 @@ from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.steps import ToolReply, ToolTask
 from signoff.registry.tool import Tool
 from signoff.store.store import Also, Store
+from signoff.testing.questions import ask
 
 TURN = TurnKey("main", "s", "t")
 ARGS = {"amount": 20, "to": "Ana"}
@@ -73,8 +74,19 @@ def decision(**fields: Any) -> Decision:
         "verdict": "approved",
         "subject": "approver",
         "reason": "go on",
+        "delivery_id": f"of {fields.get('subject', 'approver')}",
     }
     return Decision(**given | fields)
+
+
+async def asked(room: Room, tool: Tool, args: Any = None, *, ctx: Pinned | None = None, **more: Any) -> ApprovalRequest:
+    """The question about the one call, as the gates of `room` write it; `more` is for `testing.questions.ask`."""
+    return await ask(room, ctx or pinned(), tool, ARGS if args is None else args, **more)
+
+
+def about(request: ApprovalRequest, **fields: Any) -> Decision:
+    """An answer that names the question as people were shown it."""
+    return decision(**{"revision": request.revision, "question_hash": request.question_hash} | fields)
 
 
 def permit_for(tool: Tool, args: Any = None, **fields: Any) -> Permit:

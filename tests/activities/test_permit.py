@@ -1,34 +1,39 @@
 """The right to run is derived: what a permit says is compared, never believed."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, decision, permit_for, pinned, room_of
+from activity_kit import ARGS, TURN, about, asked, decision, permit_for, pinned, room_of
 from desk_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.gate import digest_of
 from signoff.activities.permit import (
     RUN,
     Caller,
     Standing,
     Witness,
+    approval_of,
     believed,
     caller_problem,
     doubted,
     seating,
     standing,
 )
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit
 from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.contracts.steps import Tally
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.gates import Judgement, judge
 from signoff.registry.tool import Tool
-from signoff.signing import Verifier
+from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.store.questions import ApprovalRows, Questions
 from signoff.store.store import Store
+from signoff.testing.questions import answer
 
 LEDGER = Ledger()
 GATED = pay_tool(LEDGER)
@@ -37,20 +42,34 @@ APPROVERS = (Person(id="approver", roles=("approvers",)), Person(id="ana", roles
 LENIENT = Witness(Verifier(), development=True)
 
 
-def weighed(store: Store, tool: Tool, permit: Permit, witness: Witness = LENIENT) -> Standing:
-    """What the permit is worth for `tool` as it is now."""
+async def rows_of(store: Store) -> ApprovalRows | None:
+    """What the store has of the one call's approval."""
+    return await Questions(store).read(decision().approval_id)
+
+
+async def weighed(store: Store, tool: Tool, permit: Permit, witness: Witness = LENIENT) -> Standing:
+    """What the permit is worth for `tool` as it is now, by what the store has of its approval."""
     room = room_of(store, tool, people=APPROVERS)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     found = judge(room.catalog, permit.ctx, call, ARGS, Tally())
+    rows = await rows_of(store)
+    approval = approval_of(permit, rows, accept_unsigned=witness.development)
+    questions = () if approval is None else (approval.question,)
     return standing(
         permit,
         permit_for(tool).digest,
         found,
         room.catalog.policy("pay"),
         witness=witness,
-        seating=seating(room.catalog, room.people, permit.ctx, "pay", found, datetime.now(UTC)),
-        digest_of_args=lambda args: digest_of(permit.ctx, "c1.1", tool, args),
+        seating=seating(room.catalog, room.people, permit.ctx, "pay", found, datetime.now(UTC), questions),
+        approval=approval,
+        now=datetime.now(UTC) if rows is None else rows.now,
     )
+
+
+async def put(store: Store, tool: Tool) -> ApprovalRequest:
+    """The one call as people are asked about it under `tool`'s own policy."""
+    return await asked(room_of(store, tool), tool)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +93,9 @@ def test_only_the_turn_and_call_of_the_permit_may_use_it(caller: Caller, problem
 async def test_an_automatic_permit_runs_what_the_policy_still_lets_run(store: Store) -> None:
     """`auto` is the policy asked again: still automatic runs, anything else is judged anew."""
     tool = pay_tool(LEDGER, False)
-    assert weighed(store, tool, permit_for(tool)) == RUN
+    assert await weighed(store, tool, permit_for(tool)) == RUN
     gated = Standing("again", "the policy changed before this ran", "policy")
-    assert weighed(store, GATED, permit_for(GATED)) == gated
+    assert await weighed(store, GATED, permit_for(GATED)) == gated
 
 
 @pytest.mark.parametrize("kind", ["auto", "approved"])
@@ -84,51 +103,112 @@ async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
     """A permit for other arguments or another definition of the tool runs nothing, decided or not."""
     tool = pay_tool(LEDGER, kind == "approved")
     stale = Standing("again", "the tool changed while you were asked", "stale")
-    assert weighed(store, tool, permit_for(tool, kind=kind, digest="0" * 64)) == stale
-    assert weighed(store, tool, permit_for(tool, {"amount": 2}, kind=kind)) == stale
+    assert await weighed(store, tool, permit_for(tool, kind=kind, digest="0" * 64)) == stale
+    assert await weighed(store, tool, permit_for(tool, {"amount": 2}, kind=kind)) == stale
+
+
+@pytest.mark.parametrize("leaves_out", [("question_hash",), ("question_hash", "revision"), ()])
+async def test_one_decision_about_this_call_is_enough(store: Store, leaves_out: tuple[str, ...]) -> None:
+    """An unsigned decision may leave hash and revision out; what it names has to be right."""
+    request = await put(store, GATED)
+    said = about(request).model_copy(update={"question_hash": "", "revision": None} if len(leaves_out) == 2 else {})
+    said = said.model_copy(update={"question_hash": ""}) if leaves_out else said
+    assert await weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(said,))) == RUN
+
+
+OTHER = "a decision is about something else"
+FEW = "too few people have approved this"
+
+
+async def test_nobody_was_asked(store: Store) -> None:
+    """A permit whose call has no question in the store runs nothing, whatever it brings."""
+    nobody = Standing("refuse", "nobody was asked about this")
+    assert await weighed(store, GATED, permit_for(GATED, kind="approved")) == nobody
 
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"revision": None}, {"digest": permit_for(GATED).digest}],
-)
-async def test_one_decision_about_this_call_is_enough(store: Store, fields: Any) -> None:
-    """An unsigned decision may leave digest and revision out; what it names has to be right."""
-    assert weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(decision(**fields),))) == RUN
-
-
-ELSE = "a decision in the permit is about something else"
-OTHER = "a decision in the permit is about other arguments"
-FEW = "too few people have approved this"
-
-
-@pytest.mark.parametrize(
-    ("fields", "why"),
     [
-        ({"verdict": "denied"}, ELSE),
-        ({"approval_id": "main.s.t.c1.2"}, ELSE),
-        ({"approval_id": "main.s.other.c1.1"}, ELSE),
-        ({"subject": ""}, ELSE),
-        ({"digest": "0" * 64}, OTHER),
-        ({"revision": 2}, OTHER),
+        {"verdict": "denied"},
+        {"verdict": "happened"},
+        {"approval_id": "main.s.t.c1.2"},
+        {"approval_id": "main.s.other.c1.1"},
+        {"subject": ""},
+        {"question_hash": "0" * 64},
+        {"revision": 2},
+        {"edited_args": ARGS},
     ],
 )
-async def test_a_copied_or_edited_decision_is_refused(store: Store, fields: Any, why: str) -> None:
+async def test_a_copied_or_edited_decision_is_refused(store: Store, fields: Any) -> None:
     """One decision that is not about exactly this spoils the permit, also beside a good one."""
-    wrong = decision(**fields)
-    refused = Standing("refuse", why)
-    assert weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(wrong,))) == refused
-    assert weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(decision(), wrong))) == refused
+    await put(store, GATED)
+    wrong = decision(delivery_id="wrong", **fields)
+    refused = Standing("refuse", OTHER)
+    assert await weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(wrong,))) == refused
+    assert await weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(decision(), wrong))) == refused
+
+
+async def test_a_signed_decision_counts_from_the_store_alone(store: Store) -> None:
+    """What a permit brings with a signature, or with a key's name, is passed over: it lies in the store or nowhere."""
+    now = datetime.now(UTC)
+    signer = Signer(PrivateKeys(keys=(new_key(now),)))
+    strict = Witness(signer.verifier(), development=False)
+    ctx = pinned(user=signer.sign_principal(GUEST, *TURN, at=now))
+    tool = pay_tool(LEDGER)
+    request = await asked(room_of(store, tool), tool, ctx=ctx)
+    said = signer.sign_decision(about(request, received_at=now, assurance="session"))
+    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(said,))
+    assert await weighed(store, tool, permit, strict) == Standing("refuse", FEW)
+    lax = Witness(signer.verifier(), development=True)
+    named = permit.model_copy(update={"decisions": (said.model_copy(update={"signature": ""}),)})
+    for each in (permit, named):
+        assert await weighed(store, tool, each, lax) == Standing("refuse", FEW)
+    await answer(store, said)
+    bare = permit.model_copy(update={"decisions": ()})
+    assert await weighed(store, tool, bare, strict) == RUN
+
+
+@pytest.mark.parametrize(("verdict", "why"), [("denied", "somebody denied this"), ("withdrawn", "this was withdrawn")])
+async def test_no_yes_counts_beside_a_no_in_the_store(store: Store, verdict: Any, why: str) -> None:
+    """A turn that leaves a no out, or is given a yes behind it, runs nothing."""
+    request = await put(store, GATED)
+    await answer(store, about(request, verdict=verdict, subject="ana"))
+    await answer(store, about(request))
+    assert await weighed(store, GATED, permit_for(GATED, kind="approved")) == Standing("refuse", why)
+
+
+async def test_what_the_turn_ended_is_asked_again(store: Store) -> None:
+    """An approved question that was ended runs nothing by its yes; one that was answered raw does."""
+    request = await put(store, GATED)
+    await answer(store, about(request))
+    permit = permit_for(GATED, kind="approved")
+    assert await weighed(store, GATED, permit) == RUN
+    await Questions(store).end(request.id, 1, "lapsed")
+    again = await weighed(store, GATED, permit)
+    assert again == Standing("again", "this is not asked any more", "stale")
+
+
+async def test_an_older_revision_is_asked_again(store: Store) -> None:
+    """The permit of a question that was asked once more meanwhile: its answers are to what was."""
+    request = await put(store, GATED)
+    await answer(store, about(request))
+    await Questions(store).end(request.id, 1, "superseded")
+    await put(store, GATED)
+    permit = permit_for(GATED, kind="approved")
+    assert await weighed(store, GATED, permit) == Standing("again", "this was asked again", "stale")
 
 
 async def test_a_first_answer_is_none_to_a_later_revision(store: Store) -> None:
     """Asked again, only an answer that names the revision counts."""
+    request = await put(store, GATED)
+    await Questions(store).end(request.id, 1, "superseded")
+    assert (await put(store, GATED)).revision == 2
     later = permit_for(GATED, kind="approved", revision=2)
-    assert weighed(store, GATED, later) == Standing("refuse", OTHER)
+    assert await weighed(store, GATED, later) == Standing("refuse", OTHER)
     named = later.model_copy(update={"decisions": (decision(revision=2),)})
-    assert weighed(store, GATED, named) == RUN
+    assert await weighed(store, GATED, named) == RUN
     silent = later.model_copy(update={"decisions": (decision(revision=None),)})
-    assert weighed(store, GATED, silent) == Standing("refuse", OTHER)
+    assert await weighed(store, GATED, silent) == Standing("refuse", OTHER)
 
 
 TWO = pay_tool(LEDGER, ApprovalPolicy(quorum=2))
@@ -136,37 +216,52 @@ PAIR = (decision(), decision(subject="ana"))
 
 
 @pytest.mark.parametrize(
-    ("tool", "quorum", "decisions", "runs"),
+    ("tool", "before", "decisions", "runs"),
     [
-        (GATED, 1, (), False),
-        (GATED, 0, (), False),
-        (GATED, 2, (decision(),), False),
-        (GATED, 2, PAIR, True),
-        (GATED, 2, (decision(), decision(delivery_id="again")), False),
-        (TWO, 2, (decision(),), False),
-        (TWO, 2, PAIR, True),
-        (TWO, 1, PAIR, True),
+        (GATED, GATED, (), False),
+        (GATED, TWO, (decision(),), False),
+        (GATED, TWO, PAIR, True),
+        (GATED, TWO, (decision(), decision(delivery_id="again")), False),
+        (TWO, TWO, (decision(),), False),
+        (TWO, TWO, PAIR, True),
+        (TWO, GATED, PAIR, True),
     ],
 )
 async def test_a_quorum_is_of_distinct_people(
-    store: Store, tool: Tool, quorum: int, decisions: Any, runs: bool
+    store: Store, tool: Tool, before: Tool, decisions: tuple[Decision, ...], runs: bool
 ) -> None:
-    """As many different people as the permit and the present policy ask; one person twice is one."""
-    present = room_of(store, tool).catalog.policy("pay").hash
-    permit = permit_for(tool, kind="approved", quorum=quorum, decisions=decisions, policy_hash=present)
-    assert weighed(store, tool, permit) == (RUN if runs else Standing("refuse", FEW))
+    """As many different people as the question asked `before` and the present policy ask; one person twice is one.
+
+    What the permit says of the number counts for nothing.
+    """
+    await put(store, before)
+    permit = permit_for(tool, kind="approved", quorum=0, decisions=decisions)
+    assert await weighed(store, tool, permit) == (RUN if runs else Standing("refuse", FEW))
 
 
 async def test_a_quorum_that_rose_is_asked_again(store: Store) -> None:
-    """Asked under another policy for fewer people than now: more are asked; under this policy: refused."""
-    again = Standing("again", "more people have to approve this now", "policy")
-    permit = permit_for(TWO, kind="approved", quorum=1, policy_hash="another")
-    assert weighed(store, TWO, permit) == again
-    present = room_of(store, TWO).catalog.policy("pay").hash
-    edited = permit.model_copy(update={"policy_hash": present})
-    assert weighed(store, TWO, edited) == Standing("refuse", FEW)
+    """Asked under another policy for fewer people than now: more are asked; whom nobody approved: refused."""
+    await put(store, GATED)
+    permit = permit_for(TWO, kind="approved")
+    assert await weighed(store, TWO, permit) == Standing("again", "more people have to approve this now", "policy")
     nobody = permit.model_copy(update={"decisions": ()})
-    assert weighed(store, TWO, nobody) == Standing("refuse", FEW)
+    assert await weighed(store, TWO, nobody) == Standing("refuse", FEW)
+
+
+async def test_an_approval_is_used_in_time(store: Store) -> None:
+    """From the answer that completed the quorum on, by the store's clock; the shorter of question's and policy's."""
+    for before, now, text in (
+        (ApprovalPolicy(grant_ttl=0.001), ApprovalPolicy(), "0.001"),
+        (ApprovalPolicy(), ApprovalPolicy(grant_ttl=0.001), "0.001"),
+    ):
+        request = await put(store, pay_tool(LEDGER, before))
+        await answer(store, about(request, revision=request.revision))
+        await asyncio.sleep(0.01)
+        tool = pay_tool(LEDGER, now)
+        late = await weighed(store, tool, permit_for(tool, kind="approved", revision=request.revision, decisions=()))
+        told = f"it was approved more than {text} seconds ago and not begun"
+        assert late == Standing("again", told, "policy")
+        await Questions(store).end(request.id, request.revision, "lapsed")
 
 
 ANA = Person(id="ana", tier="trusted", roles=("a", "b"))

@@ -4,13 +4,26 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, MARK_KEY, TURN, decision, environment, permit_for, pinned, run, task_for
+from activity_kit import (
+    ARGS,
+    MARK_KEY,
+    TURN,
+    about,
+    asked,
+    decision,
+    environment,
+    permit_for,
+    pinned,
+    room_of,
+    run,
+    task_for,
+)
 from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
-from signoff.activities.gate import GateActivity, digest_of
-from signoff.activities.permit import Witness, believed, given_up, seating
+from signoff.activities.gate import GateActivity
+from signoff.activities.permit import Witness, believed, given_up, seating, words_on
 from signoff.activities.room import Profile, Room
-from signoff.approvals.digest import doubt_digest
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -23,7 +36,9 @@ from signoff.registry.gates import Judgement
 from signoff.registry.people import FixedDirectory
 from signoff.registry.tool import Tool
 from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.store.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.questions import answer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OLD, NEW = new_key(NOW - timedelta(days=90)), new_key(NOW - timedelta(days=1))
@@ -41,10 +56,9 @@ def asks(user: Principal = GUEST, *, signer: Signer = SIGNER, turn: TurnKey = TU
     return signer.sign_principal(user, *turn, at=NOW)
 
 
-def signed(signer: Signer = SIGNER, **fields: Any) -> Decision:
-    """A decision of the approver on the one call, as the gateway vouches for it."""
-    given = {"received_at": NOW, "assurance": "session", "digest": permit_for(pay_tool(Ledger())).digest} | fields
-    return signer.sign_decision(decision(**given))
+def signed(request: ApprovalRequest, signer: Signer = SIGNER, **fields: Any) -> Decision:
+    """The approver's answer to a question, as the gateway vouches for it."""
+    return signer.sign_decision(about(request, **{"received_at": NOW, "assurance": "session"} | fields))
 
 
 def room_with(store: Store, tool: Tool, *, profile: Profile = "production", verifier: Verifier | None = None) -> Room:
@@ -65,24 +79,24 @@ class Desk:
 
     def __init__(self, store: Store, requires_approval: Any = True, **fields: Any) -> None:
         self.ledger = Ledger()
+        self.store = store
         self.tool = pay_tool(self.ledger, requires_approval)
         self.room = room_with(store, self.tool, **fields)
 
+    async def ask(self, args: Any = None, **more: Any) -> ApprovalRequest:
+        """What people are asked about the one call of the guest, whom the gateway vouches for."""
+        return await asked(self.room, self.tool, args, ctx=pinned(user=asks()), **more)
+
     def permit(self, *decisions: Decision, **fields: Any) -> Permit:
-        """An approved permit with these decisions, asked by a signed guest under the present policy."""
-        given = {
-            "kind": "approved",
-            "ctx": pinned(user=asks()),
-            "policy_hash": self.room.catalog.policy("pay").hash,
-            "decisions": decisions,
-        }
+        """An approved permit, asked by a signed guest; with these decisions beside what lies in the store."""
+        given = {"kind": "approved", "ctx": pinned(user=asks()), "decisions": decisions}
         return permit_for(self.tool, **given | fields)
 
-    async def run(self, permit: Permit, **fields: Any) -> ToolReply:
-        """What the tool's activity answers."""
-        return await run(self.room, self.tool, task_for(self.tool, permit, **fields))
+    async def run(self, permit: Permit | None = None, **fields: Any) -> ToolReply:
+        """What the tool's activity answers; by default to a permit without any decision."""
+        return await run(self.room, self.tool, task_for(self.tool, permit or self.permit(), **fields))
 
-    async def refused(self, permit: Permit, **fields: Any) -> str:
+    async def refused(self, permit: Permit | None = None, **fields: Any) -> str:
         """Why the tool's activity refuses; nothing has run."""
         reply = await self.run(permit, **fields)
         assert self.ledger.rows == []
@@ -90,11 +104,18 @@ class Desk:
         assert reply.outcome.code == "refused", reply
         return str(reply.outcome.value.inline)
 
+    async def refused_with(self, *stored: Decision, **fields: Any) -> str:
+        """Why it refuses with these answers in the store, of which it is asked once."""
+        for each in stored:
+            await answer(self.store, each)
+        return await self.refused(**fields)
 
-async def test_a_signed_permit_runs_by_public_keys_alone(store: Store) -> None:
+
+async def test_a_signed_answer_runs_by_public_keys_alone(store: Store) -> None:
     """A worker that has no private key runs what the gateway signed."""
     desk = Desk(store)
-    reply = await desk.run(desk.permit(signed()))
+    await answer(store, signed(await desk.ask()))
+    reply = await desk.run()
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
     assert len(desk.ledger.rows) == 1
@@ -115,60 +136,91 @@ async def test_a_signed_permit_runs_by_public_keys_alone(store: Store) -> None:
     ],
 )
 async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Profile, change: Any) -> None:
-    """Whatever was changed after the gateway signed, also in development, where unsigned ones are taken."""
+    """Whatever was changed after the gateway signed, also in development, where unsigned ones are taken.
+
+    Who can write the store can write rows of answers; the signature is what they cannot write.
+    """
     desk = Desk(store, profile=profile)
-    altered = signed().model_copy(update=change)
-    assert "not what the gateway signed" in await desk.refused(desk.permit(altered))
+    altered = signed(await desk.ask()).model_copy(update=change)
+    assert "too few people" in await desk.refused(desk.permit(altered))
+    assert "not what the gateway signed" in await desk.refused_with(altered)
 
 
-async def test_a_decision_copied_from_another_call_is_refused(store: Store) -> None:
+@pytest.mark.parametrize("approval_id", ["main.s.t.c1.2", "main.s.other.c1.1", "other.s.t.c1.1"])
+@pytest.mark.parametrize(("hash_too", "why"), [(False, "about something else"), (True, "not what the gateway signed")])
+async def test_a_decision_copied_from_another_call_is_refused(
+    store: Store, approval_id: str, hash_too: bool, why: str
+) -> None:
     """Signed for another call, turn or approval, it approves nothing here; its id cannot be changed either."""
     desk = Desk(store)
-    for approval_id in ("main.s.t.c1.2", "main.s.other.c1.1", "other.s.t.c1.1"):
-        copied = signed(approval_id=approval_id)
-        assert "about something else" in await desk.refused(desk.permit(copied))
-        relabelled = copied.model_copy(update={"approval_id": decision().approval_id})
-        assert "not what the gateway signed" in await desk.refused(desk.permit(relabelled))
+    request = await desk.ask()
+    other = signed(request, approval_id=approval_id, question_hash="0" * 64)
+    change = {"approval_id": request.id} | ({"question_hash": request.question_hash} if hash_too else {})
+    assert why in await desk.refused_with(other.model_copy(update=change))
 
 
-async def test_a_decision_replayed_to_another_revision_or_digest_is_refused(store: Store) -> None:
-    """It is an answer to what the person saw: these arguments, in this revision."""
+async def test_a_decision_replayed_to_another_revision_or_question_is_refused(store: Store) -> None:
+    """It is an answer to what the person saw: this call under these terms, in this revision."""
     desk = Desk(store)
-    assert "about other arguments" in await desk.refused(desk.permit(signed(revision=2)))
-    assert "about other arguments" in await desk.refused(desk.permit(signed(), revision=2))
-    assert "about other arguments" in await desk.refused(desk.permit(signed(digest="0" * 64)))
+    first = signed(await desk.ask())
+    assert "about something else" in await desk.refused_with(signed(await desk.ask(), question_hash="0" * 64))
+    await Questions(store).end(first.approval_id, 1, "superseded")
     other = {"amount": 2_000_000, "to": "Eve"}
-    ctx = pinned(user=asks())
-    swapped = desk.permit(signed(), digest=digest_of(ctx, "c1.1", desk.tool, other))
-    assert "about other arguments" in await desk.refused(swapped, args=other)
+    second = await desk.ask(other)
+    moved = first.model_copy(update={"revision": 2})
+    permit = permit_for(desk.tool, other, kind="approved", ctx=pinned(user=asks()), revision=2, decisions=())
+    assert "about something else" in await desk.refused_with(moved, permit=permit, args=other)
+    assert second.revision == 2
 
 
-async def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
-    """What fits any arguments proves no consent to these."""
-    desk = Desk(store)
-    for vague in (signed(digest=""), signed(revision=None)):
-        assert "does not say what it is about" in await desk.refused(desk.permit(vague))
+async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: Store) -> None:
+    """Who can write the store makes one person out of two in the question itself: then its hash is another."""
+    desk = Desk(store, ApprovalPolicy(quorum=2))
+    await answer(store, signed(await desk.ask()))
+    body = "UPDATE questions SET body = replace(body, '\"quorum\":2', '\"quorum\":1')"
+    await store.run(lambda connection: connection.exec_driver_sql(body).close())
+    assert "about something else" in await desk.refused()
+
+
+def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
+    """What fits any question proves no consent to this one."""
+    witness = Desk(store).room.witness
+    for vague in ({"question_hash": ""}, {"revision": None}):
+        said = SIGNER.sign_decision(decision(**{"received_at": NOW, "question_hash": "0" * 64} | vague))
+        problem = witness.decision_problem(said, accept_unsigned=False)
+        assert problem == "a signed decision in the permit does not say what it is about"
 
 
 async def test_a_decision_by_the_wrong_key_is_refused(store: Store) -> None:
-    """Somebody else's key, also under the name of ours; without any keys nothing is believed."""
+    """Somebody else's key, also under the name of ours."""
     desk = Desk(store)
-    foreign = signed(STRANGER)
-    for forged in (foreign, foreign.model_copy(update={"key_id": NEW.id})):
-        assert "not what the gateway signed" in await desk.refused(desk.permit(forged))
+    foreign = signed(await desk.ask(), STRANGER)
+    assert "not what the gateway signed" in await desk.refused_with(foreign)
+
+
+async def test_a_key_under_anothers_name_proves_nothing(store: Store) -> None:
+    """The name of the gateway's key on a stranger's signature."""
+    desk = Desk(store)
+    renamed = signed(await desk.ask(), STRANGER).model_copy(update={"key_id": NEW.id})
+    assert "not what the gateway signed" in await desk.refused_with(renamed)
+
+
+async def test_without_any_keys_nothing_signed_is_believed(store: Store) -> None:
+    """Also in development, where what nobody signed is."""
     bare = Desk(store, verifier=Verifier(), profile="development")
-    permit = bare.permit(signed(), ctx=pinned())
-    assert "not what the gateway signed" in await bare.refused(permit)
+    request = await asked(bare.room, bare.tool)
+    assert "not what the gateway signed" in await bare.refused_with(signed(request), permit=bare.permit(ctx=pinned()))
 
 
 async def test_a_retired_key_counts_for_what_was_received_before(store: Store) -> None:
     """A call approved before the rotation runs after it; a new decision by the retired key does not."""
     keys = PrivateKeys(keys=(OLD.model_copy(update={"retired_at": NOW}), NEW))
     desk = Desk(store, verifier=Signer(keys).verifier())
-    late = signed(STRANGER)
-    assert "not what the gateway signed" in await desk.refused(desk.permit(late))
-    before = signed(STRANGER, received_at=NOW - timedelta(seconds=1))
-    reply = await desk.run(desk.permit(before))
+    late = signed(await desk.ask(), STRANGER)
+    assert "not what the gateway signed" in await desk.refused_with(late)
+    await Questions(store).end(late.approval_id, 1, "superseded")
+    await answer(store, signed(await desk.ask(), STRANGER, received_at=NOW - timedelta(seconds=1)))
+    reply = await desk.run(desk.permit(revision=2))
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
 
@@ -177,13 +229,16 @@ async def test_a_quorum_across_a_rotation(store: Store) -> None:
     """While both keys are in use, one person's answer by the old and another's by the new one make two."""
     keys = PrivateKeys(keys=(OLD, NEW))
     desk = Desk(store, ApprovalPolicy(quorum=2), verifier=Signer(keys).verifier())
-    pair = (signed(STRANGER), signed(subject="ana"))
-    assert "too few people" in await desk.refused(desk.permit(pair[0], signed(), quorum=2))
-    reply = await desk.run(desk.permit(*pair, quorum=2))
+    request = await desk.ask()
+    twice = (signed(request, STRANGER), signed(request, delivery_id="again"))
+    assert "too few people" in await desk.refused_with(*twice)
+    await answer(store, signed(request, subject="ana"))
+    reply = await desk.run()
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
 
 
+@pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize(
     ("profile", "policy", "runs"),
     [
@@ -193,13 +248,16 @@ async def test_a_quorum_across_a_rotation(store: Store) -> None:
     ],
 )
 async def test_unsigned_decisions_need_the_profile_or_the_policy(
-    store: Store, profile: Profile, policy: ApprovalPolicy, runs: bool
+    store: Store, profile: Profile, policy: ApprovalPolicy, runs: bool, stored: bool
 ) -> None:
-    """What nobody signed is taken in development, and where the policy says so."""
+    """What nobody signed, stored or the turn's word, is taken in development, and where the policy says so."""
     desk = Desk(store, policy, profile=profile)
-    permit = desk.permit(decision())
+    request = await desk.ask()
+    if stored:
+        await answer(store, about(request))
+    permit = desk.permit() if stored else desk.permit(decision())
     if not runs:
-        assert "is not signed" in await desk.refused(permit)
+        assert ("is not signed" if stored else "too few people") in await desk.refused(permit)
         return
     reply = await desk.run(permit)
     assert reply.outcome is not None
@@ -226,7 +284,8 @@ FORGED = "who asked is not who the gateway signed for"
 async def test_a_permit_with_an_edited_ctx_is_refused(store: Store, profile: Profile, user: Principal) -> None:
     """Another user, tier or turn than the gateway signed for, approved or automatic, in either profile."""
     desk = Desk(store, profile=profile)
-    assert FORGED in await desk.refused(desk.permit(signed(), ctx=pinned(user=user)))
+    await answer(store, signed(await desk.ask()))
+    assert FORGED in await desk.refused(desk.permit(ctx=pinned(user=user)))
     free = Desk(store, False, profile=profile)
     assert FORGED in await free.refused(permit_for(free.tool, ctx=pinned(user=user)))
 
@@ -261,11 +320,14 @@ async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
     assert good.request is None
 
 
-async def test_a_card_does_not_carry_the_requesters_signature(store: Store) -> None:
-    """It says who asked; the proof stays with the turn."""
+async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None:
+    """Whoever reads it checks that the gateway vouches for who asked, without asking the turn."""
     [ruling] = (await gated(Desk(store).room, asks())).rulings
     assert ruling.request is not None
-    assert ruling.request.requester == GUEST
+    assert ruling.request.requester == asks()
+    rows = await Questions(store).read(ruling.request.id)
+    assert rows is not None
+    assert SIGNER.verifier().check_principal(rows.latest.requester, *TURN)
 
 
 @pytest.mark.parametrize(
@@ -285,8 +347,12 @@ async def test_what_the_decisions_cannot_prove_is_refused_or_asked_again(
 ) -> None:
     """Under the policy by which it was asked: refused. Under another one: asked again, by the present one."""
     desk = Desk(store, policy)
-    assert refused in await desk.refused(desk.permit(signed(**fields)))
-    reply = await desk.run(desk.permit(signed(**fields), policy_hash="another"))
+    request = await desk.ask()
+    assert refused in await desk.refused_with(signed(request, **fields))
+    await Questions(store).end(request.id, 1, "superseded")
+    before = Desk(store, policy.model_copy(update={"remind_after": 60.0}))
+    await answer(store, signed(await before.ask(), **fields))
+    reply = await desk.run(desk.permit(revision=2))
     assert reply.again == "policy"
     assert again in reply.note
     assert desk.ledger.rows == []
@@ -295,74 +361,118 @@ async def test_what_the_decisions_cannot_prove_is_refused_or_asked_again(
 async def test_one_may_approve_oneself_where_the_policy_says_so(store: Store) -> None:
     """And asks them."""
     desk = Desk(store, ApprovalPolicy(approvers=("user:guest",), allow_self_approval=True))
-    reply = await desk.run(desk.permit(signed(subject="guest")))
+    await answer(store, signed(await desk.ask(), subject="guest"))
+    reply = await desk.run()
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
+
+
+EDITED = {"amount": 15, "to": "Ana"}
 
 
 async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
     """The editor's signed answer to revision 1 carries revision 2 with exactly these arguments, and no others."""
     desk = Desk(store)
-    edited = {"amount": 15, "to": "Ana"}
-    ctx = pinned(user=asks())
-    answer = signed(edited_args=edited)
-    permit = desk.permit(answer, digest=digest_of(ctx, "c1.1", desk.tool, edited), revision=2)
+    change = signed(await desk.ask(), edited_args=EDITED)
+    await answer(store, change)
+    # It is no yes to the call as it was asked.
+    assert "too few people" in await desk.refused()
+    request = await desk.ask(EDITED, edit=change)
+    assert (request.revision, request.edited_by) == (2, "approver")
+    permit = permit_for(desk.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
+    assert (await desk.run()).again == "stale"
     more = {"amount": 16, "to": "Ana"}
-    dearer = desk.permit(answer, digest=digest_of(ctx, "c1.1", desk.tool, more), revision=2)
-    assert "about other arguments" in await desk.refused(dearer, args=more)
-    assert "about other arguments" in await desk.refused(desk.permit(answer))
-    assert "about other arguments" in await desk.refused(permit.model_copy(update={"revision": 3}), args=edited)
-    reply = await desk.run(permit, args=edited)
+    dearer = permit_for(desk.tool, more, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
+    assert (await desk.run(dearer, args=more)).again == "stale"
+    third = permit.model_copy(update={"revision": 3})
+    assert (await desk.run(third, args=EDITED)).again == "stale"
+    assert desk.ledger.rows == []
+    reply = await desk.run(permit, args=EDITED)
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
-    assert [row[1] for row in desk.ledger.rows] == [edited]
+    assert [row[1] for row in desk.ledger.rows] == [EDITED]
+
+
+async def test_an_edit_of_another_question_carries_nothing(store: Store) -> None:
+    """The same arguments, signed for a question with other terms, approve no call that follows this one.
+
+    Seen to run while the tool compared the arguments alone.
+    """
+    desk = Desk(store)
+    request = await desk.ask()
+    change = signed(request, edited_args=EDITED)
+    await answer(store, signed(request, edited_args=EDITED, question_hash="0" * 64))
+    await desk.ask(EDITED, edit=change)
+    permit = permit_for(desk.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
+    assert "about something else" in await desk.refused(permit, args=EDITED)
 
 
 async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store) -> None:
     """Nobody knows whether the first try happened: only a person's signed `it did not` lets it run again."""
     desk = Desk(store)
-    permit = desk.permit(signed())
+    call = signed(await desk.ask())
+    await answer(store, call)
+    permit = desk.permit()
     await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    about = doubt_digest(permit.digest, 1)
-    good = signed(digest=about, revision=2)
-    for wrong in (
-        (),
-        (signed(digest=about, revision=2, verdict="denied"),),
-        (signed(digest=doubt_digest(permit.digest, 2), revision=2),),
-        (signed(),),
-        (decision(digest=about, revision=2),),
-        (signed(STRANGER, digest=about, revision=2),),
-    ):
+    await desk.refused(permit, ticket=2)
+    asked_of_it = await desk.ask(doubt=1)
+    good = signed(asked_of_it)
+    # The permit's own word is nothing, signed or not.
+    for wrong in ((good,), (signed(asked_of_it, verdict="denied"),), (about(asked_of_it),)):
         await desk.refused(permit.model_copy(update={"doubts": wrong}), ticket=2)
-    told = permit.model_copy(update={"doubts": (good,)})
-    await desk.refused(told, ticket=3)
-    reply = await desk.run(told, ticket=2)
+    await answer(store, good)
+    await desk.refused(permit, ticket=3)
+    reply = await desk.run(permit, ticket=2)
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
+
+
+@pytest.mark.parametrize("wrong", ["the call", "another try", "unsigned", "a stranger", "denied"])
+async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -> None:
+    """Not what was signed about the call itself, about another try, or by another key, although it lies in the store.
+
+    A yes to the call, copied behind the question what became of it, was seen to run it twice while only its signature
+    was checked.
+    """
+    desk = Desk(store)
+    call = signed(await desk.ask())
+    await answer(store, call)
+    await store.claim(desk.permit().digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    request = await desk.ask(doubt=1)
+    said = {
+        "the call": signed(request, question_hash=call.question_hash),
+        "another try": signed(request, question_hash="0" * 64),
+        "unsigned": about(request),
+        "a stranger": signed(request, STRANGER),
+        "denied": signed(request, verdict="denied"),
+    }
+    await desk.refused_with(said[wrong], ticket=2)
 
 
 async def test_a_word_about_a_try_frees_no_call_that_ended(store: Store) -> None:
     """The first try has an outcome, which is told: nothing runs again."""
     desk = Desk(store)
-    reply = await desk.run(desk.permit(signed()))
+    await answer(store, signed(await desk.ask()))
+    reply = await desk.run()
     assert reply.outcome is not None
-    about = doubt_digest(permit_for(desk.tool).digest, 1)
-    told = desk.permit(signed(), doubts=(signed(digest=about, revision=2),))
-    again = await desk.run(told, ticket=2)
+    await answer(store, signed(await desk.ask(doubt=1)))
+    again = await desk.run(ticket=2)
     assert again.outcome == reply.outcome
     assert len(desk.ledger.rows) == 1
 
 
-def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(store: Store) -> None:
+async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(store: Store) -> None:
     """As decisions do: in development, or where the policy accepts it."""
-    about = doubt_digest(permit_for(pay_tool(Ledger())).digest, 1)
-    permit = permit_for(pay_tool(Ledger()), doubts=(decision(digest=about, revision=2),))
     for accepts, development, counts in ((False, False, False), (False, True, True), (True, False, True)):
-        room = room_with(store, pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=accepts)))
+        tool = pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=accepts))
+        room = room_of(store, tool)
+        request = await asked(room, tool, doubt=1)
+        permit = permit_for(tool, doubts=(about(request),))
         found = Judgement("c1.1", "ask", "approval")
         seats = seating(room.catalog, room.people, permit.ctx, "pay", found, NOW)
         witness = Witness(Verifier(), development=development)
-        assert given_up(permit, 1, room.catalog.policy("pay"), witness, seats) is counts
+        words = words_on(permit, await Questions(store).read(request.id), 1)
+        assert given_up(words, 1, room.catalog.policy("pay"), witness, seats) is counts
 
 
 @pytest.mark.parametrize("development", [True, False])

@@ -1,0 +1,72 @@
+"""Questions and answers put into a store the way the gates and the gateway put them there."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from signoff.activities.gate import digest_of
+from signoff.activities.question import QuestionWriter, Subject
+from signoff.activities.room import Room
+from signoff.approvals.digest import doubt_digest
+from signoff.approvals.machine import counted, vote_of
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.message import CallPart
+from signoff.contracts.steps import Authority, GateTask, Tally
+from signoff.registry.gates import judge
+from signoff.registry.tool import Tool
+from signoff.store.questions import ApprovalRows, Questions, add_answer
+from signoff.store.store import Store
+
+
+async def ask(
+    room: Room,
+    ctx: Pinned,
+    tool: Tool,
+    args: Mapping[str, Any],
+    *,
+    call: str = "c1.1",
+    note: str = "",
+    override: str = "",
+    doubt: int = 0,
+    edit: Decision | None = None,
+) -> ApprovalRequest:
+    """Asks people about a call as the gates of `room` do, whatever its policy says of it.
+
+    `doubt` is the ticket number of a try of which nobody knows the end: then that is asked. `edit` is the answer that
+    wrote these arguments. Raises ValueError where the gates would not take the edit.
+    """
+    part = CallPart(call=call, tool=tool.name, args=Content(inline=dict(args)))
+    task = GateTask(ctx=ctx, calls=(part,), doubt=doubt, edit=edit)
+    digest = digest_of(ctx, call, tool, args)
+    verdict = judge(room.catalog, ctx, part, args, Tally()).verdict
+    about = Subject(part, args, tool, verdict, doubt_digest(digest, doubt) if doubt else digest, note, override)
+    writer = QuestionWriter(room)
+    change = None if edit is None else await writer.edit(task, edit, tool)
+    if isinstance(change, str):
+        raise ValueError(change)
+    return await writer.ask(task, about, change)
+
+
+async def answer(
+    store: Store, decision: Decision, *, at: datetime | None = None, authority: Authority | None = None
+) -> None:
+    """Inserts an answer as the gateway does once it has found it good; it checks nothing of it.
+
+    It counts at the time it says it was received, else at `at` or now. `authority` is who the gateway found its author
+    to be; by default whom the decision names, on a seat of their own. Raises LookupError where nobody was asked.
+    """
+    found = authority or Authority(allowed=True, subject=decision.subject, assurance=decision.assurance)
+    vote = vote_of(decision, found, decision.received_at or at or datetime.now(UTC))
+
+    def insert(connection: Connection, rows: ApprovalRows | None) -> None:
+        if rows is None:
+            raise LookupError(f"nobody was asked about {decision.approval_id}")
+        after = counted(rows.request(rows.latest, vote.at), vote)
+        add_answer(connection, rows, vote, settles=decision.edited_args is None and after.state != "pending")
+
+    await Questions(store).locked(decision.approval_id, insert)
