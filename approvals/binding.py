@@ -34,8 +34,11 @@ def digest_with(request: ApprovalRequest) -> ArgumentsDigest:
     def digest_of(args: Mapping[str, Any]) -> str:
         return call_digest(
             tenant=request.tenant,
+            session=request.session,
             turn=request.turn,
             call=request.call,
+            requester=request.requester.user,
+            nonce=request.requester.nonce,
             tool=request.tool,
             definition=request.definition,
             args=args,

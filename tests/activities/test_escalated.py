@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from activity_kit import TURN, decision, permit_for, pinned, room_of, run, task_for
 from desk_fixtures import GUEST, Ledger, pay_tool
+from signed_askers import signed_asker
 from sqlalchemy import text
 
 from signoff.activities.room import Profile
@@ -67,7 +68,7 @@ async def outcome(
     room = dataclasses.replace(plain, people=FixedDirectory(PEOPLE), verifier=SIGNER.verifier())
     given = {
         "kind": "approved",
-        "ctx": pinned(user=SIGNER.sign_principal(GUEST, *TURN, at=LONG_AGO)),
+        "ctx": pinned(user=signed_asker(SIGNER, GUEST, *TURN, at=LONG_AGO)),
         "policy_hash": room.catalog.policy("pay").hash,
         "quorum": policy.quorum,
         "decisions": decisions,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from activity_kit import ARGS, MARK_KEY, TURN, decision, environment, permit_for, pinned, run, task_for
 from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
+from signed_askers import signed_asker
 
 from signoff.activities.gate import GateActivity, digest_of
 from signoff.activities.permit import Witness, believed, given_up, seating
@@ -38,7 +39,7 @@ PEOPLE = (
 
 def asks(user: Principal = GUEST, *, signer: Signer = SIGNER, turn: TurnKey = TURN) -> Principal:
     """Who asks, as the gateway vouches for it."""
-    return signer.sign_principal(user, *turn, at=NOW)
+    return signed_asker(signer, user, *turn, at=NOW)
 
 
 def signed(signer: Signer = SIGNER, **fields: Any) -> Decision:
@@ -57,6 +58,7 @@ def room_with(store: Store, tool: Tool, *, profile: Profile = "production", veri
         mark_key=MARK_KEY,
         profile=profile,
         verifier=verifier or SIGNER.verifier(),
+        clock=lambda: NOW,
     )
 
 
@@ -206,7 +208,7 @@ async def test_unsigned_decisions_need_the_profile_or_the_policy(
     assert reply.outcome.code == "ok"
 
 
-FORGED = "who asked is not who the gateway signed for"
+FORGED = "who asked, or for what, is not what the gateway signed for"
 
 
 @pytest.mark.parametrize("profile", ["development", "production"])
@@ -217,7 +219,7 @@ FORGED = "who asked is not who the gateway signed for"
         asks().model_copy(update={"user": "ana"}),
         asks().model_copy(update={"signature": ""}),
         asks().model_copy(update={"key_id": ""}),
-        asks().model_copy(update={"signed_at": None}),
+        asks().model_copy(update={"issued_at": None}),
         asks(turn=TurnKey("main", "s", "other")),
         asks(turn=TurnKey("other", "s", "t")),
         asks(signer=STRANGER),
