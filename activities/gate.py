@@ -82,7 +82,7 @@ class GateActivity:
             batch = []
         # At once: a local activity has no time for the functions of a whole batch one after the other.
         judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
-        secrets = secrets_of(self._room.catalog, task.ctx, ((each.call.tool, each.args) for each in batch))
+        secrets = secrets_of(self._room.catalog, ((each.call.tool, each.args) for each in batch))
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
             found = _quiet(doubted(found, doubt), secrets)
             args = found.args(proposed)
