@@ -36,9 +36,10 @@ from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, S
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.limits import INLINE_BYTES, MAX_NESTING, REQUEST_BODY_BYTES
 from signoff.contracts.message import Message, user_message
+from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.session import Injection, MailboxMessage, SessionInput, SessionReceipt, SessionView
-from signoff.contracts.signed import unsigned_principal
+from signoff.contracts.signed import new_nonce, unsigned_principal
 from signoff.contracts.turn import TurnInput, TurnResult, TurnView
 from signoff.policy.bounds import out_of_bounds
 from signoff.workflows import starting
@@ -84,6 +85,7 @@ class Signoff:
         """
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         digest = _checked(turn)
+        turn = turn.model_copy(update={"principal": _with_nonce(turn.principal)})
         try:
             await self.temporal.start_workflow(
                 names.ACTOR_TURN,
@@ -212,6 +214,7 @@ class Signoff:
         Raises `ServerUnavailable` when the Temporal server itself does not answer.
         """
         # Looked at before it is sent: a worker drops a Signal that it cannot read, with a line in its log.
+        message = message.model_copy(update={"principals": tuple(map(_with_nonce, message.principals))})
         body = _plain(message)
         if body is None:
             return _unsayable(_UNSAYABLE)
@@ -433,6 +436,13 @@ class Signoff:
 
 def _first(key: SessionKey, actor: str) -> SessionInput:
     return SessionInput(engine=names.ENGINE, tenant_id=key.tenant, session_id=key.session, actor=actor)
+
+
+def _with_nonce(principal: Principal) -> Principal:
+    """`principal` with a nonce, where the gateway has not given it one: what nobody signed may be changed here."""
+    if principal.nonce or principal.signature or principal.key_id:
+        return principal
+    return principal.model_copy(update={"nonce": new_nonce()})
 
 
 def _checked(turn: TurnInput) -> str:

@@ -6,17 +6,21 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from signoff.contracts.approval import Question
+from signoff.contracts.call import Pinned
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
-from signoff.contracts.signed import decision_bytes, principal_bytes
+from signoff.contracts.signed import asker_bytes, decision_bytes, principal_bytes, stands_as_asked
 
 KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
@@ -127,10 +131,11 @@ class Signer:
         stamped = decision.model_copy(update={"received_at": received, "key_id": self.key_id, "signature": ""})
         return stamped.model_copy(update={"signature": self._sign(decision_bytes(stamped))})
 
-    def sign_principal(self, principal: Principal, tenant: str, session: str, turn: str, *, at: datetime) -> Principal:
-        """`principal` as the one who asks for exactly this turn; `at` is the gateway's clock. Raises `NotCanonical`."""
-        stamped = principal.model_copy(update={"signed_at": at.astimezone(UTC), "key_id": self.key_id, "signature": ""})
-        return stamped.model_copy(update={"signature": self._sign(principal_bytes(stamped, tenant, session, turn))})
+    def sign_principal(self, ctx: Pinned) -> Principal:
+        """The user of `ctx`, made by `as_asked`, as the one who asks for exactly this. Raises `NotCanonical`."""
+        stamped = ctx.user.model_copy(update={"key_id": self.key_id, "signature": ""})
+        signed = self._sign(principal_bytes(ctx.model_copy(update={"user": stamped})))
+        return stamped.model_copy(update={"signature": signed})
 
     def sign_bytes(self, purpose: str, body: bytes) -> Mark:
         """Sign anything else; by `purpose` what is signed for one use is never taken for another."""
@@ -169,13 +174,21 @@ class Verifier:
             Mark(decision.key_id, decision.signature), decision.received_at, lambda: decision_bytes(decision)
         )
 
-    def check_principal(self, principal: Principal, tenant: str, session: str, turn: str) -> bool:
-        """Whether the gateway vouched that this person asked for exactly this turn."""
-        return self._holds(
-            Mark(principal.key_id, principal.signature),
-            principal.signed_at,
-            lambda: principal_bytes(principal, tenant, session, turn),
-        )
+    def check_principal(self, ctx: Pinned) -> bool:
+        """Whether the gateway vouched that the user of `ctx` asked for exactly this: turn, actor, place and context."""
+        user = ctx.user
+        if not stands_as_asked(ctx):
+            return False
+        return self._holds(Mark(user.key_id, user.signature), user.issued_at, lambda: principal_bytes(ctx))
+
+    def check_asker(self, question: Question) -> bool:
+        """Whether the gateway vouched that the requester of a question asked for its turn, by its actor."""
+        asker = question.requester
+        turn = TurnKey(question.tenant, question.session, question.turn)
+        if asker.actor not in ("", question.actor):
+            return False
+        written = partial(asker_bytes, asker, turn, channel=question.channel, context=question.context)
+        return self._holds(Mark(asker.key_id, asker.signature), asker.issued_at, written)
 
     def check_bytes(self, purpose: str, body: bytes, mark: Mark, *, at: datetime) -> bool:
         """Whether `mark` was made over `body` for `purpose`; `at` is the time that `body` says it was made."""

@@ -70,7 +70,7 @@ class GateActivity:
     async def gate(self, task: GateTask) -> GateReply:
         """One ruling a call, in input order. Never fails for what a model wrote."""
         rulings: list[Ruling] = []
-        sure = await self._room.believes(task.ctx)
+        doubt = await self._room.doubt(task.ctx)
         forged = self._room.witness.requester_problem(task.ctx)
         # Once for the batch: a freeze that comes later is found again where the call is run.
         freeze = await self._freezes.look(task.ctx.tenant)
@@ -82,10 +82,10 @@ class GateActivity:
             batch = []
         # At once: a local activity has no time for the functions of a whole batch one after the other.
         judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
-        secrets = secrets_of(self._room.catalog, task.ctx, ((each.call.tool, each.args) for each in batch))
+        secrets = secrets_of(self._room.catalog, ((each.call.tool, each.args) for each in batch))
         task = task.model_copy(update={"agent_says": without(task.agent_says, secrets)})
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
-            found = _quiet(found if sure else doubted(found), secrets)
+            found = _quiet(doubted(found, doubt), secrets)
             args = found.args(proposed)
             if task.doubt:
                 rulings.append(await self._doubt(task, call, proposed, found))
@@ -271,8 +271,11 @@ def digest_of(ctx: Pinned, call: str, tool: Tool, args: Any) -> str:
     """The call digest as this worker's catalog makes it."""
     return call_digest(
         tenant=ctx.tenant,
+        session=ctx.session,
         turn=ctx.turn,
         call=call,
+        requester=ctx.user.user,
+        nonce=ctx.user.nonce,
         tool=tool.name,
         definition=definition_hash(tool),
         args=args,

@@ -69,7 +69,7 @@ class ModelActivity:
             tools=room.catalog.offered(actor.name, task.ctx, left_out),
             settings=model_settings(actor),
         )
-        completion = self._quiet(task, messages, await room.driver(actor.model).complete(request))
+        completion = self._quiet(messages, await room.driver(actor.model).complete(request))
         reply = await self._reply(task, completion)
         return reply.model_copy(update={"withheld": tuple(sorted(left_out))}) if left_out else reply
 
@@ -99,14 +99,14 @@ class ModelActivity:
             limits=room.catalog.actor(task.ctx.actor).limits,
         )
 
-    def _quiet(self, task: ModelTask, messages: Sequence[Message], completion: Completion) -> Completion:
+    def _quiet(self, messages: Sequence[Message], completion: Completion) -> Completion:
         """`completion` without the secret arguments of its calls, and of earlier ones, in what the agent says.
 
         Calls but `respond` stay as they are: what people are asked about, and what runs, is what was proposed.
         """
         earlier = ((p.tool, p.args.inline) for message in messages for p in message.parts if isinstance(p, CallPart))
         proposed = ((each.tool, _arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])
-        secrets = secrets_of(self._room.catalog, task.ctx, (*earlier, *proposed))
+        secrets = secrets_of(self._room.catalog, (*earlier, *proposed))
         if not secrets:
             return completion
         calls = tuple(

@@ -96,7 +96,9 @@ class OutcomeActivity:
             # A lost read has changed nothing, so there is nothing that people could be asked about.
             failed = _settled(task, "execution_failed", "The tool did not answer in time.")
             return ToolReply(outcome=await self._gave_up(failed, tool, key))
-        found = await self._room.store.void_unclaimed(key, workflow=workflow, call=permit.call, tool=task.tool)
+        found = await self._room.store.void_unclaimed(
+            key, workflow=workflow, call=permit.call, tool=task.tool, nonce=permit.ctx.user.nonce
+        )
         told = known(found) or (None if tool is None else await self._looked_up(task, tool, key))
         return told or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
 

@@ -15,7 +15,7 @@ from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.decision import UNSIGNED, Decision, Verdict, at_least
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import ACTOR_TURN
-from signoff.contracts.person import Person
+from signoff.contracts.person import Person, Principal
 from signoff.policy.compiled import CompiledPolicy
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.catalog import Catalog
@@ -81,9 +81,9 @@ class Witness:
         # A key id alone claims a signature: else leaving that out would make of what is forged what is merely unsigned.
         if not (user.signature or user.key_id):
             return "" if self.development else "nobody vouches for who asked"
-        if self.verifier.check_principal(user, ctx.tenant, ctx.session, ctx.turn):
+        if self.verifier.check_principal(ctx):
             return ""
-        return "who asked is not who the gateway signed for"
+        return "who asked, or for what, is not what the gateway signed for"
 
     def decision_problem(self, decision: Decision, *, accept_unsigned: bool) -> str:
         """Why the gateway does not vouch for a decision; "" when it does, or need not."""
@@ -207,11 +207,19 @@ def _said_of_user(extra: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix("user."): value for name, value in extra.items() if name.startswith("user.")}
 
 
-def doubted(found: Judgement) -> Judgement:
-    """`found` for a requester whom the directory does not bear out: what would run by rule is asked."""
-    if found.kind != "run" or found.verdict is None:
+def expired(user: Principal, now: datetime) -> bool:
+    """Whether a turn was asked for so long ago that no rule runs its calls any more."""
+    ends = user.expires_at
+    if ends is None:
+        # The gateway always says when. Only the development profile takes what it did not make.
+        return bool(user.signature or user.key_id)
+    return ends.tzinfo is None or ends <= now
+
+
+def doubted(found: Judgement, why: str) -> Judgement:
+    """`found` for a requester in whose name no rule runs a call, for this reason: what would run by rule is asked."""
+    if found.kind != "run" or found.verdict is None or not why:
         return found
-    why = "who asked for this is not, or no longer, who the directory says"
     verdict = dataclasses.replace(found.verdict, verdict="ask", rule=DOUBTED_RULE, rule_text="", why=why)
     return dataclasses.replace(found, kind="ask", verdict=verdict)
 

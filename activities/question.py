@@ -16,6 +16,7 @@ from signoff.contracts.canonical import canonical_json
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import CallPart
+from signoff.contracts.signed import context_digest
 from signoff.contracts.steps import GateTask
 from signoff.policy.compiled import PolicyVerdict
 from signoff.policy.model import ApprovalPolicy
@@ -118,6 +119,8 @@ class QuestionWriter:
             actor=ctx.actor,
             call=call.call,
             requester=ctx.user,
+            channel=ctx.channel,
+            context=context_digest(ctx),
             tool=tool.name,
             definition=definition_hash(tool),
             args=await to_content(self._room.store, args),

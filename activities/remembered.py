@@ -123,7 +123,7 @@ class Remembered:
 
     async def _applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Any) -> bool:
         # Nobody is sure who asks: as with rules, no approval in advance lets that pass.
-        sure = grant.verdict == "denied" or await self._room.believes(ctx)
+        sure = grant.verdict == "denied" or not await self._room.doubt(ctx)
         named = () if grant.verdict == "denied" else (*grant.people, ctx.user.user)
         people = await self._room.knowing(ctx.tenant, *named)
         may_block = grant.like.where != ""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from signoff.activities.permit import Witness, believed
+from signoff.activities.permit import Witness, believed, expired
 from signoff.contracts.call import Pinned
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
@@ -74,11 +74,13 @@ class Room:
         known = vouched_people(rows, self.people, self.verifier, datetime.now(UTC))
         return VouchedDirectory(self.people, known, joined_logins(rows, self.people, self.verifier))
 
-    async def believes(self, ctx: Pinned) -> bool:
-        """Whether the directory bears out the requester of `ctx`; if not, no rule lets a call pass without a person.
+    async def doubt(self, ctx: Pinned) -> str:
+        """Why no rule lets a call of `ctx` pass without a person; "" when rules may.
 
-        Raises `StoreUnavailable`.
+        Its requester is not who the directory says, or asked too long ago. Raises `StoreUnavailable`.
         """
         people = await self.knowing(ctx.tenant, ctx.user.user)
         person = people.find(ctx.user.user, ctx.tenant)
-        return believed(ctx, person, development=self.profile == "development")
+        if not believed(ctx, person, development=self.profile == "development"):
+            return "who asked for this is not, or no longer, who the directory says"
+        return "it is too long ago that this was asked for" if expired(ctx.user, self.clock()) else ""

@@ -54,6 +54,7 @@ _EARLIER_IN_DOUBT = (
     "Not run again: it is not known whether an earlier try of this call happened, and too few people have said that it "
     "did not; do not repeat it."
 )
+_OTHER_ACTION = "another action was begun under this call already; if this one is still wanted, call the tool once more"
 _CHANGED = "the tool changed while you were asked"
 
 
@@ -112,8 +113,7 @@ class ToolActivity:
             return await self._begun_before(task) or await self._ended(task, found)
         args = found.args(args)
         # The directory may have changed since the gates: no rule runs a call for a tier that its requester has lost.
-        if not await self._room.believes(permit.ctx):
-            found = doubted(found)
+        found = doubted(found, await self._room.doubt(permit.ctx))
         if permit.kind == "auto":
             found = await self._remembered.holds(permit.grant, permit.ctx, found, args)
         try:
@@ -186,6 +186,7 @@ class ToolActivity:
             workflow=workflow,
             call=task.permit.call,
             tool=tool.name,
+            nonce=task.permit.ctx.user.nonce,
             grant=found.grant,
             use=use_of(self._room.catalog, tool, task.permit.ctx, task.permit.call),
             also=self._journal.together(begins),
@@ -201,6 +202,8 @@ class ToolActivity:
             return told
         if claim.kind == "frozen":
             return await self._ended(task, frozen(found, claim.frozen, _call(task)))
+        if claim.kind == "other":
+            return await self._refused(task, _OTHER_ACTION)
         if claim.kind == "ungranted":
             return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
         if claim.again is not None and tool.usage_limit is not None:
@@ -262,7 +265,7 @@ class ToolActivity:
         asked = () if rows is None else rows.questions
         quorum = max((each.quorum for each in asked if each.kind == "approval"), default=1)
         for number in range(1, task.ticket):
-            earlier = await self._room.store.look(ticket_key(permit.digest, number))
+            earlier = await _ticket(self._room, task, number)
             if earlier is not None and earlier.state == "void":
                 continue
             outcome = None if earlier is None else earlier.outcome

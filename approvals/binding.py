@@ -34,8 +34,11 @@ def digest_with(question: Question) -> ArgumentsDigest:
     def digest_of(args: Mapping[str, Any]) -> str:
         return call_digest(
             tenant=question.tenant,
+            session=question.session,
             turn=question.turn,
             call=question.call,
+            requester=question.requester.user,
+            nonce=question.requester.nonce,
             tool=question.tool,
             definition=question.definition,
             args=args,

@@ -12,8 +12,22 @@ DIGEST_VERSION: Final = 1
 MARK_CHARS: Final = 8
 
 
-def call_digest(*, tenant: str, turn: str, call: str, tool: str, definition: str, args: Mapping[str, Any]) -> str:
-    """sha-256 over RFC 8785 of `{v, tenant, turn, call, tool, definition, args}`, as 64 hex digits.
+def call_digest(
+    *,
+    tenant: str,
+    session: str,
+    turn: str,
+    call: str,
+    requester: str,
+    nonce: str,
+    tool: str,
+    definition: str,
+    args: Mapping[str, Any],
+) -> str:
+    """sha-256 over RFC 8785 of `v` and all of these, as 64 hex digits.
+
+    `requester` is the id of who asked, `nonce` the one of their principal: once the server has forgotten a turn,
+    another may have its id, and has none of its calls.
 
     `1` and `1.0` have one digest. Raises `NotCanonical` for arguments that RFC 8785 cannot write.
     """
@@ -21,8 +35,11 @@ def call_digest(*, tenant: str, turn: str, call: str, tool: str, definition: str
         {
             "v": DIGEST_VERSION,
             "tenant": tenant,
+            "session": session,
             "turn": turn,
             "call": call,
+            "requester": requester,
+            "nonce": nonce,
             "tool": tool,
             "definition": definition,
             "args": dict(args),

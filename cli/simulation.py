@@ -75,8 +75,11 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
         args = await load(store, call.args)
         digest = call_digest(
             tenant=ctx.tenant,
+            session=ctx.session,
             turn=ctx.turn,
             call=past.call,
+            requester=ctx.user.user,
+            nonce=ctx.user.nonce,
             tool=past.tool,
             definition=past.definition,
             # The digest is over what would run, which a tool's own check may have corrected.

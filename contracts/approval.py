@@ -82,6 +82,10 @@ class Question(Shape):
     actor: str = ""
     call: str
     requester: Principal
+    channel: str = ""
+    """By which the turn was asked for."""
+    context: str = ""
+    """sha-256 of what was given of its context; with `channel` it is what the requester's signature covers."""
     tool: str
     definition: str = ""
     """sha-256 of the tool's declaration, under which the declaration itself lies in the store."""

@@ -91,6 +91,9 @@ LOGIN_NAMES: Final = 20
 LOGIN_NAME_CHARS: Final = 320
 """Characters of such a name that are compared: 64 of a local part, `@` and 255 of a domain (RFC 5321)."""
 
+ASKED_SECONDS: Final = 86_400.0
+"""Seconds after a turn's start, or its message, in which rules run calls in its requester's name; later people are
+asked, so that an old signed request is no right for ever. Calls that people approve live by their question."""
 MAX_COMPLETIONS: Final = 20
 MAX_CALLS: Final = 1_000
 MAX_CALLS_PER_TOOL: Final = 25

@@ -57,8 +57,8 @@ class Person(Shape):
 class Principal(Shape):
     """Who asked for a turn, filled in by the gateway from its directory, never from a request body.
 
-    `signature` binds it to one turn: Ed25519, in base64, by the gateway's key `key_id`, over the bytes of
-    contracts/signed.py. `signed_at` is the gateway's clock.
+    `signature` binds it to what was asked for: Ed25519, in base64, by the gateway's key `key_id`, over the bytes of
+    contracts/signed.py. `issued_at` is the gateway's clock; from `expires_at` on no rule runs a call for it.
     """
 
     user: str
@@ -66,6 +66,19 @@ class Principal(Shape):
     tier: str = "standard"
     roles: tuple[str, ...] = ()
     locale: str = "en"
-    signed_at: datetime | None = None
+    actor: str = ""
+    """Who was to be spoken to; empty: whoever the session talks to."""
+    route: str = ""
+    step: str = ""
+    given: tuple[str, ...] = ()
+    """Names of the context fields that were given; nobody says anything else under them later."""
+    given_data: tuple[str, ...] = ()
+    """The same of the fields of collected data."""
+    nonce: str = ""
+    """Random, made with each signature: no two turns of one id have the same calls."""
+    store_id: str = ""
+    """The store whose tickets say what was done in this turn."""
+    issued_at: datetime | None = None
+    expires_at: datetime | None = None
     key_id: str = ""
     signature: str = ""

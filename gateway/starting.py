@@ -1,5 +1,7 @@
 """From a request to a turn: ids, the person from the directory, long texts into the store."""
 
+from signoff.contracts.call import Pinned
+from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
@@ -7,6 +9,7 @@ from signoff.contracts.message import Message, TextPart
 from signoff.contracts.names import DEFAULT_TENANT, ENGINE
 from signoff.contracts.person import Principal
 from signoff.contracts.session import Injection, MailboxMessage, SessionReceipt, turn_of
+from signoff.contracts.signed import as_asked, new_nonce
 from signoff.contracts.turn import TurnInput
 from signoff.gateway.bodies import MessageBody, ResultBody, SayBody, TurnBody
 from signoff.gateway.deps import GatewayDeps
@@ -36,6 +39,17 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     messages = tuple([await _message(deps, each) for each in body.said])
     key = TurnKey(body.tenant, body.session or turn_id, turn_id)
+    ctx = Pinned(
+        actor=actor,
+        session=key.session,
+        turn=key.turn,
+        tenant=key.tenant,
+        channel=channel,
+        route=body.route,
+        step=body.step,
+        user=principal_of(person),
+        extra=turn_context(person, body.context),
+    )
     turn = TurnInput(
         engine=ENGINE,
         tenant_id=key.tenant,
@@ -43,12 +57,12 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         turn_id=key.turn,
         actor=actor,
         messages=messages,
-        principal=_vouched(deps, principal_of(person), key),
+        principal=_vouched(deps, ctx),
         person_id=person.id,
         channel=channel,
         route=body.route,
         step=body.step,
-        context=turn_context(person, body.context),
+        context=ctx.extra,
         dry_run=body.dry_run,
     )
     return await deps.desk.start_turn(turn)
@@ -73,17 +87,28 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
     actor = chosen_actor(deps, body.actor) if body.actor is not None else ""
     if actor:
         check_position(deps.catalog, actor, body.route, body.step)
+    ctx = Pinned(
+        actor=actor,
+        session=key.session,
+        turn=message_id,
+        tenant=key.tenant,
+        channel=channel,
+        route=body.route,
+        step=body.step,
+        user=principal_of(person),
+        extra=turn_context(person, body.context),
+    )
     message = MailboxMessage(
         engine=ENGINE,
         id=message_id,
         actor=actor,
         message=await _message(deps, MessageBody(text=body.text)),
-        principals=_vouched_for_all(deps, principal_of(person), key, message_id),
+        principals=_vouched_for_all(deps, ctx, message_id),
         person_id=person.id,
         channel=channel,
         route=body.route,
         step=body.step,
-        context=turn_context(person, body.context),
+        context=ctx.extra,
         dry_run=body.dry_run,
     )
     return _taken(await deps.desk.say(key, message, actor=known[0] if len(known) == 1 else ""))
@@ -164,17 +189,27 @@ def _taken(receipt: SessionReceipt) -> SessionReceipt:
     return receipt
 
 
-def _vouched_for_all(deps: GatewayDeps, asker: Principal, key: SessionKey, message_id: str) -> tuple[Principal, ...]:
+def _vouched_for_all(deps: GatewayDeps, ctx: Pinned, message_id: str) -> tuple[Principal, ...]:
     """Who asks, signed for each of the turns that one message may lead to."""
     if deps.signer is None:
-        return (asker,)
-    ids = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
-    return tuple(_vouched(deps, asker, TurnKey(*key, turn_id)) for turn_id in ids)
+        return (_vouched(deps, ctx, any_actor=True),)
+    turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
+    # Only of the first it is known who answers: whoever does may pass it on.
+    return tuple(
+        _vouched(deps, ctx.model_copy(update={"turn": turn}), any_actor=place > 0 or not ctx.actor)
+        for place, turn in enumerate(turns)
+    )
 
 
-def _vouched(deps: GatewayDeps, asker: Principal, key: TurnKey) -> Principal:
-    """Who asks, signed for exactly this turn; as it is where the gateway has no keys."""
-    return asker if deps.signer is None else deps.signer.sign_principal(asker, *key, at=deps.clock())
+def _vouched(deps: GatewayDeps, ctx: Pinned, *, any_actor: bool = False) -> Principal:
+    """The user of `ctx` as who asks for its turn: signed, or just stamped where the gateway has no keys."""
+    asker = as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
+    if deps.signer is None:
+        return asker
+    try:
+        return deps.signer.sign_principal(ctx.model_copy(update={"user": asker}))
+    except NotCanonical:
+        raise BadRequest("`context` holds what JSON cannot carry safely; send it as a string") from None
 
 
 async def _message(deps: GatewayDeps, body: MessageBody) -> Message:

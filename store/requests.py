@@ -140,7 +140,7 @@ class RequestReader:
         asker = question.requester
         if not (asker.signature or asker.key_id):
             return self._development
-        return self._verifier().check_principal(asker, question.tenant, question.session, question.turn)
+        return self._verifier().check_asker(question)
 
     def _unproved(self, question: Question, why: str) -> NoReturn:
         _log.error("the request %r is not shown: %s", question.id, why)

@@ -51,9 +51,11 @@ TICKETS: Final = Table(
     Column("outcome", Text, nullable=True),
     Column("claimed_at", BigInteger, nullable=False, default=StoreClock()),
     Column("finished_at", BigInteger, nullable=True),
-    Index("tickets_of_calls", "workflow", "call"),
+    Column("nonce", String(64), nullable=False),
+    Index("tickets_by_call", "workflow", "call"),
 )
-"""One row a side effect; `state` is `claimed`, `done` or `void`, `outcome` a `CallOutcome` as JSON."""
+"""One row a side effect; `nonce` is that of the principal of its turn, by which two turns of one id differ.
+`state` is `claimed`, `done` or `void`, `outcome` a `CallOutcome` as JSON."""
 
 QUESTIONS: Final = Table(
     "questions",

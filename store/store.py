@@ -20,8 +20,11 @@ from signoff.store.refusals import RefusalCounts, RefusalKind
 from signoff.store.schema import BLOBS, KEYS, METADATA, PROBES, TICKETS, StoreClock
 from signoff.store.tables import prepare
 from signoff.store.terms import (
+    add_claim,
     added,
+    another_action,
     freeze_of,
+    hold_call,
     keep_use,
     moment,
     return_use,
@@ -33,6 +36,9 @@ from signoff.store.terms import (
 from signoff.store.tickets import Claim, Ticket, earlier_keys
 
 KEY_BYTES: Final = 32
+_STORE_ID: Final = "store-id"
+"""Under which name the store keeps what its id is made of; made by whoever opens it first."""
+_ID_CHARS: Final = 32
 Also: TypeAlias = Callable[[Connection], object]
 """Writes more rows in a transaction that begins with others."""
 
@@ -83,6 +89,8 @@ class Store:
         self._words = words
         self._closed = False
         self._refusals = RefusalCounts(self.run)
+        self.id = ""
+        """32 hex digits, made with the store and kept in it: a store begun anew has another."""
 
     @classmethod
     async def open(cls, url: str, *, durable: bool = False) -> "Store":
@@ -101,6 +109,7 @@ class Store:
         try:
             # Nothing has connected before this: a wrong address is found at the start, not by the first claim.
             await store.run(prepare)
+            store.id = (await store.secret_key(_STORE_ID)).hex()[:_ID_CHARS]
         except BaseException:
             # Also when the opener is cancelled: SQLite's thread and connection would outlive it.
             await store.close()
@@ -152,12 +161,14 @@ class Store:
         call: str,
         tool: str,
         owner: str = "",
+        nonce: str = "",
         grant: str = "",
         use: Use | None = None,
         also: Also | None = None,
     ) -> Claim:
         """Claim the ticket `key`; of all claimers ever, exactly one is answered `fresh`. `owner` is for people.
 
+        `nonce` is that of the turn's principal: under one call of it there is one action that is claimed or done.
         In the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, in place
         of those of the call's earlier tickets, which were given up; and the tenant, which `workflow` names, is seen not
         to be frozen; else nothing is claimed. `also` is what else is written with a fresh ticket, or it is not claimed
@@ -167,17 +178,28 @@ class Store:
         def enter(connection: Connection) -> Claim:
             tenant = tenant_of(workflow)
             share_tenant(connection, tenant)
+            hold_call(connection, workflow, call)
             # The row first: SQLite's lock is taken by writing, and what is read after that is the latest.
-            values = {"key": key, "state": "claimed", "workflow": workflow, "call": call, "tool": tool, "owner": owner}
-            fresh = added(connection, TICKETS, values)
+            values = {
+                "key": key,
+                "state": "claimed",
+                "workflow": workflow,
+                "call": call,
+                "tool": tool,
+                "owner": owner,
+                "nonce": nonce,
+            }
+            fresh = add_claim(connection, values)
             # Also where the ticket is not fresh: its caller is told both, as a finished call keeps its outcome.
             freeze = freeze_of(connection, tenant)
             frozen = "" if freeze is None else freeze.reason or "no reason given"
             if not fresh:
-                return self._found(connection, key).model_copy(update={"frozen": frozen})
+                return self._found(connection, key, workflow).model_copy(update={"frozen": frozen})
             if frozen:
                 # Raised, not returned: the ticket's row is written already, and only a rollback takes it back.
                 raise _NotGiven(Claim(kind="frozen", frozen=frozen))
+            if another_action(connection, values):
+                raise _NotGiven(Claim(kind="other"))
             if grant and not spend(connection, grant, key):
                 raise _NotGiven(Claim(kind="ungranted"))
             if use is not None:
@@ -196,13 +218,18 @@ class Store:
         except _NotGiven as why:
             return why.claim
 
-    async def void_unclaimed(self, key: str, *, workflow: str, call: str, tool: str) -> Claim:
-        """Make sure that an unclaimed ticket is never claimed: `void` then, else what there is (`open` or `done`)."""
+    async def void_unclaimed(self, key: str, *, workflow: str, call: str, tool: str, nonce: str = "") -> Claim:
+        """Make sure that `workflow` never claims an unclaimed ticket: `void` then, else what there is.
+
+        That is `open`, `done` or `undone`; `other` where the key is another turn's, of which nothing is told.
+        """
         # The same insert as a claim's: the primary key decides which of the two was first.
         values = {"key": key, "state": "void", "workflow": workflow, "call": call, "tool": tool, "owner": ""}
 
         def enter(connection: Connection) -> Claim:
-            return Claim(kind="void") if added(connection, TICKETS, values) else self._found(connection, key)
+            if added(connection, TICKETS, {**values, "nonce": nonce}):
+                return Claim(kind="void")
+            return self._found(connection, key, workflow)
 
         return await self.run(enter)
 
@@ -280,12 +307,12 @@ class Store:
         found = await self.run(lambda connection: connection.scalar(query))
         return bytes(await self.run(make) if found is None else found)
 
-    def _found(self, connection: Connection, key: str) -> Claim:
+    def _found(self, connection: Connection, key: str, workflow: str) -> Claim:
         ticket = _read_ticket(connection, key)
         # The insert waited for whoever held the key, so the row is there unless somebody deletes tickets.
         if ticket is None:
             raise StoreUnavailable(f"{self._words} lost a ticket while it was read")
-        return ticket.claim
+        return ticket.claim if ticket.workflow == workflow else Claim(kind="other")
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
         """`work` in one transaction, rolled back when it raises; for the other modules that keep rows here."""

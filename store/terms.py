@@ -10,7 +10,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import parse_workflow_id
 from signoff.registry.usage import LONGEST, Use
-from signoff.store.schema import FREEZES, GRANT_USES, GRANTS, USES, StoreClock
+from signoff.store.schema import FREEZES, GRANT_USES, GRANTS, TICKETS, USES, StoreClock
+from signoff.store.tickets import digest_of_key
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,6 +36,35 @@ _UNSPEND: Final = delete(GRANT_USES).where(
 )
 # Nobody counts uses of a tool while somebody else takes one; a transaction takes no other such lock after this one.
 _COUNTING: Final = text("SELECT pg_advisory_xact_lock(7310272, hashtext(:counted))")
+# Of two claims under one call the second has to see the first: their tickets have different keys, so neither waits for
+# the other's row.
+_CALLING: Final = text("SELECT pg_advisory_xact_lock(7310273, hashtext(:called))")
+_LIVE: Final = select(TICKETS.c.key).where(
+    TICKETS.c.workflow == bindparam("of"),
+    TICKETS.c.call == bindparam("named"),
+    TICKETS.c.nonce == bindparam("turn"),
+    TICKETS.c.state != "void",
+)
+# Whoever may schedule `signoff.outcome` names digests as they like: a ticket that was voided under another turn is
+# nobody's word about this call.
+_TAKE_OVER: Final = (
+    update(TICKETS)
+    .where(
+        TICKETS.c.key == bindparam("ticket"),
+        TICKETS.c.workflow != bindparam("of"),
+        TICKETS.c.state == "void",
+        TICKETS.c.finished_at.is_(None),
+    )
+    .values(
+        workflow=bindparam("of"),
+        call=bindparam("named"),
+        tool=bindparam("tool_name"),
+        owner=bindparam("by"),
+        nonce=bindparam("turn"),
+        state="claimed",
+        claimed_at=StoreClock(),
+    )
+)
 _RETURN: Final = (
     update(USES).where(USES.c.key == bindparam("ticket"), USES.c.returned_at.is_(None)).values(returned_at=StoreClock())
 )
@@ -58,6 +88,30 @@ _KEEP: Final = update(USES).where(USES.c.key == bindparam("ticket")).values(retu
 def added(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
     """Whether the row was added, which it is unless its primary key is taken."""
     return connection.execute(_adding(table, connection.dialect.name), values).first() is not None
+
+
+def add_claim(connection: Connection, values: dict[str, Any]) -> bool:
+    """Whether the claimed ticket of `values` was added, or taken over where another turn had voided its key."""
+    if added(connection, TICKETS, values):
+        return True
+    taken = {"ticket": values["key"], "tool_name": values["tool"], "by": values["owner"], **_called(values)}
+    return connection.execute(_TAKE_OVER, taken).rowcount == 1
+
+
+def another_action(connection: Connection, values: dict[str, Any]) -> bool:
+    """Whether under the call of the ticket of `values` another digest than its own was claimed or done."""
+    own = digest_of_key(values["key"])
+    return any(digest_of_key(key) != own for key in connection.scalars(_LIVE, _called(values)))
+
+
+def hold_call(connection: Connection, workflow: str, call: str) -> None:
+    """Wait until whoever claims a ticket of this call has done so, and let nobody else before this ends."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_CALLING, {"called": f"{workflow} {call}"})
+
+
+def _called(values: dict[str, Any]) -> dict[str, Any]:
+    return {"of": values["workflow"], "named": values["call"], "turn": values["nonce"]}
 
 
 def share_tenant(connection: Connection, tenant: str) -> None:

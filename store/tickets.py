@@ -6,7 +6,7 @@ from typing import Literal
 from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome
 
-ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted", "used_up"]
+ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted", "used_up", "other"]
 TicketState = Literal["claimed", "done", "void"]
 
 
@@ -16,7 +16,8 @@ class Claim(Shape):
     `fresh`: it is the caller's, run; `done`: it ran, here is `outcome`; `open`: somebody began and never told what
     became of it; `void`: it must not run under this key any more; `undone`: somebody began, and it is known to have
     come to nothing, so that the next ticket may be claimed. `frozen`, `ungranted` and `used_up`: nothing was
-    claimed, as the tenant is frozen, the grant has no use left, or the tool none until `again`. `frozen` is why the
+    claimed, as the tenant is frozen, the grant has no use left, or the tool none until `again`. `other`: nothing was
+    claimed, as another action was begun or done under this call, or the key is another call's. `frozen` is why the
     tenant is, also beside another kind.
     """
 
@@ -37,6 +38,7 @@ class Ticket(Shape):
     call: str
     tool: str
     owner: str = ""
+    nonce: str = ""
     state: TicketState
     outcome: CallOutcome | None = None
     claimed_at: datetime
@@ -58,6 +60,11 @@ def ticket_key(digest: str, number: int) -> str:
     if number < 1:
         raise ValueError("tickets are numbered from 1")
     return digest if number == 1 else f"{digest}/{number}"
+
+
+def digest_of_key(key: str) -> str:
+    """The digest of the call whose ticket this is the key of."""
+    return key.partition("/")[0]
 
 
 def earlier_keys(key: str) -> list[str]:

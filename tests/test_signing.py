@@ -1,16 +1,19 @@
 """Signatures: whatever is changed, borrowed, too old or by nobody's key is not believed."""
 
+import hashlib
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
+from signoff.contracts.call import Pinned
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.person import Principal
-from signoff.contracts.signed import decision_bytes, principal_bytes, unsigned_principal
+from signoff.contracts.signed import as_asked, decision_bytes, principal_bytes, unsigned_principal
 from signoff.signing import Mark, PrivateKeys, PublicKey, Signer, Verifier, new_key
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -34,9 +37,30 @@ DECISION = Decision(
 ANA = Principal(user="ana", name="Ana", tier="trusted", roles=("finance",))
 
 
-def signed_ana(signer: Signer = SIGNER) -> Principal:
-    """Ana, who asks for turn main/s/t."""
-    return signer.sign_principal(ANA, "main", "s", "t", at=NOW)
+def pinned(**fields: Any) -> Pinned:
+    """What Ana asks for."""
+    given: dict[str, Any] = {
+        "actor": "desk",
+        "tenant": "main",
+        "session": "s",
+        "turn": "t",
+        "channel": "inbox",
+        "route": "refunds",
+        "step": "1",
+        "user": ANA,
+        "extra": {"budget": 10, "data": {"name": "Zoë"}},
+    }
+    return Pinned(**given | fields)
+
+
+def asked_by(signer: Signer, *, at: datetime = NOW) -> Pinned:
+    """The same, with her signed for it."""
+    ctx = pinned()
+    stamped = ctx.model_copy(update={"user": as_asked(ctx, nonce="n", at=at, store_id="s")})
+    return ctx.model_copy(update={"user": signer.sign_principal(stamped)})
+
+
+ASKED = asked_by(SIGNER)
 
 
 def retired(*, at: datetime) -> tuple[Signer, Verifier]:
@@ -115,35 +139,105 @@ def test_what_was_signed_before_a_field_existed_verifies_after() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tenant", "session", "turn", "change"),
+    "change",
     [
-        ("other", "s", "t", {}),
-        ("main", "other", "t", {}),
-        ("main", "s", "other", {}),
-        ("main", "t", "s", {}),
-        ("main", "s", "t", {"user": "bo"}),
-        ("main", "s", "t", {"name": "Bo"}),
-        ("main", "s", "t", {"tier": "premium"}),
-        ("main", "s", "t", {"roles": ("finance", "approvers")}),
-        ("main", "s", "t", {"roles": ()}),
-        ("main", "s", "t", {"locale": "de"}),
-        ("main", "s", "t", {"signed_at": NOW + timedelta(seconds=1)}),
-        ("main", "s", "t", {"signed_at": None}),
-        ("main", "s", "t", {"signature": ""}),
-        ("main", "s", "t", {"key_id": OLD.id}),
+        {"tenant": "other"},
+        {"session": "other"},
+        {"turn": "other"},
+        {"session": "t", "turn": "s"},
+        {"actor": "other"},
+        {"channel": "slack"},
+        {"route": "other"},
+        {"route": ""},
+        {"step": "2"},
+        {"route": "", "step": ""},
+        {"transient": ("pay",)},
+        {"extra": {}},
+        {"extra": {"budget": 100, "data": {"name": "Zoë"}}},
+        {"extra": {"budget": 10, "data": {"name": "Bo"}}},
+        {"extra": {"budget": 10, "data": {}}},
+        {"extra": {"budget": 10, "data": "none"}},
+        {"extra": {"budget": float("nan"), "data": {"name": "Zoë"}}},
     ],
 )
-def test_a_principal_is_bound_to_its_turn(tenant: str, session: str, turn: str, change: dict[str, Any]) -> None:
-    """The signature of one turn is none for another, nor for another person, tier or role."""
-    assert CHECK.check_principal(signed_ana(), "main", "s", "t")
-    assert not CHECK.check_principal(signed_ana().model_copy(update=change), tenant, session, turn)
+def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> None:
+    """The signature is none for another turn, actor, channel or place, nor for other values of what was given."""
+    assert CHECK.check_principal(ASKED)
+    assert not CHECK.check_principal(ASKED.model_copy(update=change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"user": "bo"},
+        {"name": "Bo"},
+        {"tier": "premium"},
+        {"roles": ("finance", "approvers")},
+        {"roles": ()},
+        {"locale": "de"},
+        {"actor": ""},
+        {"actor": "other"},
+        {"given": ()},
+        {"given_data": ()},
+        {"nonce": "another"},
+        {"nonce": ""},
+        {"store_id": "another"},
+        {"issued_at": NOW + timedelta(seconds=1)},
+        {"issued_at": None},
+        {"expires_at": NOW + timedelta(days=365)},
+        {"expires_at": None},
+        {"signature": ""},
+        {"key_id": OLD.id},
+    ],
+)
+def test_nothing_of_a_principal_can_be_changed(change: dict[str, Any]) -> None:
+    """Neither who it is nor until when, nor what makes its turn another than all others."""
+    assert not CHECK.check_principal(ASKED.model_copy(update={"user": ASKED.user.model_copy(update=change)}))
+
+
+def test_what_tools_add_to_the_context_breaks_no_signature() -> None:
+    """They add fields that were not given, also to collected data, while the turn goes on."""
+    extra = {**ASKED.extra, "found": 1, "data": {"name": "Zoë", "seat": "2A"}}
+    assert CHECK.check_principal(ASKED.model_copy(update={"extra": extra}))
+
+
+@pytest.mark.parametrize(
+    ("place", "holds"), [(("refunds", "1"), True), (("", ""), True), (("refunds", ""), False), (("other", "1"), False)]
+)
+def test_a_turn_that_may_be_passed_on_loses_its_place_at_most(place: tuple[str, str], holds: bool) -> None:
+    """For whomever the session talks to: the route and the step that were given, or, passed on, none at all."""
+    asked = pinned(actor="whoever")
+    asker = as_asked(asked, nonce="n", at=NOW, any_actor=True)
+    asked = asked.model_copy(update={"user": asker})
+    asked = asked.model_copy(update={"user": SIGNER.sign_principal(asked)})
+    moved = {"actor": "another", "route": place[0], "step": place[1]}
+    assert CHECK.check_principal(asked.model_copy(update=moved)) is holds
+
+
+def test_a_principal_survives_its_way_through_histories() -> None:
+    """Through JSON, whatever types people's attributes have."""
+    asked = pinned(extra={"user.since": date(2020, 1, 1), "data": 7, "ratio": 1.0})
+    asked = asked.model_copy(update={"user": as_asked(asked, nonce="n", at=NOW)})
+    signed = asked.model_copy(update={"user": SIGNER.sign_principal(asked)})
+    again = Pinned.model_validate_json(signed.model_dump_json())
+    assert CHECK.check_principal(signed)
+    assert CHECK.check_principal(again)
+
+
+def test_rules_run_calls_for_a_day_from_when_it_was_asked() -> None:
+    """Issued by the gateway's clock, in UTC whatever zone that is in."""
+    east = NOW.astimezone(timezone(timedelta(hours=9)))
+    asker = as_asked(pinned(), nonce="n", at=east)
+    assert (asker.issued_at, asker.expires_at) == (NOW, NOW + timedelta(seconds=ASKED_SECONDS))
+    assert asker.issued_at is not None
+    assert asker.issued_at.tzinfo is UTC
 
 
 def test_who_it_is_stays_the_same_when_signed_again() -> None:
     """By another key or at another time it is the same principal without its proof."""
-    other = Signer(PrivateKeys(keys=(OLD,))).sign_principal(ANA, "main", "s", "t", at=NOW + timedelta(days=1))
-    assert other != signed_ana()
-    assert unsigned_principal(other) == unsigned_principal(signed_ana()) == ANA
+    other = asked_by(Signer(PrivateKeys(keys=(OLD,))), at=NOW + timedelta(days=1)).user
+    assert other != ASKED.user
+    assert unsigned_principal(other) == unsigned_principal(ASKED.user) == ANA
 
 
 def test_the_wrong_key_is_not_believed() -> None:
@@ -152,7 +246,10 @@ def test_the_wrong_key_is_not_believed() -> None:
     foreign = stranger.sign_decision(DECISION)
     assert not CHECK.check_decision(foreign)
     assert not CHECK.check_decision(foreign.model_copy(update={"key_id": NEW.id}))
-    assert not CHECK.check_principal(signed_ana(stranger).model_copy(update={"key_id": NEW.id}), "main", "s", "t")
+    theirs = asked_by(stranger)
+    renamed = theirs.user.model_copy(update={"key_id": NEW.id})
+    assert not CHECK.check_principal(theirs)
+    assert not CHECK.check_principal(theirs.model_copy(update={"user": renamed}))
     assert not Verifier().check_decision(SIGNER.sign_decision(DECISION))
 
 
@@ -180,10 +277,10 @@ def test_a_retired_key_vouches_for_what_was_received_before() -> None:
     """A turn that waits since before is not stranded; from the moment of retirement on the key is worth nothing."""
     signer, check = retired(at=NOW + timedelta(microseconds=1))
     assert check.check_decision(signer.sign_decision(DECISION))
-    assert check.check_principal(signed_ana(signer), "main", "s", "t")
+    assert check.check_principal(asked_by(signer))
     _, too_late = retired(at=NOW)
     assert not too_late.check_decision(signer.sign_decision(DECISION))
-    assert not too_late.check_principal(signed_ana(signer), "main", "s", "t")
+    assert not too_late.check_principal(asked_by(signer))
 
 
 def test_retired_keys_do_not_sign() -> None:
@@ -242,9 +339,14 @@ def test_no_text_form_shows_a_private_key() -> None:
 
 def test_the_bytes_are_canonical_json() -> None:
     """Anyone with the public key can check a decision without Signoff: RFC 8785 of what it says."""
-    assert principal_bytes(ANA, "main", "s", "t") == (
-        b'{"principal":{"name":"Ana","roles":["finance"],"tier":"trusted","user":"ana"},'
-        b'"session":"s","tenant":"main","turn":"t"}'
+    context = hashlib.sha256(b'{"context":{"budget":10},"data":{},"transient":[]}').hexdigest()
+    ctx = pinned(extra={"budget": 10})
+    ctx = ctx.model_copy(update={"user": as_asked(ctx, nonce="n", at=NOW, store_id="s")})
+    assert principal_bytes(ctx) == (
+        b'{"channel":"inbox","context":"' + context.encode() + b'","principal":{"actor":"desk",'
+        b'"expires_at":"2026-03-02T12:00:00.123456Z","given":["budget"],"issued_at":"2026-03-01T12:00:00.123456Z",'
+        b'"name":"Ana","nonce":"n","roles":["finance"],"route":"refunds","step":"1","store_id":"s","tier":"trusted",'
+        b'"user":"ana"},"session":"s","tenant":"main","turn":"t"}'
     )
     bare = Decision(approval_id="a", verdict="denied", received_at=NOW, key_id="k")
     assert decision_bytes(bare) == (

@@ -126,6 +126,11 @@ def task_for(tool: Tool, permit: Permit | None = None, args: Any = None, **field
     return ToolTask(**given | fields)
 
 
+def in_another_turn(tool: Tool) -> ToolTask:
+    """The task of the one call in a later turn of the same id, as in one turn a store runs one action under a call."""
+    return task_for(tool, permit_for(tool, ctx=pinned(user=GUEST.model_copy(update={"nonce": "later"}))))
+
+
 async def run(room: Room, tool: Tool, task: ToolTask, env: ActivityEnvironment | None = None) -> ToolReply:
     """The activity's reply, as the worker would send it: it has gone through JSON."""
     reply = await (env or environment(tool.name)).run(ToolActivity(room, tool, pause=0.0).run, task)

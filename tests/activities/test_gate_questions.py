@@ -22,6 +22,7 @@ from signoff.store.content import load
 from signoff.store.store import Store
 
 LEDGER = Ledger()
+FORGED = "who asked, or for what, is not what the gateway signed for"
 
 
 async def ruling(room: Room, args: Any = ARGS, tool: str = "pay", **fields: Any) -> Ruling:
@@ -145,8 +146,8 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
     ("user", "why"),
     [
         (GUEST, "nobody vouches for who asked"),
-        (GUEST.model_copy(update={"signature": "c2lnbmVk"}), "who asked is not who the gateway signed for"),
-        (GUEST.model_copy(update={"key_id": "k"}), "who asked is not who the gateway signed for"),
+        (GUEST.model_copy(update={"signature": "c2lnbmVk"}), FORGED),
+        (GUEST.model_copy(update={"key_id": "k"}), FORGED),
     ],
 )
 async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(

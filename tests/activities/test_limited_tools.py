@@ -54,13 +54,14 @@ class SlowStore(Store):
         call: str,
         tool: str,
         owner: str = "",
+        nonce: str = "",
         grant: str = "",
         use: Use | None = None,
         also: Also | None = None,
     ) -> Claim:
         """Claim, and hold the answer back."""
         found = await super().claim(
-            key, workflow=workflow, call=call, tool=tool, owner=owner, grant=grant, use=use, also=also
+            key, workflow=workflow, call=call, tool=tool, owner=owner, nonce=nonce, grant=grant, use=use, also=also
         )
         self.claimed.set()
         await self.go.wait()

@@ -296,15 +296,15 @@ async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     tool = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     run = judge(room_of(store, tool).catalog, pinned(), call, ARGS, Tally())
-    found = doubted(run)
+    found = doubted(run, "it is too long ago")
     assert (found.kind, found.tool, found.verdict.verdict) == ("ask", run.tool, "ask")
     assert (found.verdict.rule, found.verdict.rule_text) == ("requester", "")
-    assert found.verdict.why == "who asked for this is not, or no longer, who the directory says"
+    assert found.verdict.why == "it is too long ago"
     assert found.verdict.policy_hash == run.verdict.policy_hash
     asked = judge(room_of(store, GATED).catalog, pinned(), call, ARGS, Tally())
-    assert doubted(asked) is asked
+    assert doubted(asked, "it is too long ago") is asked
     routed = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true", route_to="['role:finance']"))
-    found = doubted(judge(room_of(store, routed).catalog, pinned(), call, ARGS, Tally()))
+    found = doubted(judge(room_of(store, routed).catalog, pinned(), call, ARGS, Tally()), "it is too long ago")
     assert (found.kind, found.verdict.approvers) == ("ask", ("role:finance",))
     bare = Judgement("c1.1", "run", "approval")
-    assert doubted(bare) is bare
+    assert doubted(bare, "it is too long ago") is bare

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from activity_kit import TURN, decision, permit_for, pinned, room_of, run, task_for
 from desk_fixtures import GUEST, Ledger, bench, catalog_of, pay_tool, yes
+from signed_askers import signed_asker
 from temporalio.client import Client
 
 from signoff.activities.permit import Seating
@@ -78,7 +79,7 @@ async def tried(
     room = dataclasses.replace(plain, people=FixedDirectory(people.values()), verifier=SIGNER.verifier())
     given = {
         "kind": "approved",
-        "ctx": pinned(user=SIGNER.sign_principal(GUEST, *TURN, at=NOW)),
+        "ctx": pinned(user=signed_asker(SIGNER, GUEST, *TURN, at=NOW)),
         "policy_hash": room.catalog.policy("pay").hash,
         "quorum": policy.quorum,
         "decisions": decisions,

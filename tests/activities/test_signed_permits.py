@@ -19,6 +19,7 @@ from activity_kit import (
     task_for,
 )
 from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
+from signed_askers import signed_asker
 
 from signoff.activities.gate import GateActivity
 from signoff.activities.permit import Witness, believed, given_up, seating, words_on
@@ -53,7 +54,7 @@ PEOPLE = (
 
 def asks(user: Principal = GUEST, *, signer: Signer = SIGNER, turn: TurnKey = TURN) -> Principal:
     """Who asks, as the gateway vouches for it."""
-    return signer.sign_principal(user, *turn, at=NOW)
+    return signed_asker(signer, user, *turn, at=NOW)
 
 
 def signed(request: ApprovalRequest, signer: Signer = SIGNER, **fields: Any) -> Decision:
@@ -71,6 +72,7 @@ def room_with(store: Store, tool: Tool, *, profile: Profile = "production", veri
         mark_key=MARK_KEY,
         profile=profile,
         verifier=verifier or SIGNER.verifier(),
+        clock=lambda: NOW,
     )
 
 
@@ -264,7 +266,7 @@ async def test_unsigned_decisions_need_the_profile_or_the_policy(
     assert reply.outcome.code == "ok"
 
 
-FORGED = "who asked is not who the gateway signed for"
+FORGED = "who asked, or for what, is not what the gateway signed for"
 
 
 @pytest.mark.parametrize("profile", ["development", "production"])
@@ -275,7 +277,7 @@ FORGED = "who asked is not who the gateway signed for"
         asks().model_copy(update={"user": "ana"}),
         asks().model_copy(update={"signature": ""}),
         asks().model_copy(update={"key_id": ""}),
-        asks().model_copy(update={"signed_at": None}),
+        asks().model_copy(update={"issued_at": None}),
         asks(turn=TurnKey("main", "s", "other")),
         asks(turn=TurnKey("other", "s", "t")),
         asks(signer=STRANGER),

@@ -13,6 +13,7 @@ from activity_kit import (
     decision,
     environment,
     free,
+    in_another_turn,
     permit_for,
     pinned,
     room_of,
@@ -547,7 +548,7 @@ async def test_an_odd_result_does_not_undo_an_effect(store: Store, cost: Any) ->
     assert told(reply) == ("ok", "told")
     assert (reply.outcome.structured.inline, reply.outcome.cost) == ("<list>", 0.0)
     mute = answering(Mute(), name="mute")
-    assert told(await run(room_of(store, mute), mute, task_for(mute))) == ("execution_failed", "Mute")
+    assert told(await run(room_of(store, mute), mute, in_another_turn(mute))) == ("execution_failed", "Mute")
 
 
 async def test_long_results_are_cut_and_bulky_ones_stored(store: Store) -> None:
@@ -560,7 +561,7 @@ async def test_long_results_are_cut_and_bulky_ones_stored(store: Store) -> None:
     assert cut.outcome.structured.inline is None
     assert await load(store, cut.outcome.structured) == [text]
     other = answering(text, name="whole")
-    whole = await run(room_of(store, other), other, task_for(other))
+    whole = await run(room_of(store, other), other, in_another_turn(other))
     assert (whole.outcome.truncated, whole.outcome.original_chars) == (False, 10_000)
     assert await load(store, whole.outcome.value) == text
 

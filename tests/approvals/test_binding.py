@@ -15,7 +15,17 @@ ASKED = ApprovalRequest(
     args=Content(inline={}), card=Card(effect="Pay"), requester=Principal(user="guest"),
 )  # fmt: skip
 OF = binding.digest_with(ASKED)
-FIVE = call_digest(tenant="main", turn="t", call="c1.1", tool="pay", definition="d", args={"amount": 5})
+FIVE = call_digest(
+    tenant="main",
+    session="",
+    turn="t",
+    call="c1.1",
+    requester="guest",
+    nonce="",
+    tool="pay",
+    definition="d",
+    args={"amount": 5},
+)
 
 
 def answer(**fields: object) -> Decision:

@@ -14,8 +14,11 @@ from signoff.contracts.canonical import NotCanonical
 
 PARTS: dict[str, Any] = {
     "tenant": "main",
+    "session": "s1",
     "turn": "t1",
     "call": "c1.1",
+    "requester": "rui",
+    "nonce": "n",
     "tool": "book_flight",
     "definition": "d" * 64,
     "args": {"totalCost": 420, "flight": "TP 531"},
@@ -23,7 +26,7 @@ PARTS: dict[str, Any] = {
 
 
 def test_the_digest_is_sha256_of_the_canonical_call() -> None:
-    """Anyone can recompute the digest from the seven documented members."""
+    """Anyone can recompute the digest from the ten documented members."""
     canonical = json.dumps({"v": 1, **PARTS}, sort_keys=True, separators=(",", ":")).encode()
     assert call_digest(**PARTS) == hashlib.sha256(canonical).hexdigest()
 

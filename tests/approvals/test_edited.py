@@ -25,7 +25,17 @@ FINANCE = ("role:finance", "user:ana")
 
 def digest(amount: int) -> str:
     """What an answer about this amount is bound to."""
-    return call_digest(tenant="main", turn="t", call="c1.1", tool="pay", definition="d", args={"amount": amount})
+    return call_digest(
+        tenant="main",
+        session="s",
+        turn="t",
+        call="c1.1",
+        requester="guest",
+        nonce="",
+        tool="pay",
+        definition="d",
+        args={"amount": amount},
+    )
 
 
 def card(amount: int, **fields: Any) -> Card:

@@ -25,7 +25,17 @@ AMOUNTS = (5, 6, 7)
 
 def digest(amount: int) -> str:
     """The digest of the call with this amount."""
-    return call_digest(tenant="main", turn="t", call="c1.1", tool="pay", definition="d", args={"amount": amount})
+    return call_digest(
+        tenant="main",
+        session="",
+        turn="t",
+        call="c1.1",
+        requester="guest",
+        nonce="",
+        tool="pay",
+        definition="d",
+        args={"amount": amount},
+    )
 
 
 def question(amount: int, **fields: Any) -> ApprovalRequest:

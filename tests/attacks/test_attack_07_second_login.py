@@ -139,6 +139,24 @@ async def test_one_human_is_no_second_approver(
     assert "`identities`" in told
 
 
+async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
+    desk: GatewayDesk, provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where groups give roles: everybody whom a tool asks and whose login is not written down, with the remedy."""
+    login = f"{provider.issuer}#b-1"
+    people = [each.model_copy(update={"identities": {"oidc": (login,)}}) if each is BO else each for each in DECLARED]
+    settings = desk.deps.settings
+    for roles, named in (({}, None), (dict(settings.oidc_roles), "`approver`, `ana`")):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            locked_desk(desk, people=people, oidc_issuer=provider.issuer, oidc_client_id=CLIENT, oidc_roles=roles)
+        told = [each.getMessage() for each in caplog.records if "no login there" in each.getMessage()]
+        assert len(told) == (named is not None)
+        assert all(
+            f"have no login there: {named}; write `oidc: ['{provider.issuer}#SUBJECT']`" in each for each in told
+        )
+
+
 async def test_a_login_from_before_the_declaration_approves_nothing(desk: GatewayDesk, provider: Provider) -> None:
     """What was signed of it names the address, so the worker finds who is declared since, and refuses."""
     login = f"{provider.issuer}#b-2"

@@ -38,7 +38,6 @@ async def approved_if_asked(site: AttackSite, key: TurnKey, call: str = "c1.1") 
     await until(over)
 
 
-@pytest.mark.xfail(strict=True, reason="open: b")
 async def test_no_ok_without_running_after_the_retention(site: AttackSite, impostor: Impostor) -> None:
     """A turn is asked, approved and paid, and forgotten by Temporal; asked again under the same id it is another
     turn: as many calls are said to have run as were paid."""
@@ -63,7 +62,6 @@ async def test_no_ok_without_running_after_the_retention(site: AttackSite, impos
     assert said.count("ok") == len(site.amounts(to))
 
 
-@pytest.mark.xfail(strict=True, reason="open: b")
 async def test_a_reset_under_a_changed_definition_does_nothing_twice(
     attacked_server: ServerHandle, tmp_path: Path
 ) -> None:

@@ -155,6 +155,16 @@ async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
     assert spoken("".join(each.data for each in records)) == []
 
 
+async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(desk: GatewayDesk) -> None:
+    """The requester wrote the password before anybody knew that it is one; the conversation does not show it."""
+    approval = await desk.asked(f"log in with {PASSWORD}")
+    named = parse_approval_id(approval)
+    assert named is not None
+    turn = f"{named.turn.tenant}.{named.turn.session}.{named.turn.turn}"
+    await read(desk, f"/v1/turns/{turn}", f"/turns/{turn}", f"/approvals/{approval}")
+    assert "log in with [hidden]" in (await desk.http.get(f"/v1/turns/{turn}")).text
+
+
 async def test_no_error_repeats_a_secret(desk: GatewayDesk) -> None:
     """What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling."""
     approval = await desk.asked("log in, it fails")

@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from signoff.client import Signoff
 from signoff.contracts import names
+from signoff.contracts.call import Pinned
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
@@ -82,7 +83,11 @@ async def test_a_turn_of_signed_people_runs(desk: GatewayDesk) -> None:
     assert await ended(desk, approval) == "ok"
     assert await desk.runs(approval) == 1
     view = await desk.desk.signoff.view(key_of(approval))
-    assert SIGNER.verifier().check_principal(view.requester, *key_of(approval))
+    key = key_of(approval)
+    ctx = Pinned(
+        actor=view.actor, tenant=key.tenant, session=key.session, turn=key.turn, channel="api", user=view.requester
+    )
+    assert SIGNER.verifier().check_principal(ctx)
     [call] = view.calls
     assert call.approval is not None
     [vote] = call.approval.votes

@@ -10,6 +10,7 @@ import httpx
 from gateway_desk import BASE, GatewayDesk, fresh
 from gateway_login import bearer, locked_desk, token_of
 
+from signoff.contracts.call import Pinned
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.session import turn_of
 
@@ -102,13 +103,16 @@ async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayDesk) -> No
     await gateway.http.post(f"/v1/sessions/{session}/results", json={"turn": "m", "text": "news"})
     await _view(gateway, session, "complete", "complete")
     first, second = TurnKey("main", session, "m"), TurnKey("main", session, turn_of("m", 2))
-    asked = [(await gateway.deps.desk.view(key)).requester for key in (first, second)]
-    assert [each.user for each in asked] == ["guest", "guest"]
-    assert [verifier.check_principal(each, *key) for each, key in zip(asked, (first, second), strict=True)] == [
-        True,
-        True,
+    asked = [
+        Pinned(actor="desk", tenant=key.tenant, session=key.session, turn=key.turn, channel="api", user=view.requester)
+        for key in (first, second)
+        for view in [await gateway.deps.desk.view(key)]
     ]
-    assert not verifier.check_principal(asked[0], *second)
+    assert [each.user.user for each in asked] == ["guest", "guest"]
+    assert [verifier.check_principal(each) for each in asked] == [True, True]
+    assert not verifier.check_principal(asked[1].model_copy(update={"user": asked[0].user}))
+    assert len({each.user.nonce for each in asked}) == 2
+    assert {each.user.store_id for each in asked} == {gateway.deps.store.id}
 
 
 async def test_a_session_is_its_owner_s(gateway: GatewayDesk) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
 from gateway_desk import SIGNER
+from signed_askers import signed_asker
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 
@@ -35,7 +36,7 @@ async def desk_of(client: Client, store: Store, queue: str, *tools: Tool) -> Asy
 async def begun(desk: Bench, count: int = 1) -> tuple[TurnKey, ApprovalRequest]:
     """A turn that guest asked for, once it waits; and its first request."""
     turn = f"t{uuid.uuid4().hex[:12]}"
-    asker = SIGNER.sign_principal(GUEST, "main", turn, turn, at=datetime.now(UTC))
+    asker = signed_asker(SIGNER, GUEST, "main", turn, turn, at=datetime.now(UTC))
     key = await desk.start(session_id=turn, turn_id=turn, principal=asker)
     request = (await desk.waiting(key, count)).calls[0].approval
     assert request is not None

@@ -69,7 +69,7 @@ async def test_a_freeze_waits_for_claims_that_have_begun(store: Store, store_url
             tenant = f"t{turn}"
             who = {**MAIN, "workflow": f"turn/{tenant}/s/t"}
             keys = [f"{tenant}-{number}" for number in range(8)]
-            claims = [asyncio.create_task(second.claim(key, **who)) for key in keys]
+            claims = [asyncio.create_task(second.claim(key, **who | {"call": key})) for key in keys]
             await asyncio.sleep(turn / 4_000)
             await Freezes(store).freeze(tenant, reason="r", by="ana")
             seen = await store.run(functools.partial(tickets, keys=keys))

@@ -18,6 +18,13 @@ from signoff.store.store import Store, open_store
 from signoff.store.tickets import Claim
 
 WHO = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "pay"}
+
+
+def of_call(number: int) -> dict[str, str]:
+    """Who claims for a call of its own."""
+    return WHO | {"call": f"c{number + 1}.1"}
+
+
 LIKE = Like(tenant="main", tool="pay", definition="d" * 64, where="args.amount < 5.0", rule="r", policy_hash="p" * 64)
 
 
@@ -75,7 +82,7 @@ async def test_denials_are_tried_first(store: Store) -> None:
 async def test_a_claim_spends_one_use_and_the_last_one_is_the_last(store: Store) -> None:
     """Without a use left nothing is claimed, so that people can be asked."""
     await written(store, uses=2)
-    kinds = [(await store.claim(f"k{number}", **WHO, grant="g1")).kind for number in range(3)]
+    kinds = [(await store.claim(f"k{number}", **of_call(number), grant="g1")).kind for number in range(3)]
     assert kinds == ["fresh", "fresh", "ungranted"]
     assert await store.look("k2") is None
     assert await Grants(store).usable("main", "s", "pay") == []
@@ -87,7 +94,7 @@ async def test_a_ticket_that_is_there_costs_no_second_use(store: Store) -> None:
     await written(store, uses=1)
     assert (await store.claim("k", **WHO, grant="g1")).kind == "fresh"
     assert (await store.claim("k", **WHO, grant="g1")).kind == "open"
-    assert await store.claim("other", **WHO, grant="g1") == Claim(kind="ungranted")
+    assert await store.claim("other", **of_call(2), grant="g1") == Claim(kind="ungranted")
 
 
 async def test_two_turns_never_share_the_last_use(store: Store, store_url: str) -> None:
@@ -96,7 +103,7 @@ async def test_two_turns_never_share_the_last_use(store: Store, store_url: str) 
     async with open_store(store_url) as second, open_store(store_url) as third:
         stores = (store, second, third)
         claims = await asyncio.gather(
-            *(stores[number % 3].claim(f"k{number}", **WHO, grant="g1") for number in range(40))
+            *(stores[number % 3].claim(f"k{number}", **of_call(number), grant="g1") for number in range(40))
         )
     assert Counter(claim.kind for claim in claims) == {"fresh": 3, "ungranted": 37}
     found = await Grants(store).look("g1")

@@ -27,7 +27,7 @@ from signoff.store.store import open_store
 async def main():
     async with open_store(sys.argv[1]) as store:
         sys.stdin.readline()
-        claim = await store.claim(sys.argv[2], workflow="w", call="c1.1", tool="t", owner=str(os.getpid()))
+        claim = await store.claim(sys.argv[2], workflow="turn/main/s/t", call="c1.1", tool="t", owner=str(os.getpid()))
         print(claim.kind, flush=True)
         sys.stdin.readline()
 asyncio.run(main())
@@ -193,6 +193,54 @@ async def test_who_finds_out_later_is_believed(store: Store) -> None:
     assert await store.record(KEY, BOOKED.model_copy(update={"note": "twice"})) == BOOKED
     assert await store.record(KEY, unknown) == BOOKED
     assert await store.claim(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
+
+
+async def test_under_one_call_of_a_turn_one_action_is_begun(store: Store) -> None:
+    """Another digest is turned away while one is claimed or done; the next ticket of the same digest is not.
+
+    A turn of the same id whose principal has another nonce is another turn.
+    """
+    other, third = "b" * 64, "c" * 64
+    assert await store.claim(KEY, **WHO, nonce="n") == Claim(kind="fresh")
+    assert await store.claim(other, **WHO, nonce="n") == Claim(kind="other")
+    assert await store.look(other) is None
+    assert await store.claim(ticket_key(KEY, 2), **WHO, nonce="n") == Claim(kind="fresh")
+    await store.record(KEY, BOOKED)
+    assert await store.claim(ticket_key(other, 2), **WHO, nonce="n") == Claim(kind="other")
+    assert await store.claim(other, **WHO | {"call": "c1.2"}, nonce="n") == Claim(kind="fresh")
+    assert await store.claim(third, **WHO, nonce="a year later") == Claim(kind="fresh")
+
+
+async def test_an_action_that_came_to_nothing_makes_room_for_another(store: Store) -> None:
+    """Void tickets, never claimed or known to be without effect, stand in nobody's way."""
+    other, third = "b" * 64, "c" * 64
+    await store.void_unclaimed(KEY, **WHO)
+    assert await store.claim(other, **WHO) == Claim(kind="fresh")
+    await store.void_claimed(other)
+    assert await store.claim(third, **WHO) == Claim(kind="fresh")
+
+
+async def test_of_many_claims_under_one_call_one_is_fresh(store: Store, store_url: str) -> None:
+    """Also where their digests differ, so that none of them waits for the row of another."""
+    async with open_store(store_url) as second:
+        keys = [f"{number:064x}" for number in range(12)]
+        claims = (((store, second)[number % 2]).claim(key, **WHO) for number, key in enumerate(keys))
+        kinds = [claim.kind for claim in await asyncio.gather(*claims)]
+    assert sorted(kinds) == ["fresh", *["other"] * 11]
+
+
+async def test_another_turn_neither_voids_a_ticket_nor_reads_it(store: Store) -> None:
+    """Whoever may schedule the look at a ticket names any digest: its own turn runs all the same, and tells nobody."""
+    stranger = WHO | {"workflow": "turn/main/stranger/t"}
+    assert await store.void_unclaimed(KEY, **stranger) == Claim(kind="void")
+    assert await store.claim(KEY, **WHO, owner="worker-1", nonce="n") == Claim(kind="fresh")
+    ticket = await store.look(KEY)
+    assert ticket is not None
+    assert (ticket.workflow, ticket.owner, ticket.nonce, ticket.state) == (WHO["workflow"], "worker-1", "n", "claimed")
+    await store.record(KEY, BOOKED)
+    assert await store.void_unclaimed(KEY, **stranger) == Claim(kind="other")
+    assert await store.claim(KEY, **stranger) == Claim(kind="other")
+    assert await store.claim(KEY, **WHO, nonce="n") == Claim(kind="done", outcome=BOOKED)
 
 
 async def test_a_ticket_says_who_and_when_by_the_stores_clock(store: Store) -> None:

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, withdrawn, yes
+from signed_askers import signed_asker
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 
@@ -106,7 +107,7 @@ class Story:
         self.chance = Random(self.seed)
         self.mine = [create_key(*self.keys.files, datetime.now(UTC))]
         turn = f"t{uuid.uuid4().hex[:12]}"
-        asker = self.keys.signer(self.mine[0]).sign_principal(GUEST, "main", turn, turn, at=datetime.now(UTC))
+        asker = signed_asker(self.keys.signer(self.mine[0]), GUEST, "main", turn, turn, at=datetime.now(UTC))
         tool = self.chance.choice(sorted(POLICIES))
         self.key: TurnKey = await self.desk.start(tool, session_id=turn, turn_id=turn, principal=asker)
         opened = (await self.desk.waiting(self.key)).calls[0].approval

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from signed_askers import signed_asker
 from temporalio.client import Client
 
 from signoff.approvals.digest import doubt_digest
@@ -34,7 +35,7 @@ async def production(
     async with bench(
         client, store, queue, catalog, SCRIPT, people=PEOPLE, profile="production", verifier=verifier
     ) as desk:
-        asker = SIGNER.sign_principal(GUEST, "main", queue, queue, at=NOW)
+        asker = signed_asker(SIGNER, GUEST, "main", queue, queue, at=NOW)
         key = await desk.start(session_id=queue, turn_id=queue, principal=asker)
         await desk.waiting(key)
         yield desk, key, await now(desk, key)

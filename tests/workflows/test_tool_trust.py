@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
+from signed_askers import signed_asker
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.common import RetryPolicy
@@ -320,7 +321,7 @@ async def test_a_foreign_workflow_cannot_void_a_ticket(client: Client, store: St
     assert outcome.outcome.code == "ok"
 
 
-SIGNED_AT = datetime(2026, 3, 1, tzinfo=UTC)
+SIGNED_AT = datetime.now(UTC)
 SIGNER = Signer(PrivateKeys(keys=(new_key(SIGNED_AT),)))
 
 
@@ -328,7 +329,7 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(SIGNED_AT),)))
 async def signed_forging(client: Client, store: Store, task_queue: str, policy: RequiresApproval) -> AsyncIterator[Any]:
     """A desk of the production profile, and what the gateway signed for its one turn."""
     async with forging(client, store, task_queue, policy, profile="production", verifier=SIGNER.verifier()) as forge:
-        asker = SIGNER.sign_principal(GUEST, *forge.key, at=SIGNED_AT)
+        asker = signed_asker(SIGNER, GUEST, *forge.key, at=SIGNED_AT)
         digest = forge.permit(ctx={"user": asker}).digest
         decision = SIGNER.sign_decision(forge.decision(digest=digest, received_at=SIGNED_AT))
         yield forge, asker, decision
@@ -345,7 +346,7 @@ async def test_an_impostor_needs_what_the_gateway_signed(client: Client, store: 
                 decisions=(decision.model_copy(update={"subject": "ana"}),), ctx=ctx
             ),
             "about other arguments": forge.permit({"amount": 9_000}, decisions=(decision,), ctx=ctx),
-            "who asked is not who": forge.permit(
+            "who asked, or for what, is not": forge.permit(
                 decisions=(decision,), ctx={"user": asker.model_copy(update={"tier": "trusted"})}
             ),
         }

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from desk_fixtures import GUEST, Ledger, bench, catalog_of, no, pay_tool, withdrawn
+from signed_askers import signed_asker
 from temporalio.client import Client
 
 from signoff.contracts import names
@@ -62,7 +63,7 @@ async def test_outside_development_a_signature_proves_the_name(
         client, store, task_queue, catalog, SCRIPT, people=PEOPLE, profile="production", verifier=verifier
     ) as desk:
         turn = task_queue
-        asker = SIGNER.sign_principal(GUEST, "main", turn, turn, at=NOW)
+        asker = signed_asker(SIGNER, GUEST, "main", turn, turn, at=NOW)
         key = await desk.start(session_id=turn, turn_id=turn, principal=asker)
         await desk.waiting(key)
         wish = SIGNER.sign_decision(withdrawn(key, subject=who, received_at=NOW)).model_copy(update=forge)

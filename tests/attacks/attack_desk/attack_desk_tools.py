@@ -60,6 +60,11 @@ async def petty(amount: int, to: str) -> str:
     return _ran("petty", amount=amount, to=to)
 
 
+async def tip(amount: int, to: str) -> str:
+    """Pay somebody a little, which nobody has to approve."""
+    return _ran("tip", amount=amount, to=to)
+
+
 async def may_refund(args: dict[str, Any], occasion: Occasion) -> Permission:
     """Objects while the file `no-<to>` is there."""
     if (_folder() / f"no-{args['to']}").exists():

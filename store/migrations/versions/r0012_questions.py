@@ -3,8 +3,8 @@
 from alembic import op
 from sqlalchemy import BigInteger, Boolean, Column, Integer, String, Text, text
 
-revision = "r0011"
-down_revision = "r0010"
+revision = "r0012"
+down_revision = "r0011"
 
 
 def upgrade() -> None:
@@ -44,5 +44,4 @@ def upgrade() -> None:
     )
     op.create_index("answers_of_deliveries", "answers", ["approval", "revision", "delivery"], unique=True)
     op.create_index("answers_taken", "answers", ["answered_at"])
-    op.create_index("tickets_of_calls", "tickets", ["workflow", "call"])
     op.create_index("answers_owed", "answers", ["handed_at", "answered_at"])

@@ -1,0 +1,69 @@
+"""Attack 4: one turn's tickets used for another's calls: results that are not one's own, and calls that never run."""
+
+import uuid
+
+from attack_site import AttackSite, approval_id, payee
+from impostor import Impostor
+
+from signoff.contracts import names
+from signoff.contracts.call import Permit
+from signoff.contracts.content import Content
+from signoff.contracts.steps import OutcomeTask, ToolReply
+
+
+async def test_turns_of_one_id_in_two_sessions_both_run(site: AttackSite) -> None:
+    """Rui and Max name their turns alike, in sessions of their own, and tip the same: both tips are given.
+
+    Without the session and the requester in the digest the second found the first one's ticket, was told its result and
+    never ran.
+    """
+    to, turn = payee(), uuid.uuid4().hex[:12]
+    for name in ("rui", "max"):
+        person = site.person(name)
+        key = await person.ask([("tip", {"amount": 3, "to": to})], session=f"{name}-{turn}", turn=turn)
+        assert (await person.result(key))["calls"][0]["code"] == "ok"
+    assert site.amounts(to) == [3, 3]
+
+
+async def test_nobody_voids_anothers_ticket(site: AttackSite, impostor: Impostor) -> None:
+    """A digest that a card shows is voided from another turn before people answer: the approved call runs all the same.
+
+    Without tickets that belong to their turn it lapsed, was asked again, and lapsed again.
+    """
+    to, rui, ana = payee(), site.person("rui"), site.person("ana")
+    args = {"amount": 4, "to": to}
+    key = await rui.ask([("pay", args)])
+    shown = await ana.waiting(approval_id(key))
+    digest = impostor.digest(await impostor.ctx(key), "pay", args)
+    other = await rui.ask([("look", {"place": "here"})])
+    await rui.result(other)
+    permit = Permit(kind="auto", call="c1.1", digest=digest, ctx=await impostor.ctx(other))
+    forged = await impostor.stand(other)
+    task = OutcomeTask(permit=permit, tool="pay", args=Content(inline=args))
+    reply = ToolReply.model_validate(await forged.schedule(names.OUTCOME, "1", task))
+    assert reply.again == "lapsed"
+    assert (await ana.decide(shown)).status_code == 200
+    result = await rui.result(key)
+    assert ([call["code"] for call in result["calls"]], site.amounts(to)) == (["ok"], [4])
+    # What it came to is told to no other turn either.
+    reply = ToolReply.model_validate(await forged.schedule(names.OUTCOME, "2", task))
+    assert reply.outcome is not None
+    assert reply.outcome.code == "in_doubt"
+
+
+async def test_under_one_call_no_second_action_runs(site: AttackSite, impostor: Impostor) -> None:
+    """A call that ran by rule is run again with other arguments, under the turn's own id: refused, and paid once.
+
+    Without the look at the other tickets of the call both ran under one call, and the turn told of one.
+    """
+    to, rui = payee(), site.person("rui")
+    key = await rui.ask([("tip", {"amount": 5, "to": to})])
+    await rui.result(key)
+    ctx = await impostor.ctx(key)
+    forged = await impostor.stand(key)
+    other = {"amount": 50, "to": to}
+    permit = Permit(kind="auto", call="c1.1", digest=impostor.digest(ctx, "tip", other), ctx=ctx)
+    reply = await forged.run("tip", other, permit)
+    assert reply.outcome is not None
+    assert (reply.outcome.code, site.amounts(to)) == ("refused", [5])
+    assert "another action was begun under this call" in str(reply.outcome.value.inline)

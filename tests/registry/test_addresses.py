@@ -1,0 +1,66 @@
+"""What a login claims to be called, in one spelling, and whose names these are."""
+
+from typing import Any
+
+import pytest
+
+from signoff.contracts.errors import Refused
+from signoff.contracts.limits import LOGIN_NAME_CHARS, LOGIN_NAMES
+from signoff.contracts.person import Person
+from signoff.registry.addresses import DeclaredNames, claimed_names, folded
+from signoff.registry.people import FixedDirectory
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("Ana@Example.COM", "ana@example.com"),
+        (" ana+tag+more@example.com ", "ana@example.com"),
+        ("+tag@example.com", "+tag@example.com"),
+        ("\uff21\uff4e\uff41\uff20example\uff0ecom", "ana@example.com"),
+        ("a\u00adn\u200ba@example.com.", "ana@example.com"),
+        ("STRASSE@x.de", "strasse@x.de"),
+        ("stra\u00dfe@x.de", "strasse@x.de"),
+        ("ana@xn--bcher-kva.example", "ana@b\u00fccher.example"),
+        ("ana@xn--\x80", "ana@xn--"),
+        ("Ana", "ana"),
+        ("\u200b", ""),
+        ("x" * (LOGIN_NAME_CHARS + 1), "x" * LOGIN_NAME_CHARS),
+    ],
+)
+def test_a_name_has_one_spelling(written: str, name: str) -> None:
+    """Case, compatibility forms, tags, invisible marks and the two ways of writing a domain are no difference."""
+    assert folded(written) == name
+    assert folded(name) == name
+
+
+@pytest.mark.parametrize(
+    ("claims", "names"),
+    [
+        ({"email": "Ana@x.de", "email_verified": False}, ("ana@x.de",)),
+        ({"email": "a@x.de", "upn": "B@x.de", "preferred_username": "C", "emails": ["d@x.de", "a@x.de", 5]},
+         ("a@x.de", "c", "b@x.de", "d@x.de")),
+        ({"email": 5, "emails": {"a@x.de": 1}, "upn": "", "name": "Ana"}, ()),
+    ],
+)  # fmt: skip
+def test_every_claim_that_names_somebody_is_read(claims: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Each name once, whether or not anybody verified it; what is no text names nobody."""
+    assert claimed_names(claims) == names
+
+
+def test_a_login_of_too_many_names_is_refused() -> None:
+    """What was cut off could be the one that tells who it is."""
+    many = [f"a{number}@x.de" for number in range(LOGIN_NAMES)]
+    assert len(claimed_names({"emails": many})) == LOGIN_NAMES
+    with pytest.raises(Refused) as caught:
+        claimed_names({"emails": many, "email": "b@x.de"})
+    assert caught.value.code == "malformed"
+
+
+def test_names_are_found_among_ids_and_addresses_of_their_own_tenant() -> None:
+    """Also of people who are not active: no login makes another person of them."""
+    ana = Person(id="Ana", active=False, identities={"email": ("ana+work@x.de",), "slack": ("T1:bo",)})
+    names = DeclaredNames(FixedDirectory([ana, Person(id="cy", tenant="other")]))
+    assert names.find(("nobody", "ana@x.de"), "main") == names.find(("ana",), "main") == ana
+    assert names.find(("t1:bo", "cy"), "main") is None
+    assert names.find((), "main") is None

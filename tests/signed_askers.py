@@ -1,0 +1,21 @@
+"""Who asks for a turn, signed as the gateway does it."""
+
+from datetime import datetime
+from typing import Any
+
+from signoff.contracts.call import Pinned
+from signoff.contracts.person import Principal
+from signoff.contracts.signed import as_asked
+from signoff.signing import Signer
+
+
+def signed_asker(
+    signer: Signer, user: Principal, tenant: str, session: str, turn: str, *, at: datetime, **fields: Any
+) -> Principal:
+    """`user`, who asks for this turn of whichever actor; without a nonce, so that the digests of its calls are known.
+
+    `fields` are those of the context: the channel, what is given as `extra`, route and step.
+    """
+    ctx = Pinned(**{"actor": "desk", "tenant": tenant, "session": session, "turn": turn, "user": user} | fields)
+    asker = as_asked(ctx, nonce="", at=at, any_actor="actor" not in fields)
+    return signer.sign_principal(ctx.model_copy(update={"user": asker}))
