@@ -21,7 +21,7 @@ from signoff.policy.model import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates import DOUBTED_RULE, Judgement
 from signoff.registry.people import Directory
-from signoff.registry.seats import Seat, Table, seat_of
+from signoff.registry.seats import Seat, Table, seat_of, table_of
 from signoff.signing import Verifier
 from signoff.store.questions import ApprovalRows
 
@@ -172,7 +172,7 @@ def seating(
     """Who may answer for a call of `tool` that was judged as `found`: whom it asks now, and whom `questions` asked."""
     policy = catalog.policy(tool).policy or ApprovalPolicy()
     present = Table(ctx.tenant, catalog.approvers(tool, found.verdict), ctx.user.user, policy.allow_self_approval)
-    asked = [Table(each.tenant, each.approvers, each.requester.user, each.allow_self) for each in questions]
+    asked = [table_of(each) for each in questions]
     escalates = [each for question in questions if (each := _escalates(question, policy)) is not None]
     return Seating(people, (present, *dict.fromkeys(asked)), now, tuple(escalates))
 

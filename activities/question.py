@@ -137,7 +137,7 @@ class QuestionWriter:
             veto=policy.veto,
             allow_self=policy.allow_self_approval,
             # Neither other arguments nor a word about the next time say what has happened.
-            allow_edit=policy.allow_edit and not doubt,
+            edit="off" if doubt else policy.edit_mode(read_only=tool.read_only),
             allow_remember=not doubt and policy.allow_remember and _is_rememberable(verdict),
             confirm="" if doubt else policy.confirm,
             min_assurance=policy.min_assurance,
@@ -163,7 +163,9 @@ def _standing(rows: ApprovalRows, old: Question, now: datetime) -> ApprovalReque
 def _after_edit(question: Question, edit: Edit) -> Question:
     """`question` as it follows the one that was changed: who could decide that by escalation still can."""
     old = edit.old
-    kept = {"edit_of": old.revision, "agent_says": old.agent_says}
+    kept: dict[str, Any] = {"edit_of": old.revision, "agent_says": old.agent_says}
+    if old.edit == "propose":
+        kept["proposers"] = (edit.subject,)
     if not old.escalated:
         return question.model_copy(update=kept)
     everybody = tuple(dict.fromkeys((*question.approvers, *old.escalate_to)))

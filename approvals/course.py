@@ -60,7 +60,9 @@ def _counts(question: Question, answer: StoredAnswer) -> bool:
     if answer.revision == question.revision:
         # A change of the arguments is no yes to those that were asked.
         return not changes
-    return changes and question.edit_of == answer.revision
+    # Whoever only proposed the change has not approved it.
+    proposed = answer.vote.subject in question.proposers
+    return changes and question.edit_of == answer.revision and not proposed
 
 
 def _ended(request: ApprovalRequest, question: Question) -> ApprovalRequest:

@@ -20,6 +20,7 @@ def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
         allow_self=request.allow_self,
         min_assurance=request.min_assurance,
         accept_unsigned=request.accept_unsigned,
+        proposers=request.proposers,
         seats=tuple(dict.fromkeys(seat(vote) for vote in request.votes)),
         request=request if decision.remember is not None else None,
     )

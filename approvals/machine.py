@@ -41,7 +41,7 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
         return _too_late(request, decision)
     if not decision.signature and _is_over(request, now):
         return _expired(request)
-    if decision.edited_args is not None and not request.allow_edit:
+    if decision.edited_args is not None and request.edit == "off":
         return refusal(request, "not_allowed", "arguments cannot be changed here; deny and say what to change")
     if decision.remember is not None and not request.allow_remember:
         return refusal(request, "not_allowed", "answers to this are not remembered; answer this one alone")
@@ -97,6 +97,8 @@ def edited(
     # The gates' answer came through an activity: the new revision has to be what its editor signed for.
     if not binding.names(decision, revised, revised.question_hash):
         return request, refusal(request, "stale", "these are not the arguments that were checked; try again")
+    if authority.subject in revised.proposers:
+        return revised, _counted(revised, "", "your change is asked of the others")
     return _voted(revised, decision, authority, now)
 
 

@@ -17,7 +17,7 @@ from signoff.channels.shapes import Closed, Notice, Sent
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.person import Person
 from signoff.registry.people import Directory
-from signoff.registry.seats import Table, seat_of
+from signoff.registry.seats import seat_of, table_of
 from signoff.store.deliveries import Deliveries, DeliveryRow
 
 SEND_SECONDS: Final = 30.0
@@ -197,7 +197,7 @@ class Carrier:
         """Whether the person is to be told now: they may still answer, and have not read it elsewhere."""
         request = row.request
         person = self._supplies.people.find(row.person, row.tenant)
-        table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
+        table = table_of(request)
         # By the directory as it is now: who has left since the card was planned is not told what waits.
         seated = not seat_of(person, self._supplies.people, table, self._supplies.clock()).code
         if not seated or any(vote.subject == row.person for vote in request.votes):

@@ -38,7 +38,7 @@ from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.registry.people import Directory
-from signoff.registry.seats import Table, seat_of
+from signoff.registry.seats import seat_of, table_of
 from signoff.store.arrivals import ArrivalRow, Arrivals
 from signoff.store.deliveries import Deliveries
 from signoff.store.footers import Footers
@@ -419,7 +419,7 @@ class Hearing:
         )
 
     def _seated(self, person: Person, request: ApprovalRequest) -> bool:
-        table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
+        table = table_of(request)
         return not seat_of(person, self._directory, table, self._clock()).code
 
 

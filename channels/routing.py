@@ -10,7 +10,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import Person, Reach
 from signoff.registry.manifest_channels import RoutingRules
 from signoff.registry.people import Directory
-from signoff.registry.seats import Table, seat_of
+from signoff.registry.seats import seat_of, table_of
 
 SPARE: Final = timedelta(minutes=1)
 """What somebody needs at least to answer: a rest that ends later than this before the deadline is not waited for."""
@@ -36,7 +36,7 @@ class Plan:
 
 def asked(request: ApprovalRequest, people: Directory, now: datetime) -> tuple[Person, ...]:
     """Everybody who may answer `request` now, for themselves or for somebody else, in order of the directory."""
-    table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
+    table = table_of(request)
     return tuple(person for person in people.all(request.tenant) if not seat_of(person, people, table, now).code)
 
 

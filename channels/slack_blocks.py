@@ -48,7 +48,7 @@ def card_blocks(notice: Notice, voice: Voice, public_url: str) -> tuple[str, lis
     if notice.link:
         label = text("button.open", voice.language)
         buttons.append(_button(OPEN, label, url=notice.link))
-    if decides and notice.request.allow_edit:
+    if decides and notice.request.edit != "off":
         edit = f"{public_url}/approvals/{notice.request.id}/edit"
         buttons.append(_button(CHANGE, text("button.change", voice.language), url=edit))
     if buttons:

@@ -117,5 +117,5 @@ def _todo(request: ApprovalRequest) -> list[str]:
             f"signoff approve {code}    it did not, run it",
             f"signoff deny {code} --reason ...    give up",
         ]
-    edit = f"    signoff approve {code} --set NAME=VALUE" if request.allow_edit else ""
+    edit = f"    signoff approve {code} --set NAME=VALUE" if request.edit != "off" else ""
     return [f"signoff approve {code}    signoff deny {code} --reason ...{edit}"]

@@ -29,7 +29,7 @@ def edited_args(
     Raises `Refused` for what does not fit the tool's schema or changes nothing, `NotFound` for a path, `ConfigError`
     without an editor.
     """
-    if not request.allow_edit:
+    if request.edit == "off":
         raise Refused("arguments cannot be changed here; deny and say what to change", code="not_allowed")
     args, schema = found.args, found.tool.schema if found.tool is not None else None
     made = set_values(args, settings, schema, found.secrets) if settings else args

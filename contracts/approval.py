@@ -58,6 +58,10 @@ class Vote(Shape):
     decision: Decision
 
 
+EditMode = Literal["off", "propose", "approve"]
+"""Whether approvers may change the arguments: not at all; for others to decide; or as a yes to what they wrote."""
+EDIT_MODES: tuple[EditMode, ...] = ("off", "propose", "approve")
+"""The strictest first."""
 Ending = Literal["cancelled", "lapsed", "superseded", "not_asked", "unsigned"]
 """How a turn ended a question by its own word, always towards `does not run`; `unsigned`: answered by a raw message."""
 
@@ -108,7 +112,9 @@ class Question(Shape):
     quorum: int = 1
     veto: bool = True
     allow_self: bool = False
-    allow_edit: bool = False
+    edit: EditMode = "off"
+    proposers: tuple[str, ...] = ()
+    """Who changed the arguments where that makes them one who asks: they decide it no more than the requester does."""
     allow_remember: bool = False
     confirm: str = ""
     min_assurance: Assurance = "channel"

@@ -223,6 +223,7 @@ class IdentifyTask(Shape):
     allow_self: bool
     min_assurance: Assurance
     accept_unsigned: bool
+    proposers: tuple[str, ...] = ()
     seats: tuple[str, ...] = ()
     request: ApprovalRequest | None = None
 

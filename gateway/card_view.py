@@ -139,7 +139,7 @@ def card_page(
         stands_in=display_name(people, seat.on_behalf, request.tenant) if seat.on_behalf else "",
         voted=any(vote.subject == visitor.person.id for vote in request.votes),
         why_not=_why_not(request, seat, visitor, people) if pending and not decides else "",
-        edits=pending and decides and request.allow_edit and not why_no_edit(request, args),
+        edits=pending and decides and request.edit != "off" and not why_no_edit(request, args),
         remembers=pending and decides and request.allow_remember and request.kind == "approval",
         example=_example(request),
         typed=(*typed_words(request, visitor), "")[0] if pending else "",
@@ -167,7 +167,7 @@ def why_no_edit(request: ApprovalRequest, args: Any) -> str:
     """Which text says why nobody can change the arguments of a request; "" where they can be."""
     if request.state != "pending":
         return "edit.why.over"
-    if not request.allow_edit or request.kind == "in_doubt":
+    if request.edit == "off" or request.kind == "in_doubt":
         return "edit.why.policy"
     return "" if isinstance(args, dict) else "edit.why.args"
 

@@ -31,7 +31,7 @@ from signoff.policypool import ask_rules
 from signoff.registry.nearest import shown
 from signoff.registry.people import Directory
 from signoff.registry.remembering import Remembering
-from signoff.registry.seats import Seat, Table, seat_of
+from signoff.registry.seats import Seat, seat_of, table_of
 from signoff.store.requests import LoadedRequest
 
 _CHECKED_LATER: Final = "your change is stored and is checked when a worker is back"
@@ -146,7 +146,7 @@ def seat_at(request: ApprovalRequest, person: Person, people: Directory, now: da
 
     A hint for pages; the workflow asks the directory again at the moment of the decision.
     """
-    table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
+    table = table_of(request)
     return seat_of(person, people, table, now)
 
 
@@ -204,7 +204,7 @@ def _unconfirmed(deps: GatewayDeps, request: ApprovalRequest, decision: Decision
     """Whether a value of the card should have been typed again, of the changed one where it is changed."""
     if typed is None or decision.verdict != "approved" or request.state != "pending":
         return False
-    if decision.edited_args is not None and request.allow_edit:
+    if decision.edited_args is not None and request.edit != "off":
         request = as_edited(request, decision.edited_args, deps.catalog)
     return not confirmed(request, typed)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -19,6 +20,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from signoff.contracts.approval import EditMode
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import ConfigError
 from signoff.policy.durations import Seconds
@@ -115,6 +117,11 @@ class Show(_PolicyData):
     secret: tuple[Name, ...] = ()
 
 
+def _mode(value: object) -> object:
+    # YAML reads a bare `off` as false.
+    return "off" if value is False else value
+
+
 class ApprovalPolicy(_PolicyData):
     """When a call needs people, which people, and for how long their answer holds.
 
@@ -122,7 +129,8 @@ class ApprovalPolicy(_PolicyData):
     run from when people are asked. `escalate_to` may decide from the escalation on, beside those asked first.
     With `on_timeout` `escalate` that is at the deadline, which is then put off once by `timeout`. With `audit`
     `required` a call does not run without its record. `notify` names the channels by which people are reached beside
-    the inbox, in order; None leaves that to the manifest's `routing`. `handler` is the `module:function` that answers
+    the inbox, in order; None leaves that to the manifest's `routing`. `edit` None is `off` for tools with effects.
+    `handler` is the `module:function` that answers
     after the rules. Building one raises `ConfigError` with `field` and `value`.
     """
 
@@ -138,7 +146,7 @@ class ApprovalPolicy(_PolicyData):
     allow_self_approval: StrictBool = False
     timeout: Seconds = 86_400.0
     grant_ttl: Seconds = 900.0
-    allow_edit: StrictBool = True
+    edit: Annotated[EditMode, BeforeValidator(_mode)] | None = None
     min_assurance: Assurance = "channel"
     accept_unsigned: StrictBool = False
     confirm: Literal["", "type"] = ""
@@ -157,6 +165,10 @@ class ApprovalPolicy(_PolicyData):
         for name, value, why in _impossible(self):
             raise ConfigError(why, field=name, value=value)
         return self
+
+    def edit_mode(self, *, read_only: bool) -> EditMode:
+        """`edit`, or what holds where it is not given: nobody rewrites a call that has effects."""
+        return self.edit or ("approve" if read_only else "off")
 
     @property
     def named_approvers(self) -> tuple[str, ...]:

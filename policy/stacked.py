@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from signoff.contracts.approval import EDIT_MODES, EditMode
 from signoff.contracts.canonical import sha256_hex
 from signoff.contracts.decision import ASSURANCES
 from signoff.policy.compiled import CompiledPolicy, PolicyVerdict
@@ -118,7 +119,8 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
         "allow_self_approval": all(each.allow_self_approval for each in given),
         "timeout": timeout,
         "grant_ttl": min(each.grant_ttl for each in given),
-        "allow_edit": all(each.allow_edit for each in given),
+        # Not given it is `off` where a tool has effects, which is not known here.
+        "edit": None if all(each.edit is None for each in given) else min(map(_edit, given), key=EDIT_MODES.index),
         "min_assurance": max((each.min_assurance for each in given), key=ASSURANCES.index),
         "accept_unsigned": all(each.accept_unsigned for each in given),
         "confirm": "type" if any(each.confirm for each in given) else "",
@@ -138,3 +140,7 @@ def _shown(given: Sequence[Show]) -> Show:
     lists = [each.only for each in given if each.only is not None]
     only = tuple(dict.fromkeys(name for names in lists for name in names)) if len(lists) == len(given) else None
     return Show(only=only, secret=tuple(dict.fromkeys(name for each in given for name in each.secret)))
+
+
+def _edit(policy: ApprovalPolicy) -> EditMode:
+    return policy.edit or "off"

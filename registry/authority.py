@@ -36,7 +36,7 @@ def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, deve
         return _anonymous(task, development) if unsigned else Authority(allowed=False, code="not_allowed")
     found = Authority(allowed=False, subject=decision.subject, unsigned=unsigned, received_at=evidence.received_at)
     person = people.find(decision.subject, task.tenant)
-    table = Table(task.tenant, task.approvers, task.requester, task.allow_self)
+    table = Table(task.tenant, task.approvers, task.requester, task.allow_self, task.proposers)
     seat = seat_of(person, people, table, evidence.moment, task.seats)
     if person is None:
         return found.model_copy(update={"code": seat.code})

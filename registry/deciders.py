@@ -69,6 +69,12 @@ def _problems(
             yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
     # Those to whom a call escalates count: the quorum may be met by them as well, only later.
     most = max(len({each.person_id or each.id for each in _eligible(named, here)}) for here in _tenants(active))
+    if policy.edit == "propose" and most < fewest + 1 and coming.isdisjoint(named) and not policy.allow_self_approval:
+        yield (
+            "edit",
+            f"lets approvers propose other arguments, which takes {fewest} others to approve, but at most {most} people "
+            "of one tenant may decide: name more, or use `edit: off` or `edit: approve`",
+        )
     if most < fewest and coming.isdisjoint(named):
         yield (
             "quorum",

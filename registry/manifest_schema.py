@@ -60,7 +60,7 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "allow_self_approval": "The requester may decide.",
         "timeout": "How long it waits for people.",
         "grant_ttl": "How long an approval is good for before the call begins.",
-        "allow_edit": "Approvers may change the arguments.",
+        "edit": "Whether approvers may change the arguments: `off`, `propose` (others decide it) or `approve`.",
         "min_assurance": "The least assurance that counts.",
         "accept_unsigned": "Take answers that name nobody.",
         "confirm": "`type`: the approver types a value of the card again.",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from signoff.contracts.approval import Question
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import ReceiptCode
 from signoff.registry.people import Directory
@@ -19,13 +20,20 @@ class Seat:
 
 @dataclass(frozen=True)
 class Table:
-    """Who is asked, `role:<role>` and `user:<id>`, in which tenant, and the requester, who has no seat of their own
-    unless `allow_self`."""
+    """Who is asked, `role:<role>` and `user:<id>`, in which tenant, and who asks, the requester and those who changed
+    the arguments: they have no seat of their own unless `allow_self`."""
 
     tenant: str
     approvers: tuple[str, ...]
     requester: str
     allow_self: bool
+    proposers: tuple[str, ...] = ()
+
+
+def table_of(question: Question) -> Table:
+    """The table of a question."""
+    asked_by = question.requester.user
+    return Table(question.tenant, question.approvers, asked_by, question.allow_self, question.proposers)
 
 
 def seat_of(
@@ -39,8 +47,8 @@ def seat_of(
     if person is None or not _present(person, table):
         return Seat(code="not_allowed")
     # The requester may not decide in somebody else's seat either: who sits there would still be them.
-    asker = people.person_id(table.requester, table.tenant)
-    own_matter = people.person_id(person.id, table.tenant) == asker and not table.allow_self
+    askers = {people.person_id(each, table.tenant) for each in (table.requester, *table.proposers)}
+    own_matter = people.person_id(person.id, table.tenant) in askers and not table.allow_self
     # Whoever is asked themselves sits for themselves only: with a second seat one person would count twice.
     if _listed(person, table):
         return Seat(code="self_approval") if own_matter else Seat()
@@ -49,7 +57,7 @@ def seat_of(
         for each in people.delegators(person.id, table.tenant, moment)
         if _present(each, table) and _listed(each, table)
     ]
-    standing = [each for each in lent if table.allow_self or each != asker]
+    standing = [each for each in lent if table.allow_self or each not in askers]
     if not standing:
         return Seat(code="not_allowed")
     if own_matter:

@@ -89,10 +89,11 @@ class Questions:
         def write(connection: Connection) -> Question:
             lock_approval(connection, question.id)
             rows = read_rows(connection, question.id)
-            if rows is not None and _is_same(rows, question):
+            about = question if rows is None else _proposed(rows, question)
+            if rows is not None and _is_same(rows, about):
                 return rows.latest
             now: int = connection.execute(select(StoreClock())).scalar_one()
-            asked = question.model_copy(
+            asked = about.model_copy(
                 update={
                     "revision": 1 if rows is None else rows.latest.revision + 1,
                     "code": _free_code(connection, question.tenant) if rows is None else rows.latest.code,
@@ -315,6 +316,12 @@ def end_by_word(connection: Connection, approval: str, revision: int, state: str
         return False
     ending: Ending = "lapsed" if state == "lapsed" else "cancelled" if state == "cancelled" else "unsigned"
     return end_question(connection, approval, revision, ending)
+
+
+def _proposed(rows: ApprovalRows, question: Question) -> Question:
+    """`question` with everybody who changed its arguments in earlier revisions as one who asks."""
+    proposers = dict.fromkeys((*rows.latest.proposers, *question.proposers))
+    return question.model_copy(update={"proposers": tuple(proposers)})
 
 
 def _is_same(rows: ApprovalRows, question: Question) -> bool:

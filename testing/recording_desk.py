@@ -13,7 +13,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.steps import Authority
 from signoff.registry.people import Directory
-from signoff.registry.seats import Table, seat_of
+from signoff.registry.seats import seat_of, table_of
 
 
 class RecordingDesk:
@@ -94,5 +94,5 @@ class RecordingDesk:
         )
 
     def _seat(self, request: ApprovalRequest, person: Person) -> str:
-        table = Table(request.tenant, request.approvers, request.requester.user, request.allow_self)
+        table = table_of(request)
         return seat_of(person, self._people, table, self._clock()).code

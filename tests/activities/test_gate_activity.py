@@ -101,7 +101,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     assert request.rule == ruling.rule
     assert request.policy_hash == ruling.policy_hash == room.catalog.policy("pay").hash
     assert request.approvers == ("role:finance", "user:ana")
-    assert (request.quorum, request.veto, request.allow_self, request.allow_edit) == (2, False, True, True)
+    assert (request.quorum, request.veto, request.allow_self, request.edit) == (2, False, True, True)
     assert (request.confirm, request.min_assurance, request.accept_unsigned) == ("type", "session", True)
     assert (request.level, request.requester, request.state) == ("admin", GUEST, "pending")
     assert (request.timeout, request.grant_ttl) == (600.0, 60.0)

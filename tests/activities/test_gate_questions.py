@@ -40,12 +40,12 @@ async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
         escalate_after=120,
         escalate_to=("role:cfo",),
         on_timeout="escalate",
-        allow_edit=False,
+        edit="off",
         allow_remember=True,
     )
     request = request_of((await ruling(room_of(store, pay_tool(LEDGER, policy)))).request)
     assert (request.remind_after, request.escalate_after, request.escalate_to) == (60.0, 120.0, ("role:cfo",))
-    assert (request.on_timeout, request.allow_edit, request.allow_remember) == ("escalate", False, True)
+    assert (request.on_timeout, request.edit, request.allow_remember) == ("escalate", False, True)
     assert (request.kind, request.reminded, request.escalated, request.extended) == ("approval", 0, False, False)
 
 
@@ -110,7 +110,7 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
     request = request_of(asked.request)
     assert (asked.verdict, asked.action) == ("ask", "")
     assert (request.kind, request.revision, request.digest) == ("in_doubt", 4, doubt_digest(digest, 3))
-    assert (request.approvers, request.allow_edit, request.allow_remember) == (("role:approvers",), False, False)
+    assert (request.approvers, request.edit, request.allow_remember) == (("role:approvers",), False, False)
     assert [row.name for row in request.card.rows] == list(ARGS)
 
 
@@ -122,7 +122,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
     of_call = permit_for(tool).digest
     first = request_of((await ruling(room, agent_says="as you asked")).request)
     assert (first.approvers, first.confirm) == (("user:ana",), "type")
-    assert (first.allow_edit, first.allow_remember) == (True, True)
+    assert (first.edit, first.allow_remember) == (True, True)
     digest = doubt_digest(of_call, 1)
     note = "Nobody knows whether this happened: the tool was begun and never answered."
     request = first.model_copy(
@@ -134,7 +134,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
             "rule": "in_doubt",
             "rule_text": "",
             "confirm": "",
-            "allow_edit": False,
+            "edit": "off",
             "allow_remember": False,
         }
     )

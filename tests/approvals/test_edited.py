@@ -63,7 +63,7 @@ def question(amount: int, **fields: Any) -> ApprovalRequest:
         "policy_hash": "p1",
         "approvers": FINANCE,
         "quorum": 2,
-        "allow_edit": True,
+        "edit": "approve",
         "requester": Principal(user="guest"),
         "timeout": 3600.0,
     }
@@ -162,7 +162,7 @@ UNCHECKED = "these are not the arguments that were checked; try again"
         pytest.param({}, {"digest": digest(381)}, {}, "stale", UNCHECKED, id="another digest than theirs"),
         pytest.param({}, {}, {"edited_args": None}, "stale", UNCHECKED, id="no arguments at all"),
         pytest.param(
-            {"allow_edit": False},
+            {"edit": "off"},
             {},
             {},
             "not_allowed",

@@ -43,7 +43,7 @@ def question(amount: int, **fields: Any) -> ApprovalRequest:
     base = ApprovalRequest(
         id=ID, code="AAAAAA", digest=digest(amount), definition="d", tenant="main", turn="t", call="c1.1", tool="pay",
         args=Content(inline={"amount": amount}), card=Card(effect=f"Pay {amount}"), requester=Principal(user="guest"),
-        approvers=("role:finance",), escalate_to=("role:cfo",), allow_edit=True, timeout=10 * 3_600.0,
+        approvers=("role:finance",), escalate_to=("role:cfo",), edit="approve", timeout=10 * 3_600.0,
     )  # fmt: skip
     return base.model_copy(update=fields)
 

@@ -238,7 +238,7 @@ def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, mes
 )
 def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, message: str) -> None:
     """Neither other arguments nor a rule for the next time answer it; what happened is told at bounded length."""
-    doubt = deadlines.opened(request(kind="in_doubt", allow_edit=True, allow_remember=True), NOW)
+    doubt = deadlines.opened(request(kind="in_doubt", edit="approve", allow_remember=True), NOW)
     assert machine.objection(doubt, answer(**fields), NOW) == Receipt(
         status="refused", code="malformed", approval_id=ID, state="pending", votes=0, needed=1, message=message
     )

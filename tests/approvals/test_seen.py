@@ -122,7 +122,7 @@ def test_a_cancelled_request_is_an_ending() -> None:
 
 def test_arguments_are_in_no_entry_and_long_words_are_cut() -> None:
     """An edit says that it is one; what strangers wrote at length is bounded."""
-    made = desk(allow_edit=True)
+    made = desk(edit="approve")
     made.examine(answer(edited_args={"to": "Lisbon"}), Authority(allowed=False, code="not_allowed"), NOW)
     made.glance(answer(approval_id="x" * 60_000, subject="y" * 60_000, delivery_id="z" * 60_000), NOW)
     for each in made.unwritten.take(STREAM, "main"):

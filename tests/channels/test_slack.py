@@ -56,7 +56,7 @@ class TestSlack(ChannelSuite):
         """In the inbox, after a sign-in; no other card has it."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
-        request = await rig.ask(1, allow_edit=True)
+        request = await rig.ask(1, edit="approve")
         await rig.ask(2)
         links = [
             element["url"]

@@ -75,13 +75,11 @@ def test_nothing_is_added_by_what_never_asks() -> None:
 def test_each_field_is_the_strictest() -> None:
     """Of who may answer, how many, how fast, and what they may do."""
     near = ApprovalPolicy(approvers=("role:a",), timeout=60, allow_remember=True, min_assurance="mfa", remind_after=20)
-    far = ApprovalPolicy(
-        approvers=("role:b", "role:a"), quorum=2, veto=True, allow_edit=False, timeout=30, confirm="type"
-    )
+    far = ApprovalPolicy(approvers=("role:b", "role:a"), quorum=2, veto=True, edit="off", timeout=30, confirm="type")
     found = over(near, far)
     policy = policy_of(found)
     assert (policy.approvers, policy.quorum, policy.timeout) == (("role:a",), 2, 30)
-    assert (policy.allow_remember, policy.allow_edit, policy.confirm) == (False, False, "type")
+    assert (policy.allow_remember, policy.edit, policy.confirm) == (False, False, "type")
     assert (policy.min_assurance, policy.remind_after, found.needs_person) == ("mfa", 20, "always")
     assert found.judge({"amount": 1.0}, {}).approvers == ("role:a",)
 
@@ -125,8 +123,8 @@ WIDE: dict[str, Any] = {"escalate_to": ("role:everybody",)}
         ("allow_self_approval", {"allow_self_approval": True}, {}, False),
         ("timeout", {"timeout": 30}, {"timeout": 60}, 30),
         ("grant_ttl", {"grant_ttl": 30}, {"grant_ttl": 60}, 30),
-        ("allow_edit", {}, {}, True),
-        ("allow_edit", {"allow_edit": False}, {}, False),
+        ("edit", {}, {}, None),
+        ("edit", {"edit": "approve"}, {}, "off"),
         ("min_assurance", {"min_assurance": "link"}, {"min_assurance": "none"}, "link"),
         ("min_assurance", {"min_assurance": "link"}, {"min_assurance": "channel"}, "channel"),
         ("accept_unsigned", {"accept_unsigned": True}, {"accept_unsigned": True}, True),

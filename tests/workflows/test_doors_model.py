@@ -43,10 +43,10 @@ from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respo
 HOUR = timedelta(hours=1)
 LATER = {"remind_after": 7_200.0, "escalate_after": 14_400.0, "escalate_to": ("user:cfo",), "timeout": 36_000.0}
 POLICIES = {
-    "alone": ApprovalPolicy(allow_edit=True, **LATER),
-    "two": ApprovalPolicy(allow_edit=True, quorum=2, **LATER),
-    "majority": ApprovalPolicy(allow_edit=True, quorum=2, veto=False, on_timeout="escalate", **LATER),
-    "three": ApprovalPolicy(allow_edit=False, quorum=3, **LATER),
+    "alone": ApprovalPolicy(edit="approve", **LATER),
+    "two": ApprovalPolicy(edit="approve", quorum=2, **LATER),
+    "majority": ApprovalPolicy(edit="approve", quorum=2, veto=False, on_timeout="escalate", **LATER),
+    "three": ApprovalPolicy(edit="off", quorum=3, **LATER),
 }
 """Nothing comes at a multiple of three hours, which is what time is moved by."""
 APPROVERS = ("ana", "ben", "cleo")

@@ -91,7 +91,7 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
         ({}, {"to": "Ana"}, "malformed", "amount"),
         ({}, {"amount": 2**60}, "malformed", "as a string"),
         ({"deny_if": "args.amount > 1000.0"}, {"amount": 1001}, "not_allowed", "`deny_if` is true"),
-        ({"allow_edit": False}, {"amount": 380}, "not_allowed", "cannot be changed"),
+        ({"edit": "off"}, {"amount": 380}, "not_allowed", "cannot be changed"),
         (
             {"route_to": "args.amount > 1000.0 ? ['role:cfo'] : ['role:approvers']"},
             {"amount": 1001},

@@ -166,7 +166,7 @@ async def test_what_people_change_of_a_call_is_judged_where_it_stands_by_now(
     """An edit of a call of the opened step is asked of the gates with what was collected, and runs."""
     ledger = Ledger()
     script = [calls(choose("Porto")), calls(BOOK), respond("done")]
-    async with bench(client, store, task_queue, trips(ledger, ApprovalPolicy(allow_edit=True)), script) as desk:
+    async with bench(client, store, task_queue, trips(ledger, ApprovalPolicy(edit="approve")), script) as desk:
         key = await desk.start(**AT)
         await desk.waiting(key)
         receipt = await desk.signoff.decide(yes(key, "c2.1", edited_args={"amount": 10}))
