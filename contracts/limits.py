@@ -212,6 +212,10 @@ MAIL_WAITING_BYTES: Final = 64 * MIB
 """Bytes of mails that are being proved or wait for it; more is refused for now, so that its mail server keeps it."""
 MAIL_DOMAIN_BYTES: Final = 16 * MIB
 """Of these, those of mails from one sender's domain."""
+MAIL_FETCHED_AT_ONCE: Final = 6
+"""Mails that are taken from a mailbox at the same time: of the longest ones, as many as have room among those."""
+MAIL_SORTED: Final = 2_000
+"""Unread mails of a mailbox that are sorted by their senders' domains at one look."""
 MAIL_DOMAINS_KEPT: Final = 1_000
 """Senders' domains of which it is remembered that they have proved a mail; the one unheard of longest goes first."""
 
