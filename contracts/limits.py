@@ -140,7 +140,7 @@ REFUSAL_DAYS: Final = 30
 REFUSAL_FLUSH_SECONDS: Final = 1.0
 """Seconds within which a process writes down how much it refused: whatever strangers send, one write a second."""
 
-# A step is one place of an expression evaluated once: about 10 us of the slower engine. What a rule costs at most is
+# A step is one place of an expression evaluated once: about 5 us of the slower engine. What a rule costs at most is
 # worked out from its text and the sizes of what it reads, before either engine sees it: policy/cost.py.
 POLICY_CHARS: Final = 2_000
 """Characters of an expression."""
@@ -162,8 +162,8 @@ POLICY_PLAIN_BYTES: Final = 32 * MIB
 """The same for bytes of memory."""
 POLICY_TEXT_BYTES: Final = ARGUMENTS_BYTES
 """Bytes of text of the largest data for which an expression is rated; of longer text it costs that much more."""
-POLICY_BOUNDED_STEPS: Final = 100_000
-"""Steps over the data as they are that such an expression may take at most; above it nothing is evaluated."""
+POLICY_BOUNDED_STEPS: Final = 200_000
+"""Steps over the data as they are that such an expression may take at most, a second; above it nothing is evaluated."""
 POLICY_BOUNDED_BYTES: Final = 128 * MIB
 """The same for bytes of memory."""
 POLICY_PROCESSES: Final = 2
