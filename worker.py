@@ -26,6 +26,7 @@ from signoff.activities.identify import IdentifyActivity
 from signoff.activities.journal import RecordActivity
 from signoff.activities.looks import Looks, LooksInterceptor
 from signoff.activities.model import ModelActivity
+from signoff.activities.other_store import StoreInterceptor
 from signoff.activities.outcome import OutcomeActivity
 from signoff.activities.room import Profile, Room
 from signoff.activities.tool import tool_activities
@@ -107,7 +108,7 @@ class SignoffPlugin(SimplePlugin):
                 *tool_activities(room),
             ],
             workflow_runner=_share,
-            interceptors=[LooksInterceptor(self._looks), CallerInterceptor()],
+            interceptors=[LooksInterceptor(self._looks), CallerInterceptor(), StoreInterceptor(room.store.id)],
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:

@@ -7,6 +7,7 @@ from temporalio import activity
 from signoff.contracts.call import Permit
 from signoff.registry.capabilities import NOTHING_GRANTED, Granted
 from signoff.registry.context import ToolContext
+from signoff.registry.people import Directory
 from signoff.registry.tool import Tool
 
 
@@ -24,7 +25,13 @@ async def contained(tool: Tool, args: dict[str, Any], context: ToolContext) -> A
 
 
 def context_of(
-    permit: Permit, key: str, budget_chars: int, *, dry_run: bool = False, capabilities: Granted = NOTHING_GRANTED
+    permit: Permit,
+    key: str,
+    budget_chars: int,
+    *,
+    people: Directory,
+    dry_run: bool = False,
+    capabilities: Granted = NOTHING_GRANTED,
 ) -> ToolContext:
     """What the handler, or the probe, of a permitted call is told in this activity; `key` is that of its ticket."""
     ctx = permit.ctx
@@ -36,7 +43,7 @@ def context_of(
         call_id=permit.call,
         tenant_id=ctx.tenant,
         user_id=ctx.user.user,
-        person_id=ctx.user.user,
+        person_id=people.person_id(ctx.user.user, ctx.tenant),
         user=ctx.user,
         idempotency_key=key,
         approval_decision="approved" if permit.kind == "approved" else None,

@@ -127,7 +127,9 @@ class OutcomeActivity:
         args = as_run(tool, proposed)
         probing = Probing(self._room, tool, Results(self._room, tool))
         given = granted(self._room.backends, tool, permit.ctx.tenant)
-        return await probing.reply(permit, args, context_of(permit, key, task.budget_chars, capabilities=given))
+        people = self._room.people
+        context = context_of(permit, key, task.budget_chars, people=people, capabilities=given)
+        return await probing.reply(permit, args, context)
 
 
 def _settled(task: OutcomeTask, code: str, text: str) -> CallOutcome:

@@ -347,7 +347,8 @@ class ToolActivity:
 
     def _context(self, task: ToolTask, key: str) -> ToolContext:
         given = granted(self._room.backends, self._tool, task.permit.ctx.tenant)
-        return context_of(task.permit, key, task.budget_chars, dry_run=task.dry_run, capabilities=given)
+        people, dry_run = self._room.people, task.dry_run
+        return context_of(task.permit, key, task.budget_chars, people=people, dry_run=dry_run, capabilities=given)
 
 
 def tool_activities(room: Room) -> list[Any]:

@@ -159,7 +159,7 @@ class Email(Channel):
             return await take(Fetched(raw, at=self.means.clock(), recipients=recipients))
 
         if self._inbound.imap is not None:
-            await fetch(self._inbound.imap, MAX_MAIL, kept)
+            await fetch(self._inbound.imap, MAX_MAIL, kept, self._queue.proved)
         elif self._inbound.lmtp is not None:
             await serve(self._inbound.lmtp, MAX_MAIL, self._replies.is_ours, kept)
 

@@ -7,18 +7,23 @@ import asyncio
 import contextlib
 import imaplib
 import logging
+import re
 import ssl
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from typing import Final
 
 from imap_tools import BaseMailBox, MailBox, MailBoxStartTls, MailBoxUnencrypted, MailMessageFlags
 from imap_tools.errors import ImapToolsError
 
 from signoff.channels.base import Forged, Malformed
+from signoff.channels.mail_fields import only_sender, part_header
 from signoff.channels.mail_options import ImapOptions
 from signoff.contracts.errors import Unavailable
+from signoff.contracts.limits import MAIL_FETCHED_AT_ONCE, MAIL_SORTED
 
 LOOK_SECONDS: Final = 60
 """After so long the mailbox is looked into though nothing was said to be new."""
@@ -30,27 +35,25 @@ _HAND_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
 
 Take = Callable[[bytes], Awaitable[object]]
+_Hand = Callable[[bytes], "Future[None]"]
+_UID: Final = re.compile(rb"\bUID (\d+)")
 
 
-async def fetch(options: ImapOptions, room: int, take: Take) -> None:
+async def fetch(options: ImapOptions, room: int, take: Take, first: Callable[[str], bool]) -> None:
     """Take mail of at most `room` bytes until cancelled. What is refused is not offered again; what cannot be kept is.
 
-    Raises `Unavailable` when the mailbox cannot be reached.
+    Mails of several senders' domains are taken at the same time, those of one in their order, and domains that are
+    `first` before others. Raises `Unavailable` when the mailbox cannot be reached.
     """
     loop = asyncio.get_running_loop()
     over = threading.Event()
 
-    def hand(raw: bytes) -> None:
-        taken = asyncio.run_coroutine_threadsafe(_taken(take, raw), loop)
-        try:
-            taken.result(_HAND_SECONDS)
-        except TimeoutError:
-            taken.cancel()
-            raise
+    def hand(raw: bytes) -> "Future[None]":
+        return asyncio.run_coroutine_threadsafe(_taken(take, raw), loop)
 
     # A thread of its own: it waits for the mailbox as long as the process runs.
     thread = ThreadPoolExecutor(1, "signoff-imap")
-    working = loop.run_in_executor(thread, _work, options, room, hand, over)
+    working = loop.run_in_executor(thread, _work, options, room, hand, first, over)
     try:
         # A thread goes on when its future is cancelled: it is told by `over`, and then waited for.
         await asyncio.shield(working)
@@ -77,43 +80,96 @@ async def _taken(take: Take, raw: bytes) -> None:
         await take(raw)
 
 
-def _work(options: ImapOptions, room: int, hand: Callable[[bytes], None], over: threading.Event) -> None:
+def _work(options: ImapOptions, room: int, hand: _Hand, first: Callable[[str], bool], over: threading.Event) -> None:
     late: set[str] = set()
     try:
         with _opened(options) as box:
             while not over.is_set():
-                # By UID: the numbers that IMAP gives by position shift when somebody takes a mail away.
-                for uid in box.uids("UNSEEN"):
-                    if over.is_set():
-                        return
-                    _one(box, uid, room, hand, late)
-                _wait(box, over)
+                look = _Look(box, room, hand, over, late)
+                # Another look after so many: what has come meanwhile of domains that are first waits for no flood.
+                if not look.take(_sorted(box, box.uids("UNSEEN")[:MAIL_SORTED], first)):
+                    _wait(box, over)
     except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
         raise Unavailable(f"the mailbox cannot be read: {type(error).__name__}") from error
 
 
-def _one(box: BaseMailBox, uid: str, room: int, hand: Callable[[bytes], None], late: set[str]) -> None:
-    """Take one mail. One that takes too long holds up no other: it is tried once more at the next look."""
-    # The size is asked for first, so that a mail without bounds is never loaded.
-    size = _size(box, uid)
-    raw = _mail(box, uid) if size is not None and size <= room else None
-    if size is None or (raw is None and size <= room):
-        return  # Somebody has taken it away meanwhile.
-    marks = [MailMessageFlags.SEEN]
-    if raw is None:
-        _log.warning("a mail of more than %d bytes is left in the mailbox", room)
-    else:
-        try:
-            hand(raw)
-        except TimeoutError:
-            if uid not in late:
-                late.add(uid)
-                return
-            marks.append(MailMessageFlags.FLAGGED)
-            _log.error("a mail that twice took more than %g s is left in the mailbox, flagged", _HAND_SECONDS)
-    # Marked only now: after a crash before this line the mail comes again, and by its key counts once.
-    late.discard(uid)
-    box.flag(uid, marks, True)
+def _sorted(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> list[tuple[str, str]]:
+    """The mails, by UID, with the domain that each claims to be from; of domains that are `first` before others."""
+    if not uids:
+        return []
+    # By UID: the numbers that IMAP gives by position shift when somebody takes a mail away.
+    _, found = box.client.uid("FETCH", ",".join(uids), "(UID BODY.PEEK[HEADER.FIELDS (FROM)])")
+    domains: dict[str, str] = {}
+    for told in found:
+        if isinstance(told, tuple) and (uid := _UID.search(told[0])) is not None:
+            header = part_header(bytes(told[1]).replace(b"\r\n", b"\n"))
+            domains[uid[1].decode("ascii")] = only_sender(header)[0].partition("@")[2]
+    claimed = [(uid, domains.get(uid, "")) for uid in uids]
+    return sorted(claimed, key=lambda mail: not first(mail[1]))
+
+
+@dataclass
+class _Look:
+    """One look into the mailbox: mails that are taken at the same time, one of a sender's domain."""
+
+    box: BaseMailBox
+    room: int
+    hand: _Hand
+    over: threading.Event
+    late: set[str]
+    busy: dict["Future[None]", tuple[str, str, float]] = field(default_factory=dict)
+    """What is being taken: its UID, its sender's domain, and until when it is waited for."""
+
+    def take(self, mails: list[tuple[str, str]]) -> bool:
+        """Take the first of them; whether there are more than that."""
+        now, more = mails[: 4 * MAIL_FETCHED_AT_ONCE], mails[4 * MAIL_FETCHED_AT_ONCE :]
+        while (now or self.busy) and not self.over.is_set():
+            busy = {domain for _, domain, _ in self.busy.values()}
+            ready = next((mail for mail in now if mail[1] not in busy), None)
+            if ready is not None and len(self.busy) < MAIL_FETCHED_AT_ONCE:
+                now.remove(ready)
+                self._begin(*ready)
+            else:
+                self._settle()
+        return bool(more)
+
+    def _begin(self, uid: str, domain: str) -> None:
+        # The size is asked for first, so that a mail without bounds is never loaded.
+        size = _size(self.box, uid)
+        raw = _mail(self.box, uid) if size is not None and size <= self.room else None
+        if size is None or (raw is None and size <= self.room):
+            return  # Somebody has taken it away meanwhile.
+        if raw is None:
+            _log.warning("a mail of more than %d bytes is left in the mailbox", self.room)
+            self.box.flag(uid, [MailMessageFlags.SEEN], True)
+        else:
+            self.busy[self.hand(raw)] = (uid, domain, time.monotonic() + _HAND_SECONDS)
+
+    def _settle(self) -> None:
+        """Wait for one that is taken, or for the end of the time of one that is not. What cannot be kept raises."""
+        until = min(until for _, _, until in self.busy.values())
+        seconds = min(_POLL_SECONDS, max(0.0, until - time.monotonic()))
+        done, _ = wait(self.busy, timeout=seconds, return_when=FIRST_COMPLETED)
+        for taken in done:
+            uid, _, _ = self.busy.pop(taken)
+            taken.result()
+            # Marked only now: after a crash before this line the mail comes again, and by its key counts once.
+            self.late.discard(uid)
+            self.box.flag(uid, [MailMessageFlags.SEEN], True)
+        for taken, (uid, _, until) in list(self.busy.items()):
+            if time.monotonic() >= until:
+                del self.busy[taken]
+                taken.cancel()
+                self._give_up(uid)
+
+    def _give_up(self, uid: str) -> None:
+        """One that takes too long holds up no other: it is tried once more at the next look."""
+        if uid not in self.late:
+            self.late.add(uid)
+            return
+        self.late.discard(uid)
+        _log.error("a mail that twice took more than %g s is left in the mailbox, flagged", _HAND_SECONDS)
+        self.box.flag(uid, [MailMessageFlags.SEEN, MailMessageFlags.FLAGGED], True)
 
 
 def _size(box: BaseMailBox, uid: str) -> int | None:

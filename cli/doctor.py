@@ -23,6 +23,7 @@ from signoff.cli.workplace import find_workplace, reach_server, read_running
 from signoff.clocks import clock_problem, server_ahead, store_ahead
 from signoff.contracts.base import Shape
 from signoff.contracts.errors import ConfigError, SignoffError
+from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
 from signoff.embedded import check_server, ensure_search_attributes, find_temporal
 from signoff.gateway.logins import logins_lacking, second_login
 from signoff.keyfiles import read_private, read_public
@@ -37,6 +38,9 @@ OLDEST_PYTHON: Final = (3, 11)
 REFUSED_DAYS: Final = 30
 """For how many days `doctor` tells of a sign-in that was refused because it claims a declared person's name."""
 _COUNTED: Final = timedelta(days=1)
+_GOING_ON: Final = f"WorkflowType = '{ACTOR_TURN}' AND ExecutionStatus = 'Running' AND TaskQueue = '{{}}'"
+TURNS_LOOKED_AT: Final = 1_000
+"""Of how many running turns `doctor` looks at the store."""
 _NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
 
 app = typer.Typer(rich_markup_mode=None)
@@ -86,7 +90,8 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     server = await _checked("server", lambda: _server(settings, address))
     clocks = [await _checked("clocks", lambda: _clocks(settings, address))] if store.ok and server.ok else []
     attributes = await _checked("search attributes", lambda: _attributes(settings, address, fix=fix))
-    return [*checks, store, *refused, *logins, server, *clocks, attributes]
+    turns = [await _checked("turns", lambda: _turns(settings, address))] if store.ok and server.ok else []
+    return [*checks, store, *refused, *logins, server, *clocks, *turns, attributes]
 
 
 async def _checked(name: str, look: Callable[[], Awaitable[str]]) -> Check:
@@ -198,6 +203,27 @@ async def _attributes(settings: Settings, address: str | None, *, fix: bool) -> 
     except ConfigError as error:
         raise ConfigError(f"{error.message}, or run `signoff doctor --fix`") from None
     return "there"
+
+
+async def _turns(settings: Settings, address: str | None) -> str:
+    """Whether the turns that go on were begun with the store that is here now; workers leave all others alone."""
+    async with working_store(settings) as store:
+        own = store.id
+    client = await reach_server(read_running(settings), address)
+    elsewhere: set[str] = set()
+    number = 0
+    async for row in client.list_workflows(_GOING_ON.format(settings.task_queue), limit=TURNS_LOOKED_AT):
+        begun_with = (await row.memo()).get(MEMO_STORE, own)
+        if begun_with != own:
+            number += 1
+            elsewhere.add(str(begun_with))
+    if number:
+        raise ConfigError(
+            f"{plural(number, 'running turn')} began with another store ({', '.join(sorted(elsewhere))}) than this one "
+            f"({own}), and no worker touches them: bring it back with all of its files (SQLite: also `-wal`), or "
+            "terminate them"
+        )
+    return f"all that go on were begun with this store, {own}"
 
 
 def _line(check: Check) -> str:

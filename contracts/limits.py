@@ -140,7 +140,7 @@ REFUSAL_DAYS: Final = 30
 REFUSAL_FLUSH_SECONDS: Final = 1.0
 """Seconds within which a process writes down how much it refused: whatever strangers send, one write a second."""
 
-# A step is one place of an expression evaluated once: about 10 us of the slower engine. What a rule costs at most is
+# A step is one place of an expression evaluated once: about 5 us of the slower engine. What a rule costs at most is
 # worked out from its text and the sizes of what it reads, before either engine sees it: policy/cost.py.
 POLICY_CHARS: Final = 2_000
 """Characters of an expression."""
@@ -162,8 +162,8 @@ POLICY_PLAIN_BYTES: Final = 32 * MIB
 """The same for bytes of memory."""
 POLICY_TEXT_BYTES: Final = ARGUMENTS_BYTES
 """Bytes of text of the largest data for which an expression is rated; of longer text it costs that much more."""
-POLICY_BOUNDED_STEPS: Final = 100_000
-"""Steps over the data as they are that such an expression may take at most; above it nothing is evaluated."""
+POLICY_BOUNDED_STEPS: Final = 200_000
+"""Steps over the data as they are that such an expression may take at most, a second; above it nothing is evaluated."""
 POLICY_BOUNDED_BYTES: Final = 128 * MIB
 """The same for bytes of memory."""
 POLICY_PROCESSES: Final = 2
@@ -212,6 +212,10 @@ MAIL_WAITING_BYTES: Final = 64 * MIB
 """Bytes of mails that are being proved or wait for it; more is refused for now, so that its mail server keeps it."""
 MAIL_DOMAIN_BYTES: Final = 16 * MIB
 """Of these, those of mails from one sender's domain."""
+MAIL_FETCHED_AT_ONCE: Final = 6
+"""Mails that are taken from a mailbox at the same time: of the longest ones, as many as have room among those."""
+MAIL_SORTED: Final = 2_000
+"""Unread mails of a mailbox that are sorted by their senders' domains at one look."""
 MAIL_DOMAINS_KEPT: Final = 1_000
 """Senders' domains of which it is remembered that they have proved a mail; the one unheard of longest goes first."""
 

@@ -40,6 +40,7 @@ MEMO_CARDS: Final = "signoff_cards"
 MEMO_INPUT_DIGEST: Final = "signoff_input_digest"
 MEMO_TITLE: Final = "signoff_title"
 MEMO_REQUESTER: Final = "signoff_requester"
+MEMO_STORE: Final = "signoff_store"
 
 RESPOND: Final = "respond"
 """The reserved tool with which a model ends its turn; never registered, never listed (B46)."""

@@ -51,6 +51,8 @@ class Person(Shape):
     attributes: dict[str, Any] = Field(default_factory=dict)
     identities: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     delegations: tuple[Delegation, ...] = ()
+    may_set: tuple[str, ...] = ()
+    """What of a turn this person's requests may set: `route`, `step`, `context`, or `context.<name>` alone."""
     reach: Reach | None = None
 
 

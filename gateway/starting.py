@@ -1,5 +1,7 @@
 """From a request to a turn: ids, the person from the directory, long texts into the store."""
 
+from typing import Final
+
 from signoff.contracts.call import Pinned
 from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused
@@ -7,7 +9,7 @@ from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.names import DEFAULT_TENANT, ENGINE
-from signoff.contracts.person import Principal
+from signoff.contracts.person import Person, Principal
 from signoff.contracts.session import Injection, MailboxMessage, SessionReceipt, turn_of
 from signoff.contracts.signed import as_asked, new_nonce
 from signoff.contracts.turn import TurnInput
@@ -23,6 +25,9 @@ from signoff.registry.people import principal_of, turn_context
 from signoff.store.content import to_content
 from signoff.store.freezes import Freezes
 
+CONTEXT: Final = "context"
+"""In `may_set`: every field of the context; one alone is `context.<name>`."""
+
 
 async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     """Start a turn; when this returns it is in Temporal.
@@ -34,6 +39,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     actor = chosen_actor(deps, body.actor)
     check_position(deps.catalog, actor, body.route, body.step)
     person = known_person(deps.people, body.user, body.tenant)
+    check_settable(deps, person, body)
     turn_id = body.turn or new_id(deps)
     if why := out_of_bounds(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
@@ -77,6 +83,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
     """
     await Freezes(deps.store).refuse_new(key.tenant)
     person = known_person(deps.people, body.user, key.tenant)
+    check_settable(deps, person, body)
     if why := out_of_bounds(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     message_id = body.id or new_id(deps)
@@ -151,6 +158,25 @@ def check_position(catalog: Catalog, actor: str, route: str, step: str) -> None:
         catalog.scopes[actor].check(route, step, ())
     except ConfigError as error:
         raise NotFound(error.message) from None
+
+
+def check_settable(deps: GatewayDeps, person: Person, body: TurnBody | SayBody) -> None:
+    """Raises `Refused` where `body` sets what this person may not: rules may read it, and where tools lie hangs on it.
+
+    In the development profile, where nobody proves anything, everybody may.
+    """
+    if deps.settings.profile == "development":
+        return
+    wanted = [name for name, value in (("route", body.route), ("step", body.step)) if value]
+    if CONTEXT not in person.may_set:
+        wanted += [f"{CONTEXT}.{name}" for name in body.context]
+    lacking = next((name for name in wanted if name not in person.may_set), None)
+    if lacking is not None:
+        raise Refused(
+            f"{shown(lacking)} may not be set by requests of `{person.id}`; whoever keeps the people adds it to their "
+            "`may_set`",
+            code="not_allowed",
+        )
 
 
 def read_turn(text: str, tenant: str = DEFAULT_TENANT) -> TurnKey:

@@ -17,9 +17,9 @@ from signoff.policy.extent import Extent, Nothing, unknown
 from signoff.policy.shapes import Shape
 from signoff.policy.syntax import is_macro, subtrees
 
-# In units, of which a step has so many: about 10 us of cel-python, which is the slower engine by far.
+# In units, of which a step has so many: about 5 us of cel-python, which is the slower engine by far.
 STEP: Final = 8_192
-"""Units of work in a step, which is one place of the expression evaluated once."""
+"""Units of work in a step, which is one place of the syntax evaluated once."""
 _NODE: Final = 512
 """Units to compare or copy one value."""
 _BYTE: Final = 2
@@ -144,7 +144,8 @@ def _visit(node: _Tree, scope: _Scope, level: int) -> _Value:
         case "expr":
             return _chosen(node, scope, level)
         case "primary" | "paren_expr":
-            return _visit(_tree(node, 0), scope, level)
+            inner = _visit(_tree(node, 0), scope, level)
+            return _Value(inner.cost + _VISIT, inner.extent)
         case _:
             # Logic and arithmetic: their operands are evaluated, and give what has no size.
             parts = [_visit(child, scope, level) for child in subtrees(node)]
@@ -191,20 +192,21 @@ def _compared(node: _Tree, scope: _Scope, level: int) -> _Value:
         # So does this one. Which side is smaller must not hang on sizes, or the sum over many items would be wrong.
         work = _copying(one) if one.level > two.level else _copying(two)
         work = _copying(one) + _copying(two) if one.level == two.level != _CONSTANT else work
-    return _Value(left.cost + right.cost + _VISIT + Cost(work.units), Extent(nodes=1))
+    return _Value(left.cost + right.cost + _VISIT.times(2) + Cost(work.units), Extent(nodes=1))
 
 
 def _added(node: _Tree, scope: _Scope, level: int) -> _Value:
     operator = _tree(node, 0)
     left, right = _visit(_tree(operator, 0), scope, level), _visit(_tree(node, 1), scope, level)
-    cost = left.cost + right.cost + _VISIT
+    cost = left.cost + right.cost + _VISIT.times(2)
     one, two = left.extent, right.extent
     if operator.data == "addition_sub" or "number" in (one.kind, two.kind):
         return _Value(cost, Extent(nodes=1))
     joined, joins = _joined(one, two), int(level > 0)
     if joined.kind == "text":
         return _Value(cost + Cost(joined.length * _BYTE, joined.length, joins), joined)
-    return _Value(cost + Cost(joined.length * _NODE, joined.length * _VALUE_BYTES, joins), joined)
+    copied = Cost(joined.length * _NODE + joined.text * _BYTE, joined.length * _VALUE_BYTES + joined.text, joins)
+    return _Value(cost + copied, joined)
 
 
 def _joined(one: Extent, two: Extent) -> Extent:
@@ -224,7 +226,7 @@ def _built(node: _Tree, scope: _Scope, level: int) -> _Value:
     deepest = min((part.extent.level for part in parts), default=_CONSTANT)
     # The keys of a map are compared with each other.
     keys = Cost() if kind == "list" else Cost(len(parts) * text * _BYTE)
-    return _Value(_sum(parts) + _VISIT + made + keys, Extent(kind, len(parts), nodes, text, deepest))
+    return _Value(_sum(parts) + _VISIT.times(2) + made + keys, Extent(kind, len(parts), nodes, text, deepest))
 
 
 def _chosen(node: _Tree, scope: _Scope, level: int) -> _Value:
@@ -241,7 +243,7 @@ def _called(node: _Tree, scope: _Scope, level: int) -> _Value:
     operands += [each for group in trees[1 if method else 0 :] for each in subtrees(group)]
     parts = [_visit(child, scope, level) for child in operands]
     sizes = [part.extent for part in parts]
-    cost = _sum(parts) + _VISIT
+    cost = _sum(parts) + _VISIT.times(2)
     text = sum(each.text for each in sizes)
     if name == "contains" and len(parts) == 2:
         # Naive search, in wide registers.

@@ -73,7 +73,7 @@ class Unknown(Extent):
             inner = self.shape.step(name) or self.shape.items
         elif self.shape is not None and self.shape.kind != "object":
             inner = self.shape.items
-        return unknown(inner, self.length, self.nodes, self.text, self.level)
+        return unknown(inner, self.nodes, self.nodes, self.text, self.level)
 
     def empty(self) -> Extent:
         """The same place where there is nothing; its kinds are known as before."""
@@ -85,9 +85,14 @@ class Unknown(Extent):
 
 
 def unknown(shape: Shape | None, length: int, nodes: int, text: int, level: int = 0) -> Unknown:
-    """A place of these sizes at most. What has no size stands for its place in a list, so its nodes count."""
+    """A place of these sizes at most, of so many items where it is a list.
+
+    What has no size stands for its place in a list, so its nodes count.
+    """
     kind: Kind = "any" if shape is None else _KINDS.get(shape.kind, "any")
-    return Unknown(kind, 0 if kind == "number" else length, nodes, 0 if kind == "number" else text, level, shape)
+    if kind == "number":
+        return Unknown(kind, 0, nodes, 0, level, shape)
+    return Unknown(kind, text if kind == "text" else length, nodes, text, level, shape)
 
 
 class Counted(Extent):

@@ -15,6 +15,7 @@ class ToolContext:
     """The second argument of every handler (B76).
 
     `user` is who asked for the turn, as the gateway knew them when the call was proposed.
+    `person_id` is the human behind `user_id`, the same whatever entry or login they asked by.
     `idempotency_key` is the same for every attempt of one call, also after a crash, a reset or a redeploy.
     `approval_decision` is `approved` or nothing: a denied call never reaches a handler (N21).
     `attempt` counts from 1; `result_budget_chars` is how much of the result the model will read (E18).

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import DEFAULT_TENANT
@@ -27,6 +27,9 @@ _CLOCK: Final = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]\Z")
 _log = logging.getLogger(__name__)
 
 
+MAY_SET_PATTERN: Final = r"^(route|step|context(\..+)?)$"
+
+
 class PersonSection(Section):
     """One person of a file."""
 
@@ -41,6 +44,9 @@ class PersonSection(Section):
     attributes: dict[str, Any] = Field(default_factory=dict)
     identities: dict[str, list[str]] = Field(default_factory=dict)
     delegations: list[Any] = Field(default_factory=list)
+    may_set: list[Annotated[str, StringConstraints(pattern=MAY_SET_PATTERN)]] = Field(
+        [], description="What of a turn their requests may set: `route`, `step`, `context`, or `context.<name>` alone."
+    )
     reach: dict[str, Any] | None = None
 
 
@@ -152,6 +158,7 @@ def _person(file: YamlFile, place: Place, data: Any) -> Person:
     reach = None if section.reach is None else _reach(file, (*place, "reach"), section.reach)
     fields = dict(section) | {
         "roles": tuple(section.roles),
+        "may_set": tuple(section.may_set),
         "identities": {channel: tuple(each) for channel, each in section.identities.items()},
         "delegations": tuple(_delegation(file, (*place, "delegations", at), each) for at, each in delegations),
         "reach": reach,

@@ -147,18 +147,24 @@ def received(raw: bytes, by: str = OWN_SERVER) -> bytes:
 
 
 def signed(
-    mail: EmailMessage | bytes, *, leaving_out: Sequence[bytes] = (), domain: str = "", signer: str = ""
+    mail: EmailMessage | bytes,
+    *,
+    leaving_out: Sequence[bytes] = (),
+    domain: str = "",
+    signer: str = "",
+    selector: str = SELECTOR,
 ) -> bytes:
     """The mail with the DKIM signature of its sender's domain, or of `domain`, which covers all but what is left out.
 
-    `signer` is whom it names as the one who signs (`i=`).
+    `signer` is whom it names as the one who signs (`i=`). Signatures that it has already are not covered.
     """
     raw = mail if isinstance(mail, bytes) else mail.as_bytes()
     read = BytesHeaderParser().parsebytes(raw)
     by = (domain or str(read["From"]).partition("@")[2].rstrip(">")).encode()
-    names = [name.lower().encode() for name in read.keys() if name.lower().encode() not in leaving_out]  # noqa: SIM118
+    apart = (*leaving_out, b"dkim-signature")
+    names = [name.lower().encode() for name in read.keys() if name.lower().encode() not in apart]  # noqa: SIM118
     who = signer.encode() or None
-    return bytes(dkim.sign(raw, SELECTOR.encode(), by, _key()[0], identity=who, include_headers=names)) + raw
+    return bytes(dkim.sign(raw, selector.encode(), by, _key()[0], identity=who, include_headers=names)) + raw
 
 
 def key_record(more: str = "") -> str:

@@ -11,10 +11,13 @@ from signoff.workflows import shown
 
 
 def memo(turn: TurnInput, digest: str = "") -> dict[str, str]:
-    """Title, requester, and the input's `digest` where the same turn may be started again."""
+    """Title, requester, store, and the input's `digest` where the same turn may be started again."""
     again = {names.MEMO_INPUT_DIGEST: digest} if digest else {}
     # In the memo, which a codec encrypts: search attributes are plain text to all who may read the server's tables.
-    return {**again, names.MEMO_TITLE: title(turn), names.MEMO_REQUESTER: turn.principal.user}
+    asked = {names.MEMO_TITLE: title(turn), names.MEMO_REQUESTER: turn.principal.user}
+    # By which `signoff doctor` finds turns that no worker touches, without reading their histories.
+    store = {names.MEMO_STORE: turn.principal.store_id} if turn.principal.store_id else {}
+    return {**again, **asked, **store}
 
 
 def session_memo(first: MailboxMessage) -> dict[str, str]:

@@ -21,6 +21,7 @@ from activity_kit import (
 )
 from desk_fixtures import GUEST, Ledger, pay_tool
 
+from signoff.activities import remembered
 from signoff.activities.gate import GateActivity, settled_outcome
 from signoff.activities.identify import IdentifyActivity
 from signoff.activities.remembered import Remembered, by_grant, frozen
@@ -38,6 +39,7 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.steps import Authority, GateTask, IdentifyTask, Ruling, Tally
 from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.remembered import compile_where
 from signoff.registry.gates import Judgement, judge
 from signoff.registry.login import id_of
 from signoff.registry.people_vouched import vouch
@@ -315,6 +317,23 @@ async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
     assert (ruling.verdict, ruling.grant, ruling.rule) == ("run", grant.id, f"grant:{grant.id}")
     assert (await ruled(room, {"amount": 51})).verdict == "ask"
     assert (await ruled(room, {"amount": 50}, tenant="other")).verdict == "ask"
+
+
+async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many predicates people leave behind, so much is spent on asking them; then a person is asked."""
+    tool = asking(Ledger())
+    room = room_of(store, tool)
+    for number in range(3):
+        wish = Remember(scope="tenant", where=f"args.amount <= {20 + number}.0")
+        like = expected(tool, room, "approved", wish).like
+        await Grants(store).write(f"g{number}", "approved", like, wish, people=("approver",), approval_id=ID)
+    assert len(await kept(store)) == 3
+    assert (await ruled(room, {"amount": 22})).verdict == "run"
+    steps = compile_where("args.amount <= 20.0", room.catalog.policy("pay")).steps({"amount": 22})
+    monkeypatch.setattr(remembered, "PREDICATES_STEPS", 3 * steps)
+    assert (await ruled(room, {"amount": 22})).verdict == "run"
+    monkeypatch.setattr(remembered, "PREDICATES_STEPS", 3 * steps - 1)
+    assert (await ruled(room, {"amount": 22})).verdict == "ask"
 
 
 async def test_exact_arguments_in_one_session(store: Store) -> None:

@@ -17,6 +17,7 @@ from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.contracts.person import Delegation, Person
 from signoff.contracts.steps import ToolReply
 from signoff.policy.model import ApprovalPolicy
+from signoff.registry.context import ToolContext
 from signoff.registry.people import DevelopmentDirectory, FixedDirectory
 from signoff.registry.seats import Table
 from signoff.signing import PrivateKeys, Signer, new_key
@@ -261,6 +262,20 @@ async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Stor
     for entry in ("guest-2", "di"):
         assert await outcome(store, ApprovalPolicy(), signed(entry), people=people) == "again"
     assert await outcome(store, TWO, signed("adm"), signed("eve"), people=people) == "ok"
+
+
+async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
+    """Beside the entry they asked by: what it keeps of a person is theirs by every other."""
+    told: list[tuple[str, str]] = []
+
+    async def handler(args: dict[str, Any], context: ToolContext) -> str:
+        told.append((context.user_id, context.person_id))
+        return "paid"
+
+    tool = pay_tool(Ledger(), False, handler=handler)
+    room = room_of(store, tool, people=[approver("ana"), Person(id="guest", person_id="ana")])
+    await run(room, tool, task_for(tool))
+    assert told == [("guest", "ana")]
 
 
 async def test_who_leaves_before_the_last_vote_is_replaced(client: Client, store: Store, task_queue: str) -> None:

@@ -221,6 +221,38 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(rig: Rig, monkeypatc
     assert (len(tried), post(rig).unread()) == (2, 0)
 
 
+async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_their_order(rig: Rig) -> None:
+    """Four of one domain that each wait, and then Bo's: his is kept before the second of them is begun."""
+    request = await rig.ask()
+    for number in range(4):
+        slow = f"From: eve@slow.example\r\nSubject: slow {number}\r\n\r\nhi"
+        post(rig).deliver(slow.encode())
+    post(rig).deliver(answer(rig, "approve"))
+    taken: list[bytes] = []
+    go_on = asyncio.Event()
+
+    async def take(raw: Raw) -> Received:
+        taken.append(raw.body)
+        if b"Subject: slow" in raw.body:
+            await go_on.wait()
+        return await rig.intake.take(rig.channel.name, raw)
+
+    task = asyncio.create_task(rig.channel.listen(take))
+    try:
+        await until(rig, request.id, "approved")
+        assert sum(b"Subject: slow" in each for each in taken) == 1
+        go_on.set()
+        async with asyncio.timeout(LOOK_SECONDS / 2):
+            while post(rig).unread():
+                await asyncio.sleep(0.05)
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    slow_ones = [each for each in taken if b"Subject: slow" in each]
+    assert [b"slow %d" % number in each for number, each in enumerate(slow_ones)] == [True] * 4
+
+
 async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Rig) -> None:
     """Somebody tidies up between the look and the taking."""
     request = await rig.ask()
@@ -230,9 +262,9 @@ async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Rig) -
     taken: list[bytes] = []
 
     async def take(raw: Raw) -> Received:
-        if not taken:
-            await asyncio.to_thread(post(rig).remove, "second")
         taken.append(raw.body)
+        if b"Subject: first" in raw.body:
+            await asyncio.to_thread(post(rig).remove, "second")
         return await rig.intake.take(rig.channel.name, raw)
 
     task = asyncio.create_task(rig.channel.listen(take))

@@ -1,5 +1,6 @@
 """`doctor` finds what is wrong and says what repairs it."""
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 from signoff.approvals.entries import act
 from signoff.audit.log import AuditLog
 from signoff.cli.doctor import REFUSED_DAYS
+from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
 from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 from signoff.store.store import open_store
 
@@ -23,9 +25,34 @@ async def test_a_sound_installation_has_nothing_to_repair(
     assert [check["name"] for check in ran.data if not check["ok"]] == []
     assert [check["name"] for check in ran.data] == [
         "python", "settings", "keys", "temporal", "manifest", "store", "refused", "server", "clocks",
-        "search attributes",
+        "turns", "search attributes",
     ]  # fmt: skip
     assert ran.code == 0
+
+
+async def test_turns_of_another_store_are_named(
+    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, tmp_path: Path
+) -> None:
+    """A turn that goes on and was begun with a store that is not here: no worker touches it, and here is why."""
+    queue = f"doctor-{uuid.uuid4().hex}"
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setenv("SIGNOFF_TASK_QUEUE", queue)
+    clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/doctor.db")
+    client = await server.connect()
+    began = await client.start_workflow(ACTOR_TURN, id=queue, task_queue=queue, memo={MEMO_STORE: "gone"})
+
+    async def said() -> tuple[bool, str]:
+        found = (await cli("doctor", "--address", server.address, "--json")).data
+        return next((check["ok"], check["said"]) for check in found if check["name"] == "turns")
+
+    try:
+        ok, words = await said()
+        # A list of the server's may lag behind what it has.
+        while ok:
+            ok, words = await said()
+        assert words.startswith("1 running turn began with another store (gone) than this one (")
+    finally:
+        await began.terminate()
 
 
 async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,81 @@
+"""Leaves turns alone that were begun with another store: their tickets, and so what was done in them, are not here.
+
+A store that was moved away, or restored without the last part of its log, is begun anew without a word; a worker that
+then went on would do again what was done. It tries again until the turn's own store is back.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ExecuteActivityInput,
+    ExecuteWorkflowInput,
+    Interceptor,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+)
+
+BEGUN_ELSEWHERE: Final = (
+    "a turn was begun with the store {}, and this is the store {}: it is left alone until its own store is back, with "
+    "all of its files"
+)
+_log: Final = logging.getLogger(__name__)
+
+
+class StoreInterceptor(Interceptor):
+    """Checks for each turn, and each activity of one, that it was begun with the store `store_id`."""
+
+    def __init__(self, store_id: str) -> None:
+        self._store_id = store_id
+        self._told: set[str] = set()
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """See `Interceptor`."""
+        return _Activity(next, self._problem)
+
+    def workflow_interceptor_class(
+        self, input: WorkflowInterceptorClassInput
+    ) -> type[WorkflowInboundInterceptor] | None:
+        """See `Interceptor`; the SDK makes one instance for each run, with nothing but the next one in the row."""
+        problem = self._problem
+
+        class OfTurn(WorkflowInboundInterceptor):
+            """Fails the task of a turn, not the turn: another worker, or the right store, takes it up."""
+
+            async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+                """See `WorkflowInboundInterceptor`."""
+                asker = getattr(input.args[0], "principal", None) if input.args else None
+                why = problem(getattr(asker, "store_id", ""))
+                if why:
+                    # An ordinary exception: it is no end of the turn.
+                    raise RuntimeError(why)
+                return await super().execute_workflow(input)
+
+        return OfTurn
+
+    def _problem(self, store_id: str) -> str:
+        if store_id in ("", self._store_id):
+            return ""
+        why = BEGUN_ELSEWHERE.format(store_id, self._store_id)
+        # Once for each store: a server tries again every few seconds, with as many turns as there are.
+        if store_id not in self._told:
+            self._told.add(store_id)
+            _log.warning("%s", why)
+        return why
+
+
+class _Activity(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, problem: Callable[[str], str]) -> None:
+        super().__init__(next)
+        self._problem = problem
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        task = input.args[0] if input.args else None
+        ctx = getattr(getattr(task, "permit", task), "ctx", None)
+        why = self._problem(ctx.user.store_id) if ctx is not None else ""
+        if why:
+            raise ApplicationError(why, type="OtherStore")
+        return await super().execute_activity(input)

@@ -1,0 +1,171 @@
+"""Attack 14: a stranger's mail keeps its reader busy, with name servers that never answer or a body that is hashed.
+
+Seen to fail without the mend: without the time for all names of a mail the first test takes as long as its names do;
+without the turns of domains an honest mail waits for every stranger's; with dkimpy over the whole mail, a mail of
+10 MiB takes 2.3 seconds of processor where it takes a quarter now; without the room in `MailQueue` nothing is refused.
+"""
+
+import asyncio
+import time
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+from mail_kit import signed, written
+from mail_site import MailSite, mail_site, with_keys
+
+from signoff.channels import mail_names, mail_queue
+from signoff.channels.shapes import Received
+from signoff.contracts.errors import Unavailable
+from signoff.contracts.limits import MAIL_LOOKUPS_AT_ONCE, MAIL_PROVED_AT_ONCE, MAIL_STRANGERS_AT_ONCE
+
+PEOPLE = "people.example"
+SECONDS = 0.6
+"""Instead of the 3 that all names of a mail have."""
+
+
+def mute(number: int) -> str:
+    """A domain of a stranger's whose name servers answer nothing."""
+    return f"d{number}.mute{number}.example"
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mails have less time."""
+    monkeypatch.setattr(mail_names, "MAIL_LOOKUP_SECONDS", SECONDS)
+
+
+def strange(sender: str, *selectors: str, domain: str = "") -> bytes:
+    """A mail with a signature for each selector, which are as good as any until their keys are looked up."""
+    mail: EmailMessage | bytes = written(sender, "approvals@signoff.example", "approve K7Q-2FM")
+    for selector in selectors or ("s1",):
+        mail = signed(mail, selector=selector, domain=domain)
+    assert isinstance(mail, bytes)
+    return mail
+
+
+MUTE = {f"mute{number}.example": None for number in range(20)}
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_all_names_of_a_mail_together_have_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three keys and five names of DMARC's walk, two at a time; and for the next such mail none of these again."""
+    mail = strange("eve@a.b.c.mute0.example", "s1", "s2", "s3", domain="mute0.example")
+    async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
+        begun = time.monotonic()
+        await site.take(mail)
+        assert time.monotonic() - begun < 2 * SECONDS
+        asked = site.names.asked
+        assert len(asked) == MAIL_LOOKUPS_AT_ONCE
+        before = asked.copy()
+        begun = time.monotonic()
+        await site.take(strange("eve@a.b.c.mute0.example", "s1", "s2", domain="mute0.example"))
+        assert time.monotonic() - begun < SECONDS + 0.4
+        assert all(asked[name] == times for name, times in before.items())
+
+
+async def test_what_is_not_there_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many mails name it."""
+    async with mail_site(tmp_path, monkeypatch, {}) as site:
+        for _ in range(5):
+            await site.take(strange("eve@else.example"))
+        assert site.names.asked == {"s1._domainkey.else.example": 1}
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_who_has_proved_mail_waits_for_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty domains that answer nothing take six places; the others are Bo's, who decides meanwhile."""
+    async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
+        await site.take(signed(site.reply("hm")))
+        strangers = [asyncio.create_task(site.take(strange(f"eve@{mute(number)}"))) for number in range(20)]
+        while len(site.names.asked) < 1 + MAIL_STRANGERS_AT_ONCE:
+            await asyncio.sleep(0.01)
+        assert await site.state_after(signed(site.reply("approve"))) == "approved"
+        waiting = [task for task in strangers if not task.done()]
+        assert len(waiting) >= len(strangers) - MAIL_PROVED_AT_ONCE
+        await asyncio.gather(*strangers)
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_domain_holds_up_its_own_mail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten mails of one domain that answers nothing; somebody of another who has proved nothing yet has a turn."""
+    async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
+        selectors = [f"k{number}" for number in range(10)]
+        slow = [asyncio.create_task(site.take(strange(f"eve@{mute(0)}", each))) for each in selectors]
+        while not site.names.asked:
+            await asyncio.sleep(0.01)
+        assert await site.state_after(signed(site.reply("approve"))) == "approved"
+        assert sum(task.done() for task in slow) <= 2
+        assert sum(mute(0) in name for name in site.names.asked) <= 2
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+        # Whoever went left no turn taken and no room.
+        queue = vars(vars(site.rig.channel)["_queue"])
+        assert (queue["_busy"], queue["_waiting"], held_by(site)) == (set(), [], 0)
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_what_has_no_room_is_brought_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One domain's mails, all strangers' mails: refused for now. Of who has proved mail, still taken."""
+    async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
+        await site.take(signed(site.reply("hm")))
+        size = len(strange(f"eve@{mute(0)}"))
+        monkeypatch.setattr(mail_queue, "MAIL_DOMAIN_BYTES", 2.5 * size)
+        monkeypatch.setattr(mail_queue, "MAIL_WAITING_BYTES", 3.5 * size)
+        tasks: list[asyncio.Task[Received]] = []
+        for number in (0, 0, 0, 1, 2):
+            held = held_by(site)
+            tasks.append(asyncio.create_task(site.take(strange(f"eve@{mute(number)}"))))
+            while held_by(site) == held and not tasks[-1].done():
+                await asyncio.sleep(0.01)
+        assert await site.state_after(signed(site.reply("approve"))) == "approved"
+        taken = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(each, Unavailable) for each in taken] == [False, False, True, False, True]
+
+
+def held_by(site: MailSite) -> int:
+    """Bytes of mails that have or wait for their turn."""
+    return int(vars(vars(site.rig.channel)["_queue"])["_bytes"].total())
+
+
+@pytest.mark.parametrize("kind", ["proved", "without a key", "altered"])
+async def test_an_approver_s_mail_is_the_same_work_as_anybody_s(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may approve, who may not and who is nobody at all: the same names are asked for, in the same order, and the
+    channel holds nobody's name to tell them apart by."""
+    asked = []
+    for name in ("bo", "cy", "nobody"):
+        zone = with_keys(PEOPLE) if kind == "proved" else {}
+        async with mail_site(tmp_path, monkeypatch, zone) as site:
+            mail = strange(f"{name}@{PEOPLE}", "s1", "s2")
+            await site.take(mail + (b"more\r\n" if kind == "altered" else b""))
+            asked.append(list(site.names.asked.items()))
+            assert not any("people" in held or "directory" in held for held in vars(site.rig.channel))
+            assert "people" not in vars(site.rig.channel.means)
+        (tmp_path / "signoff.db").unlink()
+    assert asked[0] == asked[1] == asked[2]
+    assert bool(asked[0]) == (kind != "altered")
+
+
+async def test_a_long_mail_costs_less_than_a_second_and_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10 MB and three false signatures in both forms, hashed away from the loop, which goes on meanwhile."""
+    false = "DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/{}; d=else.example; s=s{}; h=from; bh=AAAA; b=AAAA\r\n"
+    head = "".join(false.format(form, number) for number, form in enumerate(("relaxed", "simple", "relaxed")))
+    words = written("eve@else.example", "approvals@signoff.example", "approve K7Q-2FM").as_bytes()
+    mail = head.encode() + words + b"a  \tb \r\n" * ((10 * 1024 * 1024 - 2_000) // 8)
+    async with mail_site(tmp_path, monkeypatch, {}) as site:
+        raw = site.brought(mail)
+        begun = time.process_time()
+        reading = asyncio.create_task(site.rig.intake.take(site.rig.channel.name, raw))
+        went_on = 0
+        while not reading.done():
+            await asyncio.sleep(0.005)
+            went_on += 1
+        await reading
+        assert time.process_time() - begun < 2.0
+        assert went_on >= 10
+        assert site.names.asked == {}

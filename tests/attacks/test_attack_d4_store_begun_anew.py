@@ -1,0 +1,53 @@
+"""Attack D4: the store is moved away without a word, and begun anew by whoever opens it next."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from attack_site import approval_id, payee, until
+from changed_site import changed_site
+
+from signoff.embedded import ServerHandle
+
+pytestmark = pytest.mark.timeout(300)
+
+
+async def test_a_turn_waits_for_its_own_store(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    """A tip is given and a payment waits; the store's files go and the worker starts over a new one: it says so, and
+    leaves the turn alone, also where it is asked to go on; with its own store back the payment is approved and made.
+
+    Without the store's id under the signature the new worker went on, with no ticket of what had been done.
+    """
+    to = payee()
+    async with changed_site(attacked_server, tmp_path) as (site, _, _):
+        rui = site.person("rui")
+        key = await rui.ask([("tip", {"amount": 2, "to": to})], [("pay", {"amount": 8, "to": to})])
+        await site.person("ana").waiting(approval_id(key, "c2.1"))
+        await site.stop("worker")
+        await site.stop("gateway")
+        away = tmp_path / "away"
+        away.mkdir()
+        for each in site.folder.glob("signoff.db*"):
+            shutil.move(each, away / each.name)
+        await site.start("worker")
+        handle = site.client.get_workflow_handle(key.workflow_id)
+        await handle.signal("approval_response", {"approval_id": approval_id(key, "c2.1"), "verdict": "denied"})
+
+        async def said() -> bool:
+            return any("is left alone until its own store is back" in log.read_text() for log in logs())
+
+        def logs() -> list[Path]:
+            return list(site.folder.glob("worker-*.out"))
+
+        await until(said)
+        assert site.amounts(to) == [2]
+        await site.stop("worker")
+        for each in site.folder.glob("signoff.db*"):
+            each.unlink()
+        for each in away.iterdir():
+            shutil.move(each, site.folder / each.name)
+        await site.start("worker")
+        await site.start("gateway")
+        assert (await site.person("ana").approve(approval_id(key, "c2.1")))["status"] == "accepted"
+        assert [call["code"] for call in (await rui.result(key))["calls"]] == ["ok", "ok"]
+        assert site.amounts(to) == [2, 8]

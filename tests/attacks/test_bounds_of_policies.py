@@ -1,0 +1,249 @@
+"""What a model, a requester or an approver can cost at most through policies: each limit, driven to its bound."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+from attack_05_bombs import BOMBS, SCHEMA, large
+
+from signoff import policypool
+from signoff.contracts import limits
+from signoff.contracts.errors import ConfigError
+from signoff.policy.answer import Outcome
+from signoff.policy.bounded import BoundedTask, NoEvaluator, current_evaluator, set_evaluator
+from signoff.policy.compiled import CompiledPolicy, compile_policy
+from signoff.policy.facts import ToolFacts
+from signoff.policy.model import ApprovalPolicy
+from signoff.policy.remembered import compile_where
+from signoff.policypool import PolicyPool
+
+TOOL = ToolFacts("batch", "generalist", "routed", ())
+PAIRS = "args.items.all(x, args.items.all(y, x + y >= 0))"
+COPIES = "args.items.filter(x, x >= 0).size() >= 0"
+FIVE = "(args.items + args.items + args.items + args.items + args.items)"
+
+
+def policy(**rules: str) -> CompiledPolicy:
+    """A policy of rules over two lists and two texts."""
+    return compile_policy(ApprovalPolicy(**rules), tool=TOOL, input_schema=SCHEMA)  # type: ignore[arg-type]
+
+
+def of(items: int, text: int = 0) -> dict[str, Any]:
+    """Arguments of so many items and bytes of text."""
+    return {"items": [1] * items, "memo": "m" * text, "to": "Ana"}
+
+
+def task(text: str, args: dict[str, Any]) -> BoundedTask:
+    """What a process is asked."""
+    return BoundedTask(text, ("args",), {"args": args})
+
+
+class Refusing:
+    """An evaluator that counts what gets as far as this."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
+        """Both say true."""
+        self.asked += 1
+        return Outcome("true"), Outcome("true")
+
+
+@pytest.fixture
+def reached() -> Iterator[Refusing]:
+    """What stands in the place of the processes."""
+    before, here = current_evaluator(), Refusing()
+    set_evaluator(here)
+    yield here
+    set_evaluator(before)
+
+
+@pytest.fixture
+def pool() -> Iterator[PolicyPool]:
+    """One process of the test's own."""
+    made = PolicyPool(1)
+    yield made
+    made.close()
+
+
+# What a text may be
+
+
+def repeated(piece: str, count: int, between: str) -> str:
+    """`count` pieces in a row."""
+    return between.join([piece] * count)
+
+
+@pytest.mark.parametrize(
+    ("most", "more", "why"),
+    [
+        (f"'{'a' * (limits.POLICY_CHARS - 6)}'!=''", f"'{'a' * (limits.POLICY_CHARS - 5)}'!=''", "at most 2000"),
+        (f"{'(' * limits.POLICY_NESTING}true{')' * 24}", f"{'(' * 25}true{')' * 25}", "nested deeper than 24"),
+        (PAIRS, "args.items.all(x, [1].all(y, [1].all(z, true)))", "more than 2 deep"),
+        (repeated("true", limits.POLICY_OPERATORS - 1, "&&"), repeated("true", 97, "&&"), "more than 96 operators"),
+        (PAIRS, "args.items.all(x, args.items.all(y, y in args.items))", "third power"),
+        (
+            f"[args.items].map(x, [{repeated('x', 40, ',')}]).map(y, [{repeated('y', 40, ',')}]) == dyn([1])",
+            f"[args.items].map(x, [{repeated('x', 460, ',')}]).map(y, [{repeated('y', 460, ',')}]) == dyn(args.items)",
+            "makes more than 4096 times",
+        ),
+    ],
+)
+def test_a_rule_of_the_manifest_is_as_large_as_this(most: str, more: str, why: str) -> None:
+    """At the bound it is taken; one step beyond the worker does not start, and says why."""
+    policy(auto_approve_if=most)
+    with pytest.raises(ConfigError, match=why):
+        policy(auto_approve_if=more)
+
+
+@pytest.mark.parametrize(
+    ("most", "more", "why"),
+    [
+        (
+            f"args.to == '{'a' * (limits.PREDICATE_CHARS - 14)}' ",
+            f"args.to == '{'a' * (limits.PREDICATE_CHARS - 10)}'",
+            "at most 500",
+        ),
+        ("args.items.all(x, x > 0)", "args.items.all(x, [1, 2].exists(y, x == y))", "only the manifest may have"),
+        ("args.items.all(x, x + 1 > 0)", "args.items.all(x, [x] + [x] != [])", "adds numbers only"),
+        ("args.items.all(x, x + 1 > 0)", "args.items.all(x, args.memo + 'a' != '')", "adds numbers only"),
+    ],
+)
+def test_a_predicate_of_a_person_is_as_large_as_this(most: str, more: str, why: str) -> None:
+    """At the bound it is taken; one step beyond it is refused where it is to be remembered, with why."""
+    compile_where(most, policy(auto_approve_if="false"))
+    with pytest.raises(ConfigError, match=why):
+        compile_where(more, policy(auto_approve_if="false"))
+
+
+# Which are evaluated in a process, and over which data
+
+
+@pytest.mark.parametrize(
+    ("text", "bounded"),
+    [
+        ("args.items.all(x, x > 0)", False),
+        (repeated("args.items.all(x, x > 0)", 4, " && "), False),
+        (repeated("args.items.all(x, x > 0)", 6, " && "), True),
+        (repeated("args.memo", 20, " + ") + " == ''", False),
+        (f"({repeated('args.memo', 26, ' + ')}) + ({repeated('args.memo', 26, ' + ')}) == ''", True),
+        ("args.items.all(x, x in args.items)", True),
+        (COPIES, True),
+    ],
+)
+def test_what_grows_faster_than_its_data_is_evaluated_apart(text: str, bounded: bool) -> None:
+    """So is what costs more than `POLICY_PLAIN_STEPS` or `POLICY_PLAIN_BYTES` over the largest data there can be."""
+    assert policy(auto_approve_if=text).expressions["auto_approve_if"].bounded is bounded
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "more", "why"),
+    [
+        (PAIRS, of(110), of(160), f"more than {limits.POLICY_BOUNDED_STEPS} steps"),
+        ("args.memo.contains(args.to)", of(0, 40_000), of(0, 65_000) | {"to": "a" * 65_000}, "steps"),
+        (f"{FIVE}.filter(x, x >= 0).size() >= 0", of(500), of(600), "more than 128 MiB"),
+    ],
+)
+def test_data_that_are_too_large_reach_no_engine(
+    text: str, most: dict[str, Any], more: dict[str, Any], why: str, reached: Refusing
+) -> None:
+    """Within the bound a process is asked; beyond it a person is asked and a denying rule denies, at once."""
+    assert policy(auto_approve_if=text).judge(most, {}).verdict == "auto"
+    assert reached.asked == 1
+    verdict = policy(auto_approve_if=text).judge(more, {})
+    assert (verdict.verdict, why in verdict.why) == ("ask", True)
+    assert policy(deny_if=text).judge(more, {}).verdict == "deny"
+    assert reached.asked == 1
+
+
+def test_a_plain_rule_ends_after_its_steps() -> None:
+    """The longest body over the longest list ends within seconds, and asks."""
+    body = repeated("x > 0", 90, " && ")
+    found = policy(auto_approve_if=f"args.items.all(x, {body})")
+    begun = time.process_time()
+    assert found.judge(of(1_990), {}).verdict == "ask"
+    assert time.process_time() - begun < 5
+
+
+# What the processes may take
+
+
+def test_a_process_is_killed_after_its_time(pool: PolicyPool) -> None:
+    """What takes longer is an error after two seconds, and the next one gets an answer."""
+    begun = time.monotonic()
+    first, second = pool.evaluate(task(BOMBS["all items for each item"], large("Ana")))
+    assert (first.kind, second.kind, "2 s" in first.note) == ("error", "error", True)
+    assert time.monotonic() - begun < limits.POLICY_PROCESS_SECONDS + 5
+    assert [each.kind for each in pool.evaluate(task("1 in args.items", of(3)))] == ["true", "true"]
+
+
+def test_a_process_has_so_much_memory(pool: PolicyPool) -> None:
+    """What takes more is an error, while no process has more than its limit; the next one gets an answer."""
+    pool.evaluate(task("1 in args.items", of(3)))
+    seen, over = [0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.01):
+            seen[0] = max(seen[0], *(child.memory_info().rss for child in children()), 0)
+
+    def children() -> list[psutil.Process]:
+        return [each for each in psutil.Process().children() if each.is_running()]
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        first, second = pool.evaluate(task(BOMBS["a text for each item"], large("Ana")))
+    finally:
+        over.set()
+        watcher.join()
+    assert (first.kind, second.kind) == ("error", "error")
+    assert seen[0] < limits.POLICY_PROCESS_BYTES + 200 * limits.MIB
+    assert [each.kind for each in pool.evaluate(task("1 in args.items", of(3)))] == ["true", "true"]
+
+
+def test_who_finds_no_process_free_is_told_so(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for a process ends in an error, which asks or denies."""
+    monkeypatch.setattr(policypool, "POLICY_WAIT_SECONDS", 0.05)
+    pool.evaluate(task("1 in args.items", of(3)))
+    busy = threading.Thread(target=pool.evaluate, args=(task(BOMBS["all items for each item"], large("Ana")),))
+    busy.start()
+    found = Outcome("true")
+    while found.kind == "true":
+        found, _ = pool.evaluate(task("1 in args.items", of(3)))
+    busy.join()
+    assert found == Outcome("error", "all processes that could evaluate it are busy")
+
+
+def test_a_process_that_does_not_start_is_an_error(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is evaluated anywhere else then."""
+    monkeypatch.setattr(policypool.sys, "executable", "/bin/false")
+    assert pool.evaluate(task("1 in args.items", of(3)))[0].kind == "error"
+
+
+def test_a_process_knows_no_secret_and_ends_with_its_program(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has nothing of its program's environment but what Python needs, and is gone when the pool is closed."""
+    monkeypatch.setenv("SIGNOFF_TOKEN", "s3cret")
+    before = {each.pid for each in psutil.Process().children()}
+    pool.evaluate(task("1 in args.items", of(3)))
+    (child,) = (each for each in psutil.Process().children() if each.pid not in before)
+    assert set(child.environ()) <= {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH"}
+    pool.close()
+    assert not psutil.pid_exists(child.pid)
+
+
+def test_a_program_without_processes_asks(reached: Refusing) -> None:
+    """Where none was installed a costly rule is an error with the remedy, and installing is done once."""
+    set_evaluator(NoEvaluator())
+    verdict = policy(auto_approve_if=COPIES).judge(of(3), {})
+    assert (verdict.verdict, "policypool.install()" in verdict.why) == ("ask", True)
+    policypool.install()
+    installed = current_evaluator()
+    policypool.install()
+    assert isinstance(installed, PolicyPool)
+    assert current_evaluator() is installed
+    assert policy(auto_approve_if=COPIES).judge(of(3), {}).verdict == "auto"
+    installed.close()

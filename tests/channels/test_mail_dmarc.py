@@ -1,0 +1,57 @@
+"""DMARC's walk up the DNS: which names it asks for, and to which organisation a name belongs by what it finds."""
+
+import pytest
+
+from signoff.channels.mail_dmarc import may_not_sign, walked_names
+from signoff.channels.mail_names import known
+
+ELSEWHERE = "the domain that signs is of another organisation"
+NONE = "the sender's domain has no DMARC record that lets a domain above sign"
+
+
+def test_the_walk_takes_eight_steps_at_most() -> None:
+    """From a name of more than eight labels on with its last seven, as the standard's example does."""
+    assert walked_names("a.mail.example.com") == (
+        "_dmarc.a.mail.example.com",
+        "_dmarc.mail.example.com",
+        "_dmarc.example.com",
+        "_dmarc.com",
+    )
+    long = walked_names("a.b.c.d.e.f.g.h.i.j.mail.example.com")
+    assert len(long) == 8
+    assert long[:2] == ("_dmarc.a.b.c.d.e.f.g.h.i.j.mail.example.com", "_dmarc.g.h.i.j.mail.example.com")
+    assert len(walked_names("a.b.c.d.e.f.g.h")) == 8
+
+
+@pytest.mark.parametrize(
+    ("records", "why"),
+    [
+        ({}, NONE),
+        ({"b.example.com": ["v=DMARC1; p=none"]}, ""),
+        ({"com": ["v=DMARC1; p=none; psd=y"]}, ""),
+        ({"example.com": ["v=DMARC1; p=none"]}, ""),
+        ({"b.example.com": ["v=DMARC1; psd=y"]}, ELSEWHERE),
+        ({"b.example.com": ["v=DMARC1; psd=u"]}, ""),
+        ({"b.example.com": ["v=DMARC1; psd=n"]}, ""),
+        ({"a.b.example.com": ["v=DMARC1; psd=n"], "b.example.com": ["v=DMARC1"]}, ELSEWHERE),
+        ({"b.example.com": ["v=DMARC1", "v=DMARC1"]}, NONE),
+        ({"b.example.com": ["v=DMARC2", "x", "v=spf1", " v = DMARC1 ; p=none"]}, ""),
+        ({"b.example.com": ["p=none; v=DMARC1"]}, NONE),
+        ({"b.example.com": ["v=DMARC1; adkim = S"]}, "the sender's domain must sign itself"),
+        ({"a.b.example.com": ["v=DMARC1; adkim=r"], "b.example.com": ["v=DMARC1; adkim=s"]}, ""),
+        ({"example.com": ["v=DMARC1; adkim=s"]}, "the sender's domain must sign itself"),
+        ({"com": ["v=DMARC1; psd=y; adkim=s"]}, "the sender's domain must sign itself"),
+    ],
+)
+def test_a_domain_above_signs_by_the_record_that_says_so(records: dict[str, list[str]], why: str) -> None:
+    """`b.example.com` for `a.b.example.com`."""
+    found = {name: list[str]() for name in walked_names("a.b.example.com")}
+    found |= {f"_dmarc.{name}": texts for name, texts in records.items()}
+    assert may_not_sign("b.example.com", "a.b.example.com", known(found)) == why
+
+
+def test_what_is_not_known_stops_it() -> None:
+    """A name in between may say anything."""
+    found = {"_dmarc.a.b.example.com": list[str](), "_dmarc.b.example.com": ["v=DMARC1"], "_dmarc.example.com": None}
+    told = may_not_sign("b.example.com", "a.b.example.com", known(found))
+    assert told == "the sender's DMARC record cannot be looked up now"

@@ -1,0 +1,286 @@
+"""What an expression can cost at most, against what evaluating it takes: visits, comparisons, values and bytes."""
+
+import string
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from signoff.contracts.limits import POLICY_DEGREE
+from signoff.policy import operators, second_engine
+from signoff.policy.answer import Outcome
+from signoff.policy.cost import STEP, Cost, cost_of, growth, sizes_at_most
+from signoff.policy.extent import Counted, counted
+from signoff.policy.second_engine import as_celpy, second_program
+from signoff.policy.shapes import read_schema
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer"},
+        "t": {"type": "string"},
+        "u": {"type": "string"},
+        "l": {"type": "array", "items": {"type": "integer"}},
+        "s": {"type": "array", "items": {"type": "string"}},
+        "o": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"k": {"type": "integer"}, "v": {"type": "array", "items": {"type": "integer"}}},
+            },
+        },
+        "any": {},
+    },
+}
+VARIABLES = {"args": read_schema(SCHEMA)}
+
+
+def tree(text: str) -> Any:
+    """The syntax of an expression."""
+    return second_program(text).tree
+
+
+def cost(text: str, args: dict[str, Any]) -> Cost:
+    """The most that an expression may take over these arguments."""
+    return cost_of(tree(text), counted({"args": args}))
+
+
+def data(size: int) -> dict[str, Any]:
+    """Arguments in which everything has `size` items, or characters."""
+    return {
+        "n": 1,
+        "t": "t" * size,
+        "u": "u" * size,
+        "l": list(range(size)),
+        "s": [f"{each}" for each in range(size)],
+        "o": [{"k": 1, "v": [2]} for _ in range(size)],
+        "any": [1] * size,
+    }
+
+
+# The degree
+
+
+@pytest.mark.parametrize(
+    ("text", "degree"),
+    [
+        ("args.n < 5 && args.n + args.n * 2 > 1", 0),
+        ("args.t == 'x'", 0),
+        ("args.o[0].k == 1", 0),
+        ("args.t == args.u", 1),
+        ("args.l == args.any", 1),
+        ("1 in args.l", 1),
+        ("args.t.contains('x') && args.t.matches('^[a-z]+$') && size(args.t) < 5", 1),
+        ("args.t + args.u == 'x'", 1),
+        ("args.n > 1 ? args.t == args.u : false", 1),
+        ("args.l.all(x, x > 0 && x < args.n)", 1),
+        ("args.s.exists(x, x == args.t)", 1),
+        ("args.l.all(x, x in [1, 2, 3])", 1),
+        ("args.o.all(x, x.v.all(y, y > x.k))", 1),
+        ("args.l.exists(x, [1, 2].exists(y, x == y))", 1),
+        ("args.t.contains(args.u)", 2),
+        ("args.t.matches(args.u)", 2),
+        ("args.l.filter(x, x > 1).size() > 0", 2),
+        ("args.l.all(x, x in args.any)", 2),
+        ("args.l.all(x, args.t == args.u)", 2),
+        ("args.l.all(x, args.l.all(y, x < y))", 2),
+        ("args.o.all(x, x.v.all(y, y in x.v))", 2),
+        ("args.s.exists(x, args.t.contains(x))", 2),
+        ("args.l.map(x, args.t + 'x').size() > 0", 2),
+        ("args.l.all(x, args.l.all(y, y in args.l))", 3),
+        ("args.l.map(x, args.l.map(y, args.t)).size() > 0", 3),
+        ("args.s.all(x, args.t.contains(args.u))", 3),
+        ("args.l.all(x, args.l.all(y, args.t.matches(args.u)))", 4),
+    ],
+)
+def test_the_degree_is_what_is_read_again_for_each_item(text: str, degree: int) -> None:
+    """A pass over all that is there is one, also over lists within lists; whatever multiplies two sizes is two."""
+    assert growth(tree(text), VARIABLES).degree == degree
+
+
+def test_what_is_known_to_be_a_number_is_not_joined() -> None:
+    """`+` of numbers costs nothing and joins nothing; of anything else in a macro it may."""
+    small = sizes_at_most(VARIABLES, nodes=1, text=1)
+    assert cost_of(tree("args.l.all(x, x + args.n > 1)"), small).joins == 0
+    assert cost_of(tree("args.t + args.u == 'x'"), small).joins == 0
+    for text in ("args.s.all(x, x + x == 'x')", "args.any.all(x, x + x == 2)", "args.l.map(x, [x] + [x]) == []"):
+        assert cost_of(tree(text), small).joins > 0
+
+
+def test_what_holds_one_thing_often_is_as_large_as_all_of_them() -> None:
+    """Comparing two such lists costs as much as their copies would: the factor grows with each level."""
+    sixteen = "[args.any].map(x, [x, x, x, x]).map(x, [x, x, x, x])"
+    once, often = cost("[args.any] == [args.any]", data(1_000)), cost(f"{sixteen} == {sixteen}", data(1_000))
+    assert often.steps > 15 * once.steps
+    assert worked(f"{sixteen} == {sixteen}", data(1_000)).compared > 15_000
+
+
+def test_sizes_are_counted_where_they_lie() -> None:
+    """Length, values and bytes of text of a value; of items together, and of what lies under one name in each."""
+    found = Counted(([{"k": "äb", "v": [1, 2]}, {"k": "c", "z": None}],))
+    assert (found.kind, found.length, found.nodes) == ("list", 2, 13)
+    items = found.child(None)
+    assert (items.kind, items.length) == ("map", 4)
+    assert (items.child("k").kind, items.child("k").length, items.child("k").text) == ("text", 4, 4)
+    assert (items.child("v").length, items.child("z").length, items.child("none").nodes) == (2, 0, 0)
+
+
+# Against real evaluation
+
+
+class Work:
+    """What an evaluation took: places visited, values compared, and the largest it made."""
+
+    def __init__(self) -> None:
+        self.visits = 0
+        self.compared = 0
+        self.bytes = 0
+
+    @property
+    def units(self) -> int:
+        """The least that the cost has to be."""
+        return self.visits * STEP + self.compared * 512
+
+
+@contextmanager
+def measured(work: Work) -> Iterator[dict[str, Any]]:
+    """Operators and evaluator that count what they do."""
+    equal, visit = operators.equal, second_engine._Evaluator._visit_tree
+
+    def counting(left: Any, right: Any) -> bool:
+        work.compared += 1
+        return equal(left, right)
+
+    def visiting(self: Any, node: Any) -> Any:
+        work.visits += 1
+        return visit(self, node)
+
+    def adding(left: Any, right: Any) -> Any:
+        made = operators.FUNCTIONS["_+_"](left, right)
+        work.bytes += len(made) if isinstance(made, str | list) else 0
+        return made
+
+    functions = {
+        **operators.FUNCTIONS,
+        "_+_": adding,
+        "_==_": operators._boolean(counting),
+        "_in_": operators._boolean(operators._contained),
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(operators, "equal", counting)
+        patched.setattr(second_engine._Evaluator, "_visit_tree", visiting)
+        yield functions
+
+
+def worked(text: str, args: dict[str, Any]) -> Work:
+    """What the slower engine really does with an expression."""
+    work = Work()
+    with measured(work) as functions:
+        found: Outcome = second_program(text, functions).run({"args": as_celpy(args)})
+    assert found.note != "too many steps"
+    return work
+
+
+NUMBERS = st.sampled_from(["args.n", "1", "size(args.t)", "x", "y", "args.l[0]", "args.o[0].k"])
+TEXTS = st.sampled_from(["args.t", "args.u", "'a'", "x", "y", "string(args.n)"])
+LISTS = st.sampled_from(["args.l", "args.s", "args.any", "[1, 2]", "[args.t, args.u]", "[x, y]", "args.o[0].v"])
+
+
+def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Longer expressions made of shorter ones."""
+    macro = st.sampled_from(["all", "exists", "exists_one"])
+    name = st.sampled_from(["x", "y"])
+    return st.one_of(
+        st.builds("({} && {})".format, inner, inner),
+        st.builds("({} ? {} : {})".format, inner, inner, inner),
+        st.builds("({} || !{})".format, inner, inner),
+        st.builds("{}.{}({}, {})".format, LISTS, macro, name, inner),
+        st.builds("({}.filter({}, {}).size() > 1)".format, LISTS, name, inner),
+        st.builds("({}.map({}, {}).size() > 1)".format, LISTS, name, st.one_of(TEXTS, LISTS, NUMBERS)),
+        st.builds("({}.map({}, {} + {}) == {})".format, LISTS, name, TEXTS, TEXTS, LISTS),
+        st.builds("({} + {}).{}({}, {})".format, LISTS, LISTS, macro, name, inner),
+    )
+
+
+EXPRESSIONS = st.recursive(
+    st.one_of(
+        st.builds("({} < {})".format, NUMBERS, NUMBERS),
+        st.builds("({} == {})".format, TEXTS, TEXTS),
+        st.builds("({} == {})".format, LISTS, LISTS),
+        st.builds("({} in {})".format, st.one_of(NUMBERS, TEXTS, LISTS), LISTS),
+        st.builds("({} + {} == {})".format, TEXTS, TEXTS, TEXTS),
+        st.builds("{}.contains({})".format, TEXTS, TEXTS),
+    ),
+    grown,
+    max_leaves=6,
+)
+WORDS = st.text(alphabet=string.ascii_lowercase + "é", max_size=12)
+DATA = st.fixed_dictionaries(
+    {
+        "n": st.integers(0, 9),
+        "t": WORDS,
+        "u": WORDS,
+        "l": st.lists(st.integers(0, 9), max_size=7),
+        "s": st.lists(WORDS, max_size=7),
+        "o": st.lists(
+            st.fixed_dictionaries({"k": st.integers(0, 3), "v": st.lists(st.integers(0, 9), max_size=4)}),
+            min_size=1,
+            max_size=4,
+        ),
+        "any": st.lists(st.integers(-9, 9) | WORDS | st.lists(st.integers(0, 3), max_size=3), max_size=6),
+    }
+)
+
+
+def bound(text: str) -> str:
+    """`text` within macros that bind what it may name: a list of texts and one of lists."""
+    return f"[args.t].all(x, [args.l].all(y, {text}))" if "x" in text or "y" in text else text
+
+
+@settings(max_examples=150)
+@given(EXPRESSIONS, DATA)
+def test_no_evaluation_takes_more_than_its_cost(text: str, args: dict[str, Any]) -> None:
+    """Visits, comparisons and what is joined stay within what was worked out from the sizes before."""
+    whole = bound(text)
+    most, work = cost(whole, args), worked(whole, args)
+    assert work.units <= most.units
+    assert work.bytes <= most.memory
+
+
+@settings(max_examples=80)
+@given(EXPRESSIONS, DATA)
+def test_the_cost_over_data_is_within_the_cost_over_sizes(text: str, args: dict[str, Any]) -> None:
+    """What is counted in data is never more than what their sizes alone allow: that rates an expression at build."""
+    whole, sizes = bound(text), counted({"args": args})["args"]
+    widest = sizes_at_most(VARIABLES, nodes=sizes.nodes + sizes.length, text=sizes.text + sizes.nodes)
+    assert cost(whole, args).steps <= cost_of(tree(whole), widest).steps
+
+
+@settings(max_examples=40)
+@given(EXPRESSIONS)
+def test_work_grows_with_no_higher_power_than_the_degree(text: str) -> None:
+    """Over data three times as large the work is at most three to the power of the degree."""
+    whole = bound(text)
+    degree = growth(tree(whole), VARIABLES).degree
+    if degree <= POLICY_DEGREE:
+        small, large = worked(whole, data(5)).units, worked(whole, data(15)).units
+        # Texts of numbers get longer by a character, which is no growth of the size.
+        assert large <= small * 3**degree * 1.5 + 100 * STEP
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "args.l.all(x, x >= 0)",
+        "args.l.all(x, args.any.all(y, x < y + 100))",
+        "args.l.all(x, x in args.l)",
+        "args.o.all(x, x.v.all(y, y == 2))",
+        "args.l.filter(x, x >= 0).size() > 1",
+    ],
+)
+def test_the_cost_is_not_far_above_the_work(text: str) -> None:
+    """A bound that is true of everything would refuse everything: what is really done is a sixth of it, or more."""
+    assert cost(text, data(30)).units <= 6 * worked(text, data(30)).units
