@@ -4,7 +4,6 @@ It reads tasks from the socket whose descriptor is its one argument, and answers
 bytes, so that whoever takes over an engine through its input gets no object into the program that asks.
 """
 
-import contextlib
 import json
 import math
 import resource
@@ -50,10 +49,8 @@ def answer(task: str | bytes) -> bytes:
 
 def limit_memory() -> None:
     """From now on this process may take so much more, and leaves no core file of what it read."""
-    with contextlib.suppress(ValueError, OSError):
-        # A system that does not keep such a limit refuses it: there the time and the sizes alone are bounded.
-        most = _address_space() + POLICY_PROCESS_BYTES
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    if used := _address_space():
+        resource.setrlimit(resource.RLIMIT_AS, (used + POLICY_PROCESS_BYTES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
@@ -110,7 +107,10 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
 
 
 def _address_space() -> int:
-    """Bytes of address space of this process; 0 where the system does not tell, and keeps no such limit either."""
+    """Bytes of address space of this process; 0 where the system does not tell, such as macOS.
+
+    There it keeps no such limit either: the time and the sizes of the data alone are bounded.
+    """
     if not _ADDRESSES.exists():
         return 0
     return int(_ADDRESSES.read_text().split()[0]) * resource.getpagesize()
