@@ -2,13 +2,11 @@
 
 import re
 
-import pytest
 from attack_site import AttackSite, approval_id, payee
 
 LARGE = 49_999
 
 
-@pytest.mark.xfail(strict=True, reason="open: 16")
 async def test_one_approver_alone_rewrites_nothing_over_the_api(site: AttackSite) -> None:
     """Where the policy says nothing of edits, 5 EUR to somebody do not become 49,999 EUR to the approver."""
     to = payee()
@@ -23,7 +21,6 @@ async def test_one_approver_alone_rewrites_nothing_over_the_api(site: AttackSite
     assert (site.amounts(own), after.view["state"]) == ([], "pending")
 
 
-@pytest.mark.xfail(strict=True, reason="open: 16")
 async def test_the_card_offers_no_edit_that_nobody_declared(site: AttackSite) -> None:
     """Where the policy says nothing of edits, the page of a tool with side effects leads to none."""
     key = await site.person("rui").ask([("pay", {"amount": 5, "to": payee()})])
