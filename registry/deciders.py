@@ -72,8 +72,8 @@ def _problems(
     if policy.edit == "propose" and most < fewest + 1 and coming.isdisjoint(named) and not policy.allow_self_approval:
         yield (
             "edit",
-            f"lets approvers propose other arguments, which takes {fewest} others to approve, but at most {most} of one "
-            "tenant may decide: name more, or use `edit: off` or `edit: approve`",
+            f"lets approvers propose other arguments, which takes {fewest} others to approve, but at most {most} of "
+            "one tenant may decide: name more, or use `edit: off` or `edit: approve`",
         )
     if most < fewest and coming.isdisjoint(named):
         yield (

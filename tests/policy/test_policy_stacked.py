@@ -79,7 +79,7 @@ def test_each_field_is_the_strictest() -> None:
     found = over(near, far)
     policy = policy_of(found)
     assert (policy.approvers, policy.quorum, policy.timeout) == (("role:a",), 2, 30)
-    assert (policy.allow_remember, policy.edit, policy.confirm) == (False, False, "type")
+    assert (policy.allow_remember, policy.edit, policy.confirm) == (False, "off", "type")
     assert (policy.min_assurance, policy.remind_after, found.needs_person) == ("mfa", 20, "always")
     assert found.judge({"amount": 1.0}, {}).approvers == ("role:a",)
 
