@@ -4,7 +4,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, decision, environment, free, permit_for, pinned, room_of, run, task_for, told
+from activity_kit import (
+    ARGS,
+    TURN,
+    about,
+    asked,
+    decision,
+    environment,
+    free,
+    permit_for,
+    pinned,
+    room_of,
+    run,
+    task_for,
+    told,
+)
 from desk_fixtures import Ledger, pay_tool
 from sqlalchemy import text
 from temporalio.exceptions import ApplicationError
@@ -83,9 +97,11 @@ async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store:
 async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
     """The right to run is in the record: decisions, revision, keys."""
     tool = pay_tool(Ledger())
+    room = room_of(store, tool)
+    await asked(room, tool)
     permit = permit_for(tool, kind="approved", decisions=(decision(delivery_id="d1"),))
-    await run(room_of(store, tool), tool, task_for(tool, permit))
-    began, ended = await written(store)
+    await run(room, tool, task_for(tool, permit))
+    _, began, ended = await written(store)
     assert began.facts["permit"] == "approved"
     assert began.facts["decisions"] == [{"subject": "approver", "revision": 1, "delivery_id": "d1", "key_id": ""}]
     assert ended.facts["code"] == "ok"
@@ -321,10 +337,10 @@ def test_the_arguments_of_these_tests_could_be_seen() -> None:
 async def test_an_edit_is_recorded_with_who_made_it_and_the_names_of_what_changed(store: Store) -> None:
     """The next revision says whose words these are and which arguments differ, without either value."""
     room = room_of(store, pay_tool(Ledger(), ApprovalPolicy()))
-    asked = (await gated(room, call_of())).rulings[0].request
-    assert asked is not None
-    other = call_of(args=SECRET | {"to": "Bo Berg of Lisbon"})
-    await gated(room, other, revision=2, edited_by="ana", edited_name="Ana", before=asked.card.rows)
+    first_asked = (await gated(room, call_of())).rulings[0].request
+    assert first_asked is not None
+    args = SECRET | {"to": "Bo Berg of Lisbon"}
+    await gated(room, call_of(args=args), edit=about(first_asked, subject="ana", edited_args=args))
     first, edit = await written(store)
     assert (first.kind, first.subject, first.facts.get("changed")) == ("request", "guest", None)
     assert (edit.kind, edit.subject, edit.facts["revision"]) == ("revision", "ana", 2)
