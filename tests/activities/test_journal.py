@@ -24,7 +24,7 @@ from sqlalchemy import text
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import GateActivity
-from signoff.activities.journal import RecordActivity, now
+from signoff.activities.journal import TURNS_KEYS, RecordActivity, now
 from signoff.activities.outcome import OutcomeActivity
 from signoff.approvals.entries import attempt, fingerprint
 from signoff.audit.log import AuditLog
@@ -206,13 +206,13 @@ async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None
     await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     with pytest.raises(ApplicationError):
         await run(room, tool, task)
-    assert [record.key for record in await written(store)][2:] == ["attempt/lost"]
+    assert [record.key for record in await written(store)][2:] == [f"{TURNS_KEYS}attempt/lost"]
     ended = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
     await store.record(task.permit.digest, ended)
     late = SEEN.model_copy(update={"key": "attempt/late"})
     reply = await run(room, tool, task_for(tool, audit=(late,)))
     assert reply.outcome == ended
-    assert [record.key for record in await written(store)][3:] == ["attempt/late"]
+    assert [record.key for record in await written(store)][3:] == [f"{TURNS_KEYS}attempt/late"]
 
 
 async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store: Store) -> None:
@@ -221,12 +221,12 @@ async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store
     other = SEEN.model_copy(update={"stream": "turn/main/s/other"})
     for _ in range(2):
         await environment(RECORD).run(record.record, RecordTask(audit=(SEEN, other)))
-    assert [each.key for each in await written(store)] == [SEEN.key]
+    assert [each.key for each in await written(store)] == [f"{TURNS_KEYS}{SEEN.key}"]
     assert await written(store, other.stream) == []
     await environment(RECORD, workflow_type="other").run(
         record.record, RecordTask(audit=(SEEN.model_copy(update={"key": "attempt/late"}),))
     )
-    assert [each.key for each in await written(store)] == [SEEN.key]
+    assert [each.key for each in await written(store)] == [f"{TURNS_KEYS}{SEEN.key}"]
 
 
 async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Store) -> None:
