@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from signoff.activities.asking import judged, judged_past
 from signoff.activities.gate import digest_of
 from signoff.activities.question import QuestionWriter, Subject
 from signoff.activities.room import Room
@@ -16,8 +17,8 @@ from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import Authority, GateTask, Tally
-from signoff.registry.gates import judge
+from signoff.contracts.steps import Authority, GateTask
+from signoff.registry.permission import override_hash
 from signoff.registry.tool import Tool
 from signoff.store.questions import ApprovalRows, Questions, add_answer
 from signoff.store.store import Store
@@ -31,20 +32,26 @@ async def ask(
     *,
     call: str = "c1.1",
     note: str = "",
-    override: str = "",
+    override: str | None = None,
     doubt: int = 0,
     edit: Decision | None = None,
 ) -> ApprovalRequest:
     """Asks people about a call as the gates of `room` do, whatever its policy says of it.
 
     `doubt` is the ticket number of a try of which nobody knows the end: then that is asked. `edit` is the answer that
-    wrote these arguments. Raises ValueError where the gates would not take the edit.
+    wrote these arguments. `override` replaces the hash of what the tool's permission check objects to. Raises
+    ValueError where the gates would not take the edit.
     """
     part = CallPart(call=call, tool=tool.name, args=Content(inline=dict(args)))
     task = GateTask(ctx=ctx, calls=(part,), doubt=doubt, edit=edit)
     digest = digest_of(ctx, call, tool, args)
-    verdict = judge(room.catalog, ctx, part, args, Tally()).verdict
-    about = Subject(part, args, tool, verdict, doubt_digest(digest, doubt) if doubt else digest, note, override)
+    if doubt:
+        found = await judged_past(room.catalog, ctx, part, args)
+    else:
+        found = await judged(room.catalog, ctx, part, args, room.kinds, at=room.clock())
+    shown = override_hash(found.override) if override is None else override
+    bound = doubt_digest(digest, doubt) if doubt else digest
+    about = Subject(part, args, tool, found.verdict, bound, note, shown)
     writer = QuestionWriter(room)
     change = None if edit is None else await writer.edit(task, edit, tool)
     if isinstance(change, str):

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, environment, permit_for, pinned, request_of, room_of, run, task_for, told
+from activity_kit import ARGS, about, asked, environment, permit_for, pinned, request_of, room_of, run, task_for, told
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.asking import permission_of, unavailable, withheld
@@ -23,6 +23,7 @@ from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.correction import Corrected
 from signoff.registry.permission import PERMISSION_RULE, Permission, override_hash
 from signoff.registry.tool import Tool
+from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls
 
@@ -143,6 +144,7 @@ async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store:
     switch = Switch(False)
     declared = tool(available=switch, requires_approval=True)
     room = room_of(store, declared)
+    await asked(room, declared)
     settled = (await gated(room, "pay")).rulings[0].outcome
     assert settled is not None
     assert (settled.code, settled.gate) == ("not_available", "available")
@@ -151,7 +153,7 @@ async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store:
     assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "available")
     switch.says = True
     assert told(await run(room, declared, task_for(declared, permit_for(declared, kind="approved"))))[0] == "ok"
-    assert len(switch.asked) == 3
+    assert len(switch.asked) == 4
 
 
 async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) -> None:
@@ -266,15 +268,20 @@ async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store
     guard = Guard(Permission.deny("not yours", can_override=True))
     declared = tool(check_permissions=guard)
     room = room_of(store, declared)
-    shown = {"kind": "approved", "rule": PERMISSION_RULE}
-    approved = permit_for(declared, **shown, override=override_hash("not yours"))
+    claims = {"rule": PERMISSION_RULE, "override": override_hash("not yours")}
     by_rule = await run(room, declared, task_for(declared, permit_for(declared)))
-    other = await run(room, declared, task_for(declared, permit_for(declared, kind="approved")))
-    assert (by_rule.again, other.again) == ("policy", "policy")
-    assert "overrides" in other.note
-    for override in ("", override_hash("too late")):
-        another = await run(room, declared, task_for(declared, permit_for(declared, **shown, override=override)))
-        assert another.again == "policy"
+    assert by_rule.again == "policy"
+    # The permit's own word for what was shown is nothing: the row of the question says it.
+    for revision, override in enumerate(("", override_hash("too late")), 1):
+        request = await asked(room, declared, override=override)
+        said = about(request)
+        permit = permit_for(declared, kind="approved", revision=revision, decisions=(said,), **claims)
+        other = await run(room, declared, task_for(declared, permit))
+        assert other.again == "policy"
+        assert "overrides" in other.note
+        await Questions(store).end(request.id, revision, "superseded")
+    said = about(await asked(room, declared))
+    approved = permit_for(declared, kind="approved", revision=3, decisions=(said,))
     guard.says = Permission.deny("not yours at all")
     stopped = await run(room, declared, task_for(declared, approved))
     assert stopped.outcome is not None
@@ -294,7 +301,7 @@ async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_c
     reply = await run(room, declared, task_for(declared, args=odd))
     assert reply.outcome is not None
     assert reply.outcome.note == "The arguments do not fit the schema: `amount` must be of type number."
-    call = CallPart(call="c1.1", tool="wire", args=Content(inline=odd))
+    call = CallPart(call="c1.2", tool="wire", args=Content(inline=odd))
     task = GateTask(ctx=pinned(), calls=(call,), note="it was asked before")
     ruling = (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
     assert request_of(ruling.request).card.note == f"it was asked before; {reply.outcome.note}"

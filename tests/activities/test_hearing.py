@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, environment, permit_for, pinned, room_of, run, task_for, told
+from activity_kit import ARGS, asked, environment, permit_for, pinned, room_of, run, task_for, told
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate import GateActivity
@@ -302,7 +302,9 @@ async def test_what_people_approved_needs_no_handlers_consent(store: Store, said
     SAYS.append(said)
     ledger = Ledger()
     tool = handled(ledger)
-    assert told(await run(room_of(store, tool), tool, task_for(tool, permit_for(tool, kind="approved"))))[0] == "ok"
+    room = room_of(store, tool)
+    await asked(room, tool)
+    assert told(await run(room, tool, task_for(tool, permit_for(tool, kind="approved"))))[0] == "ok"
 
 
 async def test_the_record_names_the_handler(store: Store) -> None:

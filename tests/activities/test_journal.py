@@ -4,13 +4,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, decision, environment, free, permit_for, pinned, room_of, run, task_for, told
+from activity_kit import (
+    ARGS,
+    TURN,
+    about,
+    asked,
+    decision,
+    environment,
+    free,
+    permit_for,
+    pinned,
+    room_of,
+    run,
+    task_for,
+    told,
+)
 from desk_fixtures import Ledger, pay_tool
 from sqlalchemy import text
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import GateActivity
-from signoff.activities.journal import RecordActivity, now
+from signoff.activities.journal import TURNS_KEYS, RecordActivity, now
 from signoff.activities.outcome import OutcomeActivity
 from signoff.approvals.entries import attempt, fingerprint
 from signoff.audit.log import AuditLog
@@ -83,9 +97,11 @@ async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store:
 async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
     """The right to run is in the record: decisions, revision, keys."""
     tool = pay_tool(Ledger())
+    room = room_of(store, tool)
+    await asked(room, tool)
     permit = permit_for(tool, kind="approved", decisions=(decision(delivery_id="d1"),))
-    await run(room_of(store, tool), tool, task_for(tool, permit))
-    began, ended = await written(store)
+    await run(room, tool, task_for(tool, permit))
+    _, began, ended = await written(store)
     assert began.facts["permit"] == "approved"
     assert began.facts["decisions"] == [{"subject": "approver", "revision": 1, "delivery_id": "d1", "key_id": ""}]
     assert ended.facts["code"] == "ok"
@@ -190,13 +206,13 @@ async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None
     await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     with pytest.raises(ApplicationError):
         await run(room, tool, task)
-    assert [record.key for record in await written(store)][2:] == ["attempt/lost"]
+    assert [record.key for record in await written(store)][2:] == [f"{TURNS_KEYS}attempt/lost"]
     ended = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
     await store.record(task.permit.digest, ended)
     late = SEEN.model_copy(update={"key": "attempt/late"})
     reply = await run(room, tool, task_for(tool, audit=(late,)))
     assert reply.outcome == ended
-    assert [record.key for record in await written(store)][3:] == ["attempt/late"]
+    assert [record.key for record in await written(store)][3:] == [f"{TURNS_KEYS}attempt/late"]
 
 
 async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store: Store) -> None:
@@ -205,12 +221,12 @@ async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store
     other = SEEN.model_copy(update={"stream": "turn/main/s/other"})
     for _ in range(2):
         await environment(RECORD).run(record.record, RecordTask(audit=(SEEN, other)))
-    assert [each.key for each in await written(store)] == [SEEN.key]
+    assert [each.key for each in await written(store)] == [f"{TURNS_KEYS}{SEEN.key}"]
     assert await written(store, other.stream) == []
     await environment(RECORD, workflow_type="other").run(
         record.record, RecordTask(audit=(SEEN.model_copy(update={"key": "attempt/late"}),))
     )
-    assert [each.key for each in await written(store)] == [SEEN.key]
+    assert [each.key for each in await written(store)] == [f"{TURNS_KEYS}{SEEN.key}"]
 
 
 async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Store) -> None:
@@ -321,10 +337,10 @@ def test_the_arguments_of_these_tests_could_be_seen() -> None:
 async def test_an_edit_is_recorded_with_who_made_it_and_the_names_of_what_changed(store: Store) -> None:
     """The next revision says whose words these are and which arguments differ, without either value."""
     room = room_of(store, pay_tool(Ledger(), ApprovalPolicy()))
-    asked = (await gated(room, call_of())).rulings[0].request
-    assert asked is not None
-    other = call_of(args=SECRET | {"to": "Bo Berg of Lisbon"})
-    await gated(room, other, revision=2, edited_by="ana", edited_name="Ana", before=asked.card.rows)
+    first_asked = (await gated(room, call_of())).rulings[0].request
+    assert first_asked is not None
+    args = SECRET | {"to": "Bo Berg of Lisbon"}
+    await gated(room, call_of(args=args), edit=about(first_asked, subject="ana", edited_args=args))
     first, edit = await written(store)
     assert (first.kind, first.subject, first.facts.get("changed")) == ("request", "guest", None)
     assert (edit.kind, edit.subject, edit.facts["revision"]) == ("revision", "ana", 2)

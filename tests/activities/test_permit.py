@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from activity_kit import ARGS, TURN, about, asked, decision, permit_for, pinned, room_of
 from desk_fixtures import GUEST, Ledger, pay_tool
+from signed_askers import signed_asker
 
 from signoff.activities.permit import (
     RUN,
@@ -153,7 +154,7 @@ async def test_a_signed_decision_counts_from_the_store_alone(store: Store) -> No
     now = datetime.now(UTC)
     signer = Signer(PrivateKeys(keys=(new_key(now),)))
     strict = Witness(signer.verifier(), development=False)
-    ctx = pinned(user=signer.sign_principal(GUEST, *TURN, at=now))
+    ctx = pinned(user=signed_asker(signer, GUEST, *TURN, at=now))
     tool = pay_tool(LEDGER)
     request = await asked(room_of(store, tool), tool, ctx=ctx)
     said = signer.sign_decision(about(request, received_at=now, assurance="session"))

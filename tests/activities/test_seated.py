@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import TURN, decision, permit_for, pinned, room_of, run, task_for
+from activity_kit import TURN, asked, decision, permit_for, pinned, room_of, run, task_for
 from desk_fixtures import GUEST, Ledger, bench, catalog_of, pay_tool, yes
 from signed_askers import signed_asker
 from temporalio.client import Client
 
 from signoff.activities.permit import Seating
-from signoff.activities.room import Profile
-from signoff.approvals.digest import doubt_digest
+from signoff.activities.room import Profile, Room
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.contracts.person import Delegation, Person
 from signoff.contracts.steps import ToolReply
@@ -20,8 +20,11 @@ from signoff.policy.model import ApprovalPolicy
 from signoff.registry.context import ToolContext
 from signoff.registry.people import DevelopmentDirectory, FixedDirectory
 from signoff.registry.seats import Table
+from signoff.registry.tool import Tool
 from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.store.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -58,40 +61,63 @@ def without(name: str, **fields: Any) -> dict[str, Person]:
     return PEOPLE | {name: PEOPLE[name].model_copy(update=fields)}
 
 
-def signed(subject: str, **fields: Any) -> Decision:
-    """Their approval of the one call, an hour before delegations end, as the gateway vouches for it."""
-    given = {"received_at": NOW - HOUR, "assurance": "session", "digest": permit_for(pay_tool(Ledger())).digest}
-    return SIGNER.sign_decision(decision(**{**given, "subject": subject, **fields}))
+def said(subject: str, **fields: Any) -> Decision:
+    """Their approval of the one call, an hour before delegations end; `signed` makes it the gateway's."""
+    return decision(**{"received_at": NOW - HOUR, "assurance": "session", "subject": subject} | fields)
+
+
+def signed(said: Decision, request: ApprovalRequest) -> Decision:
+    """What somebody said of a question, as the gateway vouches for it."""
+    named = {"revision": request.revision, "question_hash": request.question_hash}
+    return SIGNER.sign_decision(said.model_copy(update=named))
 
 
 async def tried(
     store: Store,
     policy: ApprovalPolicy,
-    *decisions: Decision,
+    *stored: Decision,
+    raw: tuple[Decision, ...] = (),
+    doubts: tuple[Decision, ...] = (),
     people: dict[str, Person] = PEOPLE,
     profile: Profile = "production",
+    before: ApprovalPolicy | None = None,
     ticket: int = 1,
-    **fields: Any,
 ) -> tuple[ToolReply, Ledger]:
-    """What the tool's activity answers to a permit with these decisions."""
+    """What the tool's activity answers when these people's signed answers lie in the store.
+
+    `raw` is what the turn says that others answered, `doubts` what people said of a first try that nobody knows of,
+    `before` the policy under which people were asked.
+    """
     ledger = Ledger()
-    tool = pay_tool(ledger, policy)
-    plain = room_of(store, tool, profile=profile)
-    room = dataclasses.replace(plain, people=FixedDirectory(people.values()), verifier=SIGNER.verifier())
-    given = {
-        "kind": "approved",
-        "ctx": pinned(user=signed_asker(SIGNER, GUEST, *TURN, at=NOW)),
-        "policy_hash": room.catalog.policy("pay").hash,
-        "quorum": policy.quorum,
-        "decisions": decisions,
-    }
-    reply = await run(room, tool, task_for(tool, permit_for(tool, **given | fields), ticket=ticket))
+
+    def room_with(rules: ApprovalPolicy) -> tuple[Room, Tool]:
+        tool = pay_tool(ledger, rules)
+        room = room_of(store, tool, profile=profile)
+        return dataclasses.replace(room, people=FixedDirectory(people.values()), verifier=SIGNER.verifier()), tool
+
+    ctx = pinned(user=signed_asker(SIGNER, GUEST, *TURN, at=NOW))
+    room, tool = room_with(policy)
+    old_room, old_tool = room_with(before or policy)
+    rows = await Questions(store).read(decision().approval_id)
+    if rows is not None:
+        await Questions(store).end(decision().approval_id, rows.latest.revision, "superseded")
+    request = await asked(old_room, old_tool, ctx=ctx)
+    for each in stored:
+        await answer(store, signed(each, request))
+    raw = tuple(each.model_copy(update={"revision": request.revision}) for each in raw)
+    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=raw, revision=request.revision)
+    if ticket > 1:
+        await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+        tried = await asked(old_room, old_tool, ctx=ctx, doubt=1)
+        for each in doubts:
+            await answer(store, signed(each, tried))
+    reply = await run(room, tool, task_for(tool, permit, ticket=ticket))
     return reply, ledger
 
 
-async def outcome(store: Store, policy: ApprovalPolicy, *decisions: Decision, **fields: Any) -> str:
+async def outcome(store: Store, policy: ApprovalPolicy, *stored: Decision, **fields: Any) -> str:
     """`ok` for what ran, `again` for what is asked anew; neither says the other's."""
-    reply, ledger = await tried(store, policy, *decisions, **fields)
+    reply, ledger = await tried(store, policy, *stored, **fields)
     if not reply.again:
         assert reply.outcome is not None
         assert len(ledger.rows) == (reply.outcome.code == "ok")
@@ -115,15 +141,15 @@ async def outcome(store: Store, policy: ApprovalPolicy, *decisions: Decision, **
 )
 async def test_two_approvals_need_two_seats(store: Store, who: tuple[str, ...], found: str) -> None:
     """Who stands in and who they stand in for are one, in either order; who stands in for two takes the free seat."""
-    assert await outcome(store, TWO, *map(signed, who)) == found
+    assert await outcome(store, TWO, *map(said, who)) == found
 
 
 async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
     """Three who all stand in for one person, and that person, are one; so two of them are not two."""
     people = {"ana": approver("ana", delegations=lends("bo", "cy", "di"))}
     people |= {name: Person(id=name) for name in ("guest", "bo", "cy", "di")}
-    assert await outcome(store, TWO, *map(signed, ("bo", "cy", "di", "ana")), people=people) == "again"
-    assert await outcome(store, ApprovalPolicy(), *map(signed, ("bo", "cy", "di", "ana")), people=people) == "ok"
+    assert await outcome(store, TWO, *map(said, ("bo", "cy", "di", "ana")), people=people) == "again"
+    assert await outcome(store, ApprovalPolicy(), *map(said, ("bo", "cy", "di", "ana")), people=people) == "ok"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +164,7 @@ async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
 )
 async def test_who_left_since_does_not_count(store: Store, people: dict[str, Person], found: str) -> None:
     """Their signed approval was good when it was given: it is asked anew, neither run nor refused."""
-    assert await outcome(store, ApprovalPolicy(), signed("eve"), people=people) == found
+    assert await outcome(store, ApprovalPolicy(), said("eve"), people=people) == found
 
 
 @pytest.mark.parametrize(
@@ -156,13 +182,15 @@ async def test_a_signature_alone_gives_nobody_a_seat(
 ) -> None:
     """Known or not, and who stands in for the requester or for somebody who left: what the gateway signed is not
     counted."""
-    assert await outcome(store, ApprovalPolicy(), signed(who), people=people) == found
+    assert await outcome(store, ApprovalPolicy(), said(who), people=people) == found
 
 
 async def test_a_stranger_beside_enough_others_hinders_nothing(store: Store) -> None:
-    """Not counted is not held against the others."""
-    assert await outcome(store, TWO, signed("cfo"), signed("eve")) == "again"
-    assert await outcome(store, ApprovalPolicy(), signed("cfo"), signed("eve")) == "ok"
+    """Not counted is not held against the others: what a turn says of anybody beside two who did answer."""
+    accepting = ApprovalPolicy(accept_unsigned=True, quorum=2)
+    assert await outcome(store, accepting, said("cfo"), said("eve")) == "again"
+    raw = (decision(subject="cfo"),)
+    assert await outcome(store, accepting, said("ana"), said("eve"), raw=raw) == "ok"
 
 
 @pytest.mark.parametrize(
@@ -173,34 +201,35 @@ async def test_a_delegation_is_judged_when_the_answer_was_received(
     store: Store, received_at: datetime | None, found: str
 ) -> None:
     """It has ended meanwhile: what was received before counts by the time that is signed, all else by now."""
-    assert await outcome(store, ApprovalPolicy(), signed("bo", received_at=received_at)) == found
+    assert await outcome(store, ApprovalPolicy(), said("bo", received_at=received_at)) == found
 
 
 async def test_an_unproved_time_gives_no_seat(store: Store) -> None:
     """Anyone can write a time into an unsigned answer; in development it counts for who may decide now."""
-    said = {"received_at": NOW - HOUR}
-    late = decision(subject="bo", **said)
-    assert await outcome(store, ApprovalPolicy(), late, profile="development") == "again"
+    late = (decision(subject="bo", received_at=NOW - HOUR),)
+    assert await outcome(store, ApprovalPolicy(), raw=late, profile="development") == "again"
     lasting = PEOPLE | {"al": approver("al", delegations=lends("bo", until=datetime.max.replace(tzinfo=UTC)))}
-    assert await outcome(store, ApprovalPolicy(), late, people=lasting, profile="development") == "ok"
+    assert await outcome(store, ApprovalPolicy(), raw=late, people=lasting, profile="development") == "ok"
 
 
 NOBODY = decision(subject=UNSIGNED)
 
 
 @pytest.mark.parametrize(
-    ("decisions", "found"),
+    ("raw", "stored", "found"),
     [
-        ((NOBODY,), "refused"),
-        ((NOBODY, decision(subject=UNSIGNED, delivery_id="d2")), "refused"),
-        ((NOBODY, signed("eve")), "ok"),
-        ((NOBODY, signed("cfo")), "again"),
+        ((NOBODY,), (), "refused"),
+        ((NOBODY, decision(subject=UNSIGNED, delivery_id="d2")), (), "refused"),
+        ((NOBODY,), (said("eve"),), "ok"),
+        ((NOBODY,), (said("cfo"),), "again"),
     ],
 )
-async def test_answers_that_name_nobody_are_one(store: Store, decisions: tuple[Decision, ...], found: str) -> None:
+async def test_answers_that_name_nobody_are_one(
+    store: Store, raw: tuple[Decision, ...], stored: tuple[Decision, ...], found: str
+) -> None:
     """Where unsigned answers are taken: one beside others, never a second one beside themselves."""
     accepting = ApprovalPolicy(accept_unsigned=True, quorum=2)
-    assert await outcome(store, accepting, *decisions) == found
+    assert await outcome(store, accepting, *stored, raw=raw) == found
 
 
 @pytest.mark.parametrize(
@@ -217,37 +246,61 @@ async def test_answers_that_name_nobody_are_one(store: Store, decisions: tuple[D
 )
 async def test_the_present_policy_says_who_is_asked(store: Store, policy: ApprovalPolicy, who: str, found: str) -> None:
     """Those it names or routes these very arguments to; other decisions are of another policy, or came too early."""
-    assert await outcome(store, policy, signed(who)) == found
+    assert await outcome(store, policy, said(who)) == found
 
 
 @pytest.mark.parametrize(("who", "code"), [("eve", "ok"), ("bo", "ok"), ("cfo", "refused"), ("guest", "refused")])
 async def test_only_who_may_decide_frees_the_next_ticket(store: Store, who: str, code: str) -> None:
     """That a try did not happen is a person's word: who has no seat cannot give it, signed or not."""
-    permit = permit_for(pay_tool(Ledger()))
-    await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    told = signed(who, digest=doubt_digest(permit.digest, 1), revision=2)
-    assert await outcome(store, ApprovalPolicy(), signed("eve"), doubts=(told,), ticket=2) == code
+    assert await outcome(store, ApprovalPolicy(), said("eve"), doubts=(said(who),), ticket=2) == code
 
 
-async def test_a_second_ticket_needs_as_many_seats_as_the_first(store: Store) -> None:
+@pytest.mark.parametrize(("two", "code"), [(("ana", "cy"), "refused"), (("cy", "eve"), "ok")])
+async def test_a_second_ticket_needs_as_many_seats_as_the_first(store: Store, two: tuple[str, str], code: str) -> None:
     """Somebody and who stands in for them say one thing."""
-    permit = permit_for(pay_tool(Ledger()))
-    await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    votes = (signed("ana"), signed("eve"))
-    said = {who: signed(who, digest=doubt_digest(permit.digest, 1), revision=2) for who in ("ana", "cy", "eve")}
-    for two, code in ((("ana", "cy"), "refused"), (("cy", "eve"), "ok")):
-        doubts = tuple(said[who] for who in two)
-        assert await outcome(store, TWO, *votes, doubts=doubts, ticket=2) == code
+    doubts = tuple(map(said, two))
+    assert await outcome(store, TWO, said("ana"), said("eve"), doubts=doubts, ticket=2) == code
+
+
+@pytest.mark.parametrize(("quorum", "code"), [(1, "ok"), (2, "refused")])
+async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store, quorum: int, code: str) -> None:
+    """By the row of the question, although the policy asks for one by now."""
+    before = ApprovalPolicy(quorum=quorum)
+    votes = (said("ana"), said("eve"))
+    found = await outcome(store, ApprovalPolicy(), *votes, before=before, doubts=(said("eve"),), ticket=2)
+    assert found == code
+
+
+@pytest.mark.parametrize(("now", "found"), [(("user:cfo",), "again"), (("user:cfo", "role:approvers"), "ok")])
+async def test_who_was_asked_and_who_is_asked_now_both_count(store: Store, now: tuple[str, ...], found: str) -> None:
+    """A person has to be one of those the question asked, and one of those the present policy asks."""
+    before, present = ApprovalPolicy(), ApprovalPolicy(approvers=now)
+    assert await outcome(store, present, said("cfo"), before=before) == "again"
+    reply, _ = await tried(store, present, said("eve"), before=before)
+    assert (reply.again and "again") or (reply.outcome and reply.outcome.code) == found
+
+
+@pytest.mark.parametrize(("late", "found"), [(-1.0, "again"), (1.0, "ok")])
+async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: float, found: str) -> None:
+    """By the row's own opening and the store's clock; what came in before is nobody's answer."""
+    escalating = ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60.0)
+    since = datetime.now(UTC) + timedelta(seconds=60)
+    early = said("cfo", received_at=since + timedelta(seconds=30 * late))
+    assert await outcome(store, escalating, early) == found
 
 
 def test_one_person_takes_one_seat() -> None:
     """However often they answer, and for however many they stand in."""
+
+    def proved(who: str, **fields: Any) -> Decision:
+        return SIGNER.sign_decision(said(who, **fields))
+
     table = Table("main", ("role:approvers",), "guest", False)
-    seats = Seating(FixedDirectory(PEOPLE.values()), table, NOW)
+    seats = Seating(FixedDirectory(PEOPLE.values()), (table,), NOW)
     assert seats.seated(()) == 0
-    assert seats.seated((signed("bo"), signed("bo", delivery_id="d2"))) == 1
-    assert seats.seated((signed("eve"), signed("eve", delivery_id="d2"))) == 1
-    assert seats.seated((signed("bo"), signed("cy"), signed("ana"), signed("al"))) == 2
+    assert seats.seated((proved("bo"), proved("bo", delivery_id="d2"))) == 1
+    assert seats.seated((proved("eve"), proved("eve", delivery_id="d2"))) == 1
+    assert seats.seated((proved("bo"), proved("cy"), proved("ana"), proved("al"))) == 2
 
 
 async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Store) -> None:
@@ -257,11 +310,8 @@ async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Stor
         "guest-2": approver("guest-2", person_id="guest", delegations=lends("di")),
         "al": approver("al", delegations=lends("guest-2", "adm")),
     }
-    assert await outcome(store, TWO, signed("ana"), signed("adm"), people=people) == "again"
-    assert await outcome(store, TWO, signed("adm"), signed("bo"), people=people) == "again"
-    for entry in ("guest-2", "di"):
-        assert await outcome(store, ApprovalPolicy(), signed(entry), people=people) == "again"
-    assert await outcome(store, TWO, signed("adm"), signed("eve"), people=people) == "ok"
+    for who in (("ana", "adm"), ("adm", "bo"), ("guest-2", "al"), ("di", "al")):
+        assert await outcome(store, TWO, *map(said, who), people=people) == "again"
 
 
 async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:

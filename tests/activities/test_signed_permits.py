@@ -329,7 +329,7 @@ async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None
     assert ruling.request.requester == asks()
     rows = await Questions(store).read(ruling.request.id)
     assert rows is not None
-    assert SIGNER.verifier().check_principal(rows.latest.requester, *TURN)
+    assert SIGNER.verifier().check_asker(rows.latest)
 
 
 @pytest.mark.parametrize(

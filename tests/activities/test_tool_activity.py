@@ -8,6 +8,7 @@ from activity_kit import (
     ARGS,
     TURN,
     MoodyStore,
+    asked,
     begun,
     codes,
     decision,
@@ -107,7 +108,9 @@ async def test_an_approved_call_knows_its_decision(store: Store) -> None:
     ctx = pinned(route="billing", step="2", channel="web")
     permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(decision(), decision(subject="ana", reason="ok")))
     task = task_for(tool, permit, budget_chars=77, dry_run=True)
-    assert told(await run(room_of(store, tool), tool, task, environment(attempt=3))) == ("ok", "done")
+    room = room_of(store, tool)
+    await asked(room, tool, ctx=ctx)
+    assert told(await run(room, tool, task, environment(attempt=3))) == ("ok", "done")
     assert seen == [
         ToolContext(
             actor_name="desk",
@@ -148,8 +151,11 @@ async def test_a_permit_without_enough_decisions_is_refused(store: Store) -> Non
     """A made-up approval runs nothing."""
     ledger = Ledger()
     tool = pay_tool(ledger)
-    task = task_for(tool, permit_for(tool, kind="approved", decisions=()))
-    reply = await run(room_of(store, tool), tool, task)
+    room, task = room_of(store, tool), task_for(tool, permit_for(tool, kind="approved", decisions=()))
+    nobody = await run(room, tool, task_for(tool, permit_for(tool, kind="approved")))
+    assert nobody.outcome.value.inline == "Not executed: nobody was asked about this."
+    await asked(room, tool)
+    reply = await run(room, tool, task)
     assert (codes([reply]), reply.again) == (["refused"], "")
     assert reply.outcome.value.inline == "Not executed: too few people have approved this."
     assert reply.note == "too few people have approved this"
@@ -206,6 +212,7 @@ async def test_a_catalog_that_changed_while_people_were_asked(
     before = pay_tool(ledger)
     after = pay_tool(ledger, **({"requires_approval": True} | change))
     permit = permit_for(before, kind="approved")
+    await asked(room_of(store, before), before)
     reply = await run(room_of(store, after, **fields), after, task_for(after, permit))
     assert (reply.outcome.code if reply.outcome and not reply.again else "", reply.again) == expected
     assert len(ledger.rows) == (expected[0] == "ok")
