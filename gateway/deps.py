@@ -1,6 +1,6 @@
 """What every part of the gateway is given."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -9,8 +9,10 @@ from urllib.parse import quote
 from signoff.client import Signoff
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
+from signoff.contracts.turn import TurnView
 from signoff.gateway.attempts import AttemptRecords
 from signoff.gateway.decisions import DecisionService
+from signoff.gateway.proof import proved_view
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
 from signoff.registry.seats import rights
@@ -53,6 +55,15 @@ class GatewayDeps:
         return DecisionService(
             self.store, self.desk, self.people, self.signer, self.clock, development=self.development
         )
+
+    async def view(self, key: TurnKey) -> TurnView:
+        """A turn as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+        return await proved_view(await self.desk.view(key), self.store, self.requests, self.catalog)
+
+    async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
+        """The turn's views as they may be shown, one whenever it changed, until it has its result."""
+        async for view in self.desk.watch(key):
+            yield await proved_view(view, self.store, self.requests, self.catalog)
 
     @property
     def development(self) -> bool:

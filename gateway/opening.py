@@ -42,7 +42,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
 async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:
     """What became of the call of a request, as its turn says; None while nobody can say."""
     try:
-        view = await deps.desk.view(key.turn)
+        view = await deps.view(key.turn)
     except (NotFound, ServerUnavailable):
         return None
     return call_lines(deps, view, language).get(key.call)

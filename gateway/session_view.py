@@ -62,7 +62,7 @@ def state_of(view: SessionView) -> str:
 
 async def _turn(deps: GatewayDeps, key: TurnKey) -> TurnView | None:
     try:
-        return await deps.desk.view(key)
+        return await deps.view(key)
     except NotFound:
         return None
 

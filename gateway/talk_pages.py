@@ -142,7 +142,7 @@ class TalkPages:
 
     async def _versions(self, key: TurnKey) -> AsyncGenerator[str, None]:
         try:
-            async for view in self._deps.desk.watch(key):
+            async for view in self._deps.watch(key):
                 calls = {
                     call.approval.id: f"{call.approval.revision}-{call.approval.state}-{len(call.approval.votes)}"
                     f"-{call.outcome.code if call.outcome is not None else call.state}"

@@ -145,7 +145,7 @@ class TurnsApi:
 
     async def _changes(self, key: TurnKey) -> AsyncGenerator[str, None]:
         try:
-            async for view in self._deps.desk.watch(key):
+            async for view in self._deps.watch(key):
                 yield event("turn", masked_view(view, self._deps.catalog).model_dump(mode="json"))
         except NotFound:
             return

@@ -98,6 +98,10 @@ class RequestReader:
                 break
         return sorted(found, key=lambda row: row.expires_at or _NEVER)
 
+    def takes_unsigned(self, question: Question) -> bool:
+        """Whether answers to a question count that nobody signed."""
+        return self._development or question.accept_unsigned
+
     async def by_code(self, tenant: str, code: str) -> str | None:
         """The approval id that a short code means in a tenant, or None."""
         return await self._rows.by_code(tenant, code)

@@ -290,6 +290,11 @@ class Store:
         )
         return await self.run(lambda connection: [_ticket(row) for row in connection.execute(query)])
 
+    async def tickets_of_turn(self, workflow: str) -> list[Ticket]:
+        """Every ticket of a turn, the first claimed first."""
+        query = select(TICKETS).where(TICKETS.c.workflow == workflow).order_by(TICKETS.c.claimed_at)
+        return await self.run(lambda connection: [_ticket(row) for row in connection.execute(query)])
+
     async def look(self, key: str) -> Ticket | None:
         """The ticket `key`, or None."""
         return await self.run(lambda connection: _read_ticket(connection, key))
