@@ -35,12 +35,12 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.limits import INLINE_BYTES, MAX_NESTING, REQUEST_BODY_BYTES
-from signoff.contracts.message import Message, user_message
+from signoff.contracts.message import Message, TextPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.session import Injection, MailboxMessage, SessionInput, SessionReceipt, SessionView
 from signoff.contracts.signed import new_nonce, unsigned_principal
-from signoff.contracts.turn import TurnInput, TurnResult, TurnView
+from signoff.contracts.turn import CallView, TurnInput, TurnResult, TurnView
 from signoff.policy.bounds import out_of_bounds
 from signoff.workflows import starting
 
@@ -110,6 +110,40 @@ class Signoff:
         """The turn as it stands. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
         view: TurnView = await self._query(key, names.STATE, TurnView)
         return view
+
+    async def ended_view(self, key: TurnKey) -> TurnView:
+        """A turn that is over as its first and its last event tell it: no worker is asked to read its history anew.
+
+        Its conversation is what was asked and what was answered; its calls are those of the result, without requests.
+        Raises `NotFound`, and `ServerUnavailable` for a turn that goes on or ended without a result.
+        """
+        handle = self._handle(key, TurnResult)
+        try:
+            described = await handle.describe(rpc_timeout=self._patience)
+            if described.status != WorkflowExecutionStatus.COMPLETED:
+                raise ServerUnavailable("no worker answered in time")
+            first = await anext(aiter(handle.fetch_history_events(page_size=1)))
+            given = first.workflow_execution_started_event_attributes.input.payloads
+            [turn] = await self.temporal.data_converter.decode(given, [TurnInput])
+            result: TurnResult = await handle.result()
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        calls = tuple(CallView(call=each.call, tool=each.tool, state=each.code, outcome=each) for each in result.calls)
+        words = tuple(TextPart(text=part.content) for part in result.parts)
+        answer = (Message(role="assistant", parts=words),) if words else ()
+        return TurnView(
+            tenant=key.tenant,
+            session=key.session,
+            turn=key.turn,
+            actor=turn.actor,
+            state=result.state,
+            requester=turn.principal,
+            messages=(*turn.messages, *answer),
+            calls=calls,
+            result=result,
+            started_at=described.start_time,
+            in_session=turn.in_session,
+        )
 
     async def result(self, key: TurnKey) -> TurnResult:
         """Wait for the turn's end. Raises `NotFound`, or `ConfigError` for a turn that never began."""

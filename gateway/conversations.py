@@ -12,7 +12,6 @@ from signoff.contracts.session import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.caller import Allowed
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.proof import proved_view
 from signoff.gateway.reading import Concerned, may_read, may_stop, of_request, of_row, of_session, of_turn
 from signoff.gateway.recording import record
 from signoff.gateway.session_view import OPEN, turns_in_full
@@ -34,9 +33,9 @@ class Conversations:
 
     async def turn(self, key: TurnKey, person: Person | None) -> TurnView:
         """A turn as it stands. Whoever may read the session that it belongs to may read it."""
-        said = await self._deps.desk.view(key)
+        said = await self._deps.said(key)
         await self._owe_again(said)
-        view = await proved_view(said, self._deps.store, self._deps.requests, self._deps.catalog)
+        view = await self._deps.proved(said)
         if not self._may_read(person, of_turn(view)):
             if not view.in_session:
                 raise _unknown(key)

@@ -7,12 +7,13 @@ from functools import cached_property
 from urllib.parse import quote
 
 from signoff.client import Signoff
+from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.gateway.attempts import AttemptRecords
 from signoff.gateway.decisions import DecisionService
-from signoff.gateway.proof import proved_view
+from signoff.gateway.proof import ended_view, proved_view
 from signoff.registry.catalog import Catalog
 from signoff.registry.people import Directory
 from signoff.registry.seats import rights
@@ -58,12 +59,26 @@ class GatewayDeps:
 
     async def view(self, key: TurnKey) -> TurnView:
         """A turn as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
-        return await proved_view(await self.desk.view(key), self.store, self.requests, self.catalog)
+        return await self.proved(await self.said(key))
+
+    async def said(self, key: TurnKey) -> TurnView:
+        """A turn by its own word; one that is over without a worker, where none answers in time.
+
+        Raises as `view`.
+        """
+        try:
+            return await self.desk.view(key)
+        except ServerUnavailable:
+            return await ended_view(await self.desk.ended_view(key), self.requests)
+
+    async def proved(self, view: TurnView) -> TurnView:
+        """`view` as far as the store bears it out."""
+        return await proved_view(view, self.store, self.requests, self.catalog)
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
         """The turn's views as they may be shown, one whenever it changed, until it has its result."""
         async for view in self.desk.watch(key):
-            yield await proved_view(view, self.store, self.requests, self.catalog)
+            yield await self.proved(view)
 
     @property
     def development(self) -> bool:

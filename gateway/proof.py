@@ -7,7 +7,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.turn import CallView, TurnView
 from signoff.registry.catalog import Catalog
 from signoff.store.requests import RequestReader
@@ -37,6 +37,20 @@ async def proved_view(view: TurnView, store: Store, requests: RequestReader, cat
     known = {call.call: call.outcome for call in calls}
     outcomes = tuple(known.get(each.call) or each for each in view.result.calls)
     return view.model_copy(update={"calls": tuple(calls), "result": view.result.model_copy(update={"calls": outcomes})})
+
+
+async def ended_view(view: TurnView, requests: RequestReader) -> TurnView:
+    """A turn that is over, read without a worker, with what was asked in it. Raises `StoreUnavailable`."""
+    turn = TurnKey(view.tenant, view.session, view.turn)
+    calls = []
+    for call in view.calls:
+        try:
+            found = (await requests.load(ApprovalKey(turn, call.call).id)).request
+        except NotFound:
+            calls.append(call)
+            continue
+        calls.append(call.model_copy(update={"approval": found}))
+    return view.model_copy(update={"calls": tuple(calls)})
 
 
 async def _request(call: CallView, requests: RequestReader) -> ApprovalRequest | None:

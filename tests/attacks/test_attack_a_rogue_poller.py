@@ -39,7 +39,6 @@ async def ended(impostor: Impostor, key: TurnKey) -> bool:
     return described.close_time is not None
 
 
-@pytest.mark.xfail(strict=True, reason="open: a")
 async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impostor: Impostor) -> None:
     """A rogue worker answers `pay` with a receipt: neither card nor record says that it ran, and no money moved."""
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
@@ -54,7 +53,6 @@ async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impost
     assert (RAN in truly, RAN in falsely, CLAIMED in falsely) == (True, False, False)
 
 
-@pytest.mark.xfail(strict=True, reason="open: a")
 async def test_nobody_is_said_to_have_approved_who_did_not(site: AttackSite, impostor: Impostor) -> None:
     """An unsigned yes in Ana's name, which a rogue worker lets count: the gateway does not show that she approved."""
     to, rui, bo = payee(), site.person("rui"), await site.browser("bo")

@@ -8,7 +8,6 @@ from attack_site import AttackSite, approval_id, payee
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.xfail(strict=True, reason="open: D4")
 async def test_a_turn_that_is_over_is_read_without_a_worker(site: AttackSite) -> None:
     """Its result, its calls and what was decided are there, over the API and on the page, with no worker to replay."""
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
