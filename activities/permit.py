@@ -359,10 +359,11 @@ def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[De
         if question.digest != doubt_digest(permit.digest, number):
             continue
         asked = question_hash(question)
-        # By its hash, and not by the row it lies in: a yes to the call says nothing of a try of it.
-        words += [each for vote in rows.request(question).votes if names(each := vote.decision, question, asked)]
-        raw = (each for each in permit.doubts if not (each.signature or each.key_id))
-        words += [each for each in raw if each.question_hash == asked and each not in words]
+        raw = (each for each in permit.doubts if not (each.signature or each.key_id) and each.question_hash == asked)
+        # By their hash, and not by the row they lie in: a yes to the call says nothing of a try of it.
+        stored = (vote.decision for vote in rows.request(question).votes)
+        said = (each for each in (*stored, *raw) if names(each, question, asked) and each.approval_id == question.id)
+        words += [each for each in said if each not in words]
     return tuple(words)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from signoff.approvals import deadlines, machine
+from signoff.approvals import binding, deadlines, machine
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import ApprovalRequest, Card, Question, Vote
 
@@ -60,9 +60,9 @@ def _counts(question: Question, answer: StoredAnswer) -> bool:
     if answer.revision == question.revision:
         # A change of the arguments is no yes to those that were asked.
         return not changes
-    # Whoever only proposed the change has not approved it.
+    # Whoever only proposed the change has not approved it; and others may have wanted other arguments than these.
     proposed = answer.vote.subject in question.proposers
-    return changes and question.edit_of == answer.revision and not proposed
+    return changes and not proposed and binding.names(answer.vote.decision, question, "")
 
 
 def _ended(request: ApprovalRequest, question: Question) -> ApprovalRequest:

@@ -109,7 +109,7 @@ class RunOptions(Shape):
     """
 
     start_to_close: float = 300.0
-    grant_ttl: float = 900.0
+    grant_ttl: float = 86_400.0
     idempotent: bool = False
     read_only: bool = False
     local: bool = False

@@ -23,7 +23,7 @@ from signoff.gateway.channel_doors import ChannelDoors
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edit_pages import EditPages
 from signoff.gateway.failing import Failing
-from signoff.gateway.faults import Ambiguous, BadRequest, Fault, fault_of, sentence, status_of
+from signoff.gateway.faults import BadRequest, Fault, fault_of, sentence, status_of
 from signoff.gateway.freeze_pages import FreezePages
 from signoff.gateway.grants_api import GrantsApi
 from signoff.gateway.grants_pages import GrantsPages
@@ -121,19 +121,17 @@ def _body_bytes(intake: Intake | None) -> Callable[[str], int | None]:
 
 
 def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages, door: Door) -> None:
-    async def answer(request: Request, fault: Fault, status: int, approvals: tuple[str, ...] = ()) -> Response:
+    async def answer(request: Request, fault: Fault, status: int) -> Response:
         if _wants_json(request.url.path):
-            more = {"approvals": list(approvals)} if approvals else {}
             headers = {"www-authenticate": "Bearer"} if status == 401 else {}
-            return JSONResponse({**fault.model_dump(), **more}, status_code=status, headers=headers)
-        return await _error_page(request, fault, status, approvals, visitors, pages)
+            return JSONResponse(fault.model_dump(), status_code=status, headers=headers)
+        return await _error_page(request, fault, status, visitors, pages)
 
     @app.exception_handler(SignoffError)
     async def ours(request: Request, error: SignoffError) -> Response:
         if isinstance(error, SignInNeeded) and not _wants_json(request.url.path):
             return to_login(request)
-        choices = error.approval_ids if isinstance(error, Ambiguous) else ()
-        return await answer(request, fault_of(error), status_of(error), choices)
+        return await answer(request, fault_of(error), status_of(error))
 
     @app.exception_handler(RequestValidationError)
     async def unreadable(request: Request, error: RequestValidationError) -> Response:
@@ -151,14 +149,12 @@ def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages, door: Door) -
     app.add_middleware(Failing, answer=answer)
 
 
-async def _error_page(
-    request: Request, fault: Fault, status: int, approvals: tuple[str, ...], visitors: Visitors, pages: Pages
-) -> Response:
+async def _error_page(request: Request, fault: Fault, status: int, visitors: Visitors, pages: Pages) -> Response:
     try:
         visitor = await visitors.visitor(request)
     except SignoffError:
         visitor = None
-    return pages.page("error.html", visitor, status=status, fault=fault, status_code=status, approvals=approvals)
+    return pages.page("error.html", visitor, status=status, fault=fault, status_code=status)
 
 
 def _wants_json(path: str) -> bool:

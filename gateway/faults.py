@@ -40,15 +40,6 @@ class BadRequest(Refused):
         self.status = status
 
 
-class Ambiguous(Refused):
-    """A short code that more than one request has; `approval_ids` are to choose from."""
-
-    def __init__(self, code: str, approval_ids: Sequence[str]) -> None:
-        listed = ", ".join(f"`{each}`" for each in approval_ids)
-        super().__init__(f"`{code}` names {len(approval_ids)} requests; which one of {listed}?", code="ambiguous")
-        self.approval_ids = tuple(approval_ids)
-
-
 def status_of(error: SignoffError) -> int:
     """The HTTP status of one of our errors."""
     match error:
@@ -56,7 +47,7 @@ def status_of(error: SignoffError) -> int:
             return error.status
         case NotFound():
             return 404
-        case Conflict() | Ambiguous():
+        case Conflict():
             return 409
         case Refused():
             return _REFUSED_STATUS.get(error.code, 403)

@@ -264,7 +264,6 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "error.503_how": "Nothing is lost. Requests and decisions wait in Temporal. See what is missing with one command:",
     "error.503_command": "signoff doctor",
     "error.home": "Back to what waits",
-    "error.ambiguous": "Which request do you mean?",
     # Keyboard.
     "keys.title": "Keys",
     "keys.next": "next request",

@@ -145,7 +145,7 @@ class ApprovalPolicy(_PolicyData):
     veto: StrictBool = True
     allow_self_approval: StrictBool = False
     timeout: Seconds = 86_400.0
-    grant_ttl: Seconds = 900.0
+    grant_ttl: Seconds = 86_400.0
     edit: Annotated[EditMode, BeforeValidator(_mode)] | None = None
     min_assurance: Assurance = "channel"
     accept_unsigned: StrictBool = False

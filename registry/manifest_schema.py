@@ -59,7 +59,7 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "veto": "One denial ends it.",
         "allow_self_approval": "The requester may decide.",
         "timeout": "How long it waits for people.",
-        "grant_ttl": "How long an approval is good for before the call begins.",
+        "grant_ttl": "How long an approval is good for before the call begins, from the answer that completed it.",
         "edit": "Whether approvers may change the arguments: `off`, `propose` (others decide it) or `approve`.",
         "min_assurance": "The least assurance that counts.",
         "accept_unsigned": "Take answers that name nobody.",

@@ -181,9 +181,8 @@ class Questions:
                 answered = select(ANSWERS.c.approval).where(ANSWERS.c.answered_at >= after)
                 which = select(QUESTIONS.c.approval).where(changed).union(answered)
             counting = select(ANSWERS.c.approval, func.count()).group_by(ANSWERS.c.approval)
-            given: dict[str, int] = dict(
-                connection.execute(counting.where(ANSWERS.c.approval.in_(which))).tuples().all()
-            )
+            answers = connection.execute(counting.where(ANSWERS.c.approval.in_(which))).all()
+            given: dict[str, int] = {row[0]: row[1] for row in answers}
             rows = connection.execute(latest.where(QUESTIONS.c.approval.in_(which))).all()
             return [Touched(name, number, given.get(name, 0), ended) for name, number, ended in rows], moment(now)
 
@@ -239,8 +238,8 @@ class Questions:
             .where(QUESTIONS.c.approval.startswith(prefix, autoescape=True))
             .group_by(QUESTIONS.c.approval)
         )
-        rows = await self._store.run(lambda connection: connection.execute(latest).tuples().all())
-        return await self.owe_again(rows, older_than)
+        rows = await self._store.run(lambda connection: connection.execute(latest).all())
+        return await self.owe_again([(name, revision) for name, revision in rows], older_than)
 
     async def hand_over(self, approval: str, delivery: str) -> None:
         """Note that the turn of an approval was given an answer."""

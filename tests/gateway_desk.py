@@ -191,6 +191,10 @@ class GatewayDesk:
         await self.desk.until(named.turn, lambda view: any(_asks_of_doubt(call.approval) for call in view.calls))
         return approval
 
+    async def request(self, approval: str) -> ApprovalRequest:
+        """A request as people are shown it."""
+        return (await self.deps.requests.load(approval)).request
+
     async def runs(self, approval: str) -> int:
         """How often the call behind a request was executed."""
         key = ticket_key((await self.desk.signoff.request(approval)).digest, 1)

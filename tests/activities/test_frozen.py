@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, decision, environment, permit_for, pinned, room_of, run, task_for
+from activity_kit import ARGS, asked, decision, environment, permit_for, pinned, room_of, run, task_for
 from desk_fixtures import Ledger, pay_tool
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -35,6 +35,8 @@ async def prepared(store: Store, tool: Tool, room: Room, before: str, ctx: Any) 
     kind = "auto" if before == "grant" or tool.requires_approval is False else "approved"
     permit = permit_for(tool, kind=kind, ctx=ctx)
     key, workflow = ticket_key(permit.digest, 1), f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
+    if kind == "approved":
+        await asked(room, tool, ctx=ctx)
     if before == "open":
         await store.claim(key, workflow=workflow, call="c1.1", tool=tool.name)
     if before == "void":

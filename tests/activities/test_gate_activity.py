@@ -10,11 +10,11 @@ from desk_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate import GateActivity
 from signoff.activities.room import Room
-from signoff.approvals.digest import digest_mark
+from signoff.approvals.digest import digest_mark, question_hash
 from signoff.contracts.call import ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.ids import short_code
+from signoff.contracts.ids import read_code
 from signoff.contracts.limits import MAX_CALLS, MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
@@ -88,11 +88,12 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     )
     tool = pay_tool(LEDGER, policy, title="Payment", effect="Pay {amount}")
     room = room_of(store, tool)
-    ruling = (await gate(room, revision=3, note="the tool changed", agent_says="as you asked")).rulings[0]
+    ruling = (await gate(room, note="the tool changed", agent_says="as you asked")).rulings[0]
     request = request_of(ruling.request)
     digest = permit_for(tool).digest
-    assert (request.id, request.code) == ("main.s.t.c1.1", short_code("main.s.t.c1.1"))
-    assert (request.revision, request.digest, ruling.digest) == (3, digest, digest)
+    assert (request.id, read_code(request.code)) == ("main.s.t.c1.1", request.code)
+    assert (request.revision, request.digest, ruling.digest) == (1, digest, digest)
+    assert request.question_hash == question_hash(request)
     assert request.definition == definition_hash(tool)
     assert (request.tenant, request.session, request.turn) == tuple(TURN)
     assert (request.actor, request.call, request.tool) == ("desk", "c1.1", "pay")
@@ -101,7 +102,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     assert request.rule == ruling.rule
     assert request.policy_hash == ruling.policy_hash == room.catalog.policy("pay").hash
     assert request.approvers == ("role:finance", "user:ana")
-    assert (request.quorum, request.veto, request.allow_self, request.edit) == (2, False, True, True)
+    assert (request.quorum, request.veto, request.allow_self, request.edit) == (2, False, True, "off")
     assert (request.confirm, request.min_assurance, request.accept_unsigned) == ("type", "session", True)
     assert (request.level, request.requester, request.state) == ("admin", GUEST, "pending")
     assert (request.timeout, request.grant_ttl) == (600.0, 60.0)
@@ -128,7 +129,7 @@ async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
     ruling = (await gate(room)).rulings[0]
     request = request_of(ruling.request)
     assert (request.approvers, request.quorum, request.veto) == (("role:boss",), 1, True)
-    assert (request.timeout, request.grant_ttl, request.revision) == (86_400.0, 900.0, 1)
+    assert (request.timeout, request.grant_ttl, request.revision) == (86_400.0, 86_400.0, 1)
     assert (request.allow_self, request.min_assurance, request.accept_unsigned) == (False, "channel", False)
     assert request.rule_text
     assert request.card.tool_title == "pay"
@@ -152,7 +153,7 @@ async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store:
 
 OPTIONS = RunOptions(
     start_to_close=315.0,
-    grant_ttl=900.0,
+    grant_ttl=86_400.0,
     summary="pay",
     budget_chars=RESULT_CHARS_PER_BATCH,
     local=False,

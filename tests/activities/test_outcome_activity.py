@@ -5,16 +5,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, decision, environment, free, permit_for, room_of, told
+from activity_kit import ARGS, TURN, about, environment, free, permit_for, room_of, told
+from activity_kit import asked as ask
 from desk_fixtures import Ledger, pay_tool
 from temporalio.testing import ActivityEnvironment
 
 from signoff.activities.gate import GateActivity
 from signoff.activities.outcome import OutcomeActivity
-from signoff.approvals.digest import doubt_digest
 from signoff.approvals.doubts import HAPPENED_NOTE
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Person
@@ -29,8 +30,10 @@ from signoff.registry.permission import Permission
 from signoff.registry.tool import Tool
 from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.people import vouching
+from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.testing.questions import answer
 
 NOW = datetime.now(UTC)
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),)))
@@ -129,19 +132,36 @@ async def test_nobody_else_may_give_a_ticket_up(store: Store, info: Any, why: st
     assert await store.look(PERMIT.digest) is None
 
 
-WORD = decision(verdict="happened", revision=2, digest=doubt_digest(PERMIT.digest, 1), result="booking 7")
-HELD: dict[str, Any] = {"args": Content(inline=ARGS), "happened": WORD}
+SAID: dict[str, Any] = {"verdict": "happened", "result": "booking 7"}
+HELD: dict[str, Any] = {"args": Content(inline=ARGS)}
+
+
+async def begun(store: Store, tool: Tool = TOOL, **fields: Any) -> Decision:
+    """The approver's word that the one call happened, which was begun and about which people were asked."""
+    await store.claim(permit_for(tool).digest, **WHO)
+    request = await ask(room_of(store, tool, people=[BOSS, BO, ANA]), tool, doubt=1)
+    return about(request, **SAID | fields)
 
 
 async def test_the_word_that_it_happened_is_written(store: Store) -> None:
     """To the ticket in question, once: a later word, or a doubt, changes nothing."""
-    await store.claim(PERMIT.digest, **WHO)
-    reply = await asked(store, people=[APPROVER], **HELD)
+    word = await begun(store)
+    reply = await asked(store, people=[APPROVER], **HELD | {"happened": word})
     assert told(reply) == ("ok", "booking 7")
     assert (reply.outcome.decided_by, reply.outcome.note) == ("approver", HAPPENED_NOTE)
     assert (await store.look(PERMIT.digest)).outcome == reply.outcome
-    other = WORD.model_copy(update={"result": "booking 8"})
+    other = word.model_copy(update={"result": "booking 8"})
     assert told(await asked(store, people=[APPROVER], **HELD | {"happened": other})) == ("ok", "booking 7")
+
+
+async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_is_not(store: Store) -> None:
+    """What is signed counts as it lies in the store: a turn cannot bring a signed word that nobody's answer is."""
+    raw = await begun(store)
+    word = SIGNER.sign_decision(raw.model_copy(update={"received_at": NOW, "assurance": "session"}))
+    given = HELD | {"happened": word, "people": [APPROVER]}
+    assert await asked(store, **given) == ToolReply()
+    await answer(store, word)
+    assert told(await asked(store, **given)) == ("ok", "booking 7")
 
 
 @pytest.mark.parametrize(
@@ -153,33 +173,42 @@ async def test_the_word_that_it_happened_is_written(store: Store) -> None:
         {"subject": "stranger"},
         {"subject": ""},
         {"approval_id": "main.s.t.c1.2"},
-        {"digest": PERMIT.digest},
-        {"digest": doubt_digest(PERMIT.digest, 2)},
-        {"digest": ""},
+        {"question_hash": "0" * 64},
+        {"question_hash": ""},
         {"signature": "c2lnbmVk", "key_id": "k"},
     ],
 )
 async def test_a_word_that_nobody_gave_is_not_written(store: Store, word: Any) -> None:
     """By somebody without a seat, about another try or call, or under a wrong signature: the ticket stays open."""
-    await store.claim(PERMIT.digest, **WHO)
-    reply = await asked(store, people=[APPROVER], **HELD | {"happened": WORD.model_copy(update=word)})
-    assert reply == ToolReply()
+    said = (await begun(store)).model_copy(update=word)
+    assert await asked(store, people=[APPROVER], **HELD | {"happened": said}) == ToolReply()
+    assert (await store.look(PERMIT.digest)).state == "claimed"
+
+
+async def test_a_word_about_another_try_is_not_written(store: Store) -> None:
+    """People were asked about the second try; of the first nobody has said anything."""
+    word = await begun(store)
+    await Questions(store).end(word.approval_id, 1, "superseded")
+    second = about(await ask(room_of(store, TOOL), TOOL, doubt=2), **SAID)
+    assert await asked(store, people=[APPROVER], **HELD | {"happened": second}) == ToolReply()
     assert (await store.look(PERMIT.digest)).state == "claimed"
 
 
 @pytest.mark.parametrize("fields", [{"tool": free(LEDGER, name="other")}, {"args": None}, {"profile": "production"}])
 async def test_a_word_that_cannot_be_checked_is_not_written(store: Store, fields: Any) -> None:
     """Without the tool, its arguments, or somebody who vouches for the turn."""
-    await store.claim(PERMIT.digest, **WHO)
-    assert await asked(store, people=[APPROVER], **HELD | fields) == ToolReply()
+    word = await begun(store)
+    assert await asked(store, people=[APPROVER], **HELD | {"happened": word} | fields) == ToolReply()
     assert (await store.look(PERMIT.digest)).state == "claimed"
 
 
 async def test_what_nobody_began_cannot_have_happened(store: Store) -> None:
     """No ticket, or a void one, takes no word."""
-    assert await asked(store, people=[APPROVER], **HELD) == ToolReply()
+    word = about(await ask(room_of(store, TOOL), TOOL, doubt=1), **SAID)
+    given = HELD | {"happened": word, "people": [APPROVER]}
+    assert await asked(store, **given) == ToolReply()
     await store.void_unclaimed(PERMIT.digest, **WHO)
-    assert await asked(store, people=[APPROVER], **HELD) == ToolReply()
+    assert await asked(store, **given) == ToolReply()
     assert (await store.look(PERMIT.digest)).state == "void"
 
 
@@ -201,18 +230,18 @@ LATER = ApprovalPolicy(approvers=("role:approvers",), escalate_to=("user:ana",),
         (ROUTED, "bo", False),
         (ADMIN, "boss", True),
         (ADMIN, "bo", False),
-        (LATER, "ana", True),
+        (LATER, "bo", True),
+        (LATER, "ana", False),
         (LATER, "boss", False),
     ],
 )
 async def test_the_word_is_of_those_whom_this_very_call_asks(
     store: Store, policy: ApprovalPolicy, subject: str, written: bool
 ) -> None:
-    """As its arguments route it, as its policy's handler says, and those to whom it escalates."""
+    """As its arguments route it, and as its policy's handler says; nobody to whom it has not escalated yet."""
     tool = pay_tool(LEDGER, policy)
     permit = permit_for(tool)
-    await store.claim(permit.digest, **WHO)
-    word = WORD.model_copy(update={"subject": subject, "digest": doubt_digest(permit.digest, 1)})
+    word = await begun(store, tool, subject=subject)
     reply = await asked(store, tool, people=[BOSS, BO, ANA], **HELD | {"permit": permit, "happened": word})
     assert (reply.outcome is not None) == written
     if reply.outcome is not None:
@@ -243,13 +272,13 @@ async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(s
     tool = pay_tool(LEDGER, ROUTED, **fields)
     permit = permit_for(tool)
     await store.claim(permit.digest, **WHO)
-    word = WORD.model_copy(update={"digest": doubt_digest(permit.digest, 1)})
     room = room_of(store, tool, people=[BOSS, BO, ANA])
     room = dataclasses.replace(room, verifier=SIGNER.verifier(), clock=lambda: datetime(2026, 1, 6, 9, tzinfo=UTC))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     doubt = GateTask(ctx=permit.ctx, calls=(call,), withheld=("pay",), doubt=1, doubt_of=permit.digest, revision=2)
     asks = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, doubt)
     assert asks.rulings[0].request.approvers == ("user:ana",)
+    word = about(asks.rulings[0].request, **SAID)
     written = []
     for subject in ("bo", "ana"):
         said = word.model_copy(update={"subject": subject})
@@ -263,8 +292,7 @@ async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store
     """Whom nobody declared is looked up before they are taken for a stranger."""
     login = "https://login.example.com#7"
     cy = Person(id=id_of(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
-    await store.claim(PERMIT.digest, **WHO)
-    word = WORD.model_copy(update={"subject": cy.id})
+    word = await begun(store, subject=cy.id)
     assert await asked(store, **HELD | {"happened": word}) == ToolReply()
     await store.run(vouching(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(hours=1))))
     assert told(await asked(store, **HELD | {"happened": word})) == ("ok", "booking 7")
@@ -278,9 +306,9 @@ async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pyt
         caplog.clear()
         return found
 
-    guest = WORD.model_copy(update={"subject": "guest"})
-    await asked(store, people=[APPROVER], **HELD | {"happened": guest})
+    word = about(await ask(room_of(store, TOOL), TOOL, doubt=1), **SAID)
+    await asked(store, people=[APPROVER], **HELD | {"happened": word.model_copy(update={"subject": "guest"})})
     assert lines() == ["nobody who may say so says that pay happened"]
-    await asked(store, people=[APPROVER], **HELD)
+    await asked(store, people=[APPROVER], **HELD | {"happened": word})
     why = "an outcome was reported for a ticket that nobody claimed"
     assert lines() == [f"that pay happened cannot be written: {why}"]

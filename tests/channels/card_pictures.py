@@ -28,7 +28,7 @@ from signoff.channels.voice import voice_of
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
-from signoff.contracts.ids import ApprovalKey, TurnKey, short_code
+from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt
 from signoff.registry.manifest import load_manifest
@@ -89,7 +89,7 @@ class Story:
     async def decided(self, verdict: Verdict, channel: str, reason: str = "") -> Receipt:
         """Ana answers."""
         answer = Answered(self.ana, verdict, reason, channel, "channel", f"{channel}:1", NOW)
-        return await self.desk.decide(Asked(self.request, self.request.revision, self.request.digest), answer)
+        return await self.desk.decide(Asked(self.request, self.request.revision, self.request.question_hash), answer)
 
     async def over(self) -> None:
         """Every card says how it ended."""
@@ -119,7 +119,7 @@ class Story:
         )
         return ApprovalRequest(
             id=key.id,
-            code=short_code(key.id),
+            code="K7Q2FM",
             digest="digest",
             tenant=key.turn.tenant,
             turn=key.turn.turn,

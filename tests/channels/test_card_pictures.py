@@ -11,7 +11,7 @@ from jinja2 import UndefinedError
 from signoff.testing.fake_slack import FakeSlack, Message
 from signoff.testing.fake_whatsapp import Bubble, FakeWhatsApp
 
-EFFECT, CODE = "Top up the petty cash of Lisbon by 80 EUR", "HPY-QBH"
+EFFECT, CODE = "Top up the petty cash of Lisbon by 80 EUR", "K7Q-2FM"
 ENDED = "Approved by Ana Sousa by e-mail, 14:00 UTC."
 MOST = 60_000
 ASK = {

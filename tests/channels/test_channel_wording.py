@@ -20,14 +20,13 @@ from signoff.channels.wording import LEAST_CHARS, How, Limits, card_words, link_
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
-from signoff.contracts.ids import short_code
 from signoff.contracts.person import Person, Principal, Reach
 from signoff.contracts.receipt import Receipt, ReceiptCode
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
 SAO_PAULO = ZoneInfo("America/Sao_Paulo")
 APPROVAL = "default.s1.t1.c1.1"
-CODE = short_code(APPROVAL)
+CODE = "K7Q2FM"
 SHOWN_CODE = f"{CODE[:3]}-{CODE[3:]}"
 LINK = "https://signoff.example/link/abc"
 ANA = Person(id="ana", name="Ana")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import pytest
-from channel_kit import a_request
+from channel_kit import a_code, a_request
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
@@ -21,7 +21,7 @@ from signoff.channels.intake import Intake
 from signoff.channels.shapes import Raw, Reply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, StoreUnavailable
-from signoff.contracts.ids import short_code, show_code
+from signoff.contracts.ids import show_code
 from signoff.contracts.limits import REFUSALS_A_MINUTE
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
@@ -72,7 +72,7 @@ class Room:
     def opened(self, number: int = 1, **fields: Any) -> ApprovalRequest:
         """A request that waits, of which nobody was told."""
         name = f"main.s.t.c{number}.1"
-        given = {"id": name, "call": f"c{number}.1", "code": short_code(name), "digest": f"d{number}"}
+        given = {"id": name, "call": f"c{number}.1", "code": a_code(number), "question_hash": f"d{number}"}
         return self.desk.open(a_request(**(given | {"approvers": ("role:approvers",)} | fields)))
 
     async def ask(self, number: int = 1, *people: Person, **fields: Any) -> ApprovalRequest:
@@ -127,7 +127,7 @@ def room(store: Store) -> Room:
 
 
 async def test_a_button_decides_the_request_of_its_card(room: Room) -> None:
-    """In the revision and with the digest that the card showed; the receipt is the answer in the channel."""
+    """In the revision and with the hash of what the card showed; the receipt is the answer in the channel."""
     request = await room.ask()
     token = (await room.cards.of_request(request.id))[0].token
     reply = await room.hear(token=token, verdict="approved", reason="fine", where={"to": "bo-1"})
@@ -136,7 +136,7 @@ async def test_a_button_decides_the_request_of_its_card(room: Room) -> None:
     assert (reply.receipt.status, reply.receipt.state) == ("accepted", "approved")
     assert reply.text.startswith(show_code(request.code))
     asked, answered = room.desk.heard[0]
-    assert (asked.revision, asked.digest) == (1, "d1")
+    assert (asked.revision, asked.question_hash) == (1, "d1")
     assert (answered.person.id, answered.channel, answered.assurance, answered.reason) == (
         "bo",
         "recording",
@@ -213,7 +213,7 @@ async def test_a_code_that_contradicts_the_card_decides_nothing(room: Room) -> N
     reply = await room.hear(text=f"approve {second.code}", token=token)
     assert reply is not None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
-    await room.hear(text="yes AAA-BBB", token=token)
+    await room.hear(text="yes A1A-2BB", token=token)
     assert room.desk.heard == []
 
 
@@ -239,7 +239,7 @@ async def test_an_answer_to_an_older_revision_is_stale(room: Room) -> None:
     """The card showed something else than what is asked now."""
     request = await room.ask()
     token = (await room.cards.of_request(request.id))[0].token
-    room.desk.open(request.model_copy(update={"revision": 2, "digest": "changed", "state": "pending"}))
+    room.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed", "state": "pending"}))
     reply = await room.hear(token=token, verdict="approved")
     assert reply is not None
     assert reply.receipt is not None
@@ -250,7 +250,7 @@ async def test_an_answer_to_an_older_revision_is_stale(room: Room) -> None:
 async def test_a_bare_word_between_two_revisions_decides_nothing(room: Room) -> None:
     """Nobody can say which one was read; by its code it is the newest that was shown."""
     request = await room.ask()
-    again = room.desk.open(request.model_copy(update={"revision": 2, "digest": "changed"}))
+    again = room.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
     await room.tell(again, BO)
     reply = await room.hear(text="yes")
     assert reply is not None
@@ -268,7 +268,7 @@ async def test_a_code_of_what_no_card_told_means_the_first_revision(room: Room) 
     assert reply is not None
     assert reply.receipt is not None
     assert reply.receipt.status == "accepted"
-    second = a_request(id="main.s.t.c2.1", code="A1B2C3", approvers=("role:approvers",), revision=2, digest="e")
+    second = a_request(id="main.s.t.c2.1", code="A1B2C3", approvers=("role:approvers",), revision=2, question_hash="e")
     room.desk.open(second)
     stale = await room.hear(text="approve A1B-2C3")
     assert stale is not None
@@ -294,7 +294,7 @@ async def test_nothing_waits_for_whom_nothing_waits(room: Room) -> None:
     assert reply is not None
     assert reply.choices == ()
     assert request.code not in reply.text.replace("-", "")
-    unknown = await room.hear(text="approve ZZZ-ZZ9")
+    unknown = await room.hear(text="approve Z9Z-9ZZ")
     assert unknown is not None
     assert room.desk.heard == []
 
@@ -537,7 +537,7 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ro
     for asked, _ in decided:
         said = read(text, Sender("en", effects={request.code: request.card.effect for request in requests}))
         assert said.verdict is not None
-        assert (asked.revision, asked.digest) == (1, asked.request.digest)
+        assert (asked.revision, asked.question_hash) == (1, asked.request.question_hash)
         named = [row.approval for row in rows if about.get("token") == row.token]
         coded = [request.id for request in requests if said.code == request.code]
         only = [request.id for request in requests] if len(requests) == 1 and not said.code else []
@@ -655,7 +655,7 @@ async def test_an_answer_stays_with_the_request_that_it_was_about(room: Room, mo
     second = await room.ask(2)
     await (await room.hurried()).hearing.step()
     assert [room.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
-    assert [(asked.request.id, asked.revision, asked.digest) for asked, _ in room.desk.heard] == [
+    assert [(asked.request.id, asked.revision, asked.question_hash) for asked, _ in room.desk.heard] == [
         (first.id, 1, "d1")
     ] * 2
     assert (await room.result())["approval"] == first.id
@@ -669,10 +669,10 @@ async def test_an_answer_is_about_what_was_shown_when_it_came(room: Room, words:
     await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text=text))
     await asyncio.sleep(0.01)
     await room.cards.end(request.id, 1, request)
-    again = room.desk.open(request.model_copy(update={"revision": 2, "digest": "changed"}))
+    again = room.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
     await room.tell(again, BO)
     await room.hearing.step()
-    assert [(asked.revision, asked.digest) for asked, _ in room.desk.heard] == [(1, "d1")]
+    assert [(asked.revision, asked.question_hash) for asked, _ in room.desk.heard] == [(1, "d1")]
     assert room.channel.replies[-1][1].receipt is not None
     assert room.channel.replies[-1][1].receipt.code == "stale"
     assert room.desk.request(request.id).state == "pending"

@@ -92,9 +92,17 @@ async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayDesk) -
     described = (await gateway.http.get("/openapi.json")).json()
     operation = described["paths"]["/v1/approvals/{approval}/decide"]["post"]
     schema = operation["requestBody"]["content"]["application/json"]["schema"]
-    assert {"verdict", "edited_args", "remember", "result", "reason", "confirm", "revision", "digest", "as"} == set(
-        schema["properties"]
-    )
+    assert {
+        "verdict",
+        "edited_args",
+        "remember",
+        "result",
+        "reason",
+        "confirm",
+        "revision",
+        "question_hash",
+        "as",
+    } == set(schema["properties"])
     assert schema["properties"]["verdict"]["enum"] == ["approved", "denied", "happened"]
 
 
@@ -110,12 +118,12 @@ async def test_what_is_to_be_typed_again_is_asked_of_programs_too(gateway: Gatew
         answer = await gateway.decide(first, verdict="approved", revision=1, **fields)
         assert (answer.status_code, answer.json()["code"]) == (422, "malformed"), answer.text
         assert "send one as `confirm`" in answer.json()["message"]
-    other = await gateway.decide(first, verdict="approved", revision=1, digest="0" * 64)
-    assert (other.json()["code"], "the digest is not the one" in other.json()["message"]) == ("stale", True)
+    other = await gateway.decide(first, verdict="approved", revision=1, question_hash="0" * 64)
+    assert (other.json()["code"], "the hash is not the one" in other.json()["message"]) == ("stale", True)
     odd = await gateway.decide(first, verdict="approved", revision=1, confirm="420", edited_args={"to": [1]})
     assert (odd.status_code, odd.json()["code"]) == (422, "malformed")
-    digest = (await gateway.desk.signoff.request(first)).digest
-    item = {"id": first, "revision": 1, "digest": digest, "verdict": "approved"}
+    shown = (await gateway.desk.signoff.request(first)).question_hash
+    item = {"id": first, "revision": 1, "question_hash": shown, "verdict": "approved"}
     several = await gateway.http.post("/v1/approvals/decide", json={"as": "approver", "decisions": [item]})
     assert several.json()["receipts"][0]["code"] == "malformed"
     assert (await gateway.decide(second, verdict="denied", revision=1)).json()["status"] == "accepted"

@@ -101,8 +101,8 @@ async def gateway_once(gateway: GatewayDesk) -> tuple[GatewayDesk, str]:
         ({"as": "nobody"}, 403, "not_allowed"),
         ({"as": "gone"}, 403, "not_allowed"),
         ({"revision": 2}, 409, "stale"),
-        ({"digest": "0" * 64}, 409, "stale"),
-        ({"digest": "00000000"}, 409, "stale"),
+        ({"question_hash": "0" * 64}, 409, "stale"),
+        ({"question_hash": "00000000"}, 409, "stale"),
     ],
 )
 async def test_refusals_are_receipts(gateway: GatewayDesk, fields: dict[str, Any], status: int, code: str) -> None:
@@ -120,12 +120,14 @@ async def test_nobody_approves_what_they_asked_for(gateway: GatewayDesk) -> None
     assert (answer.status_code, answer.json()["code"]) == (403, "self_approval")
 
 
-async def test_the_card_s_mark_binds_like_the_digest(gateway: GatewayDesk) -> None:
-    """A card with a secret shows no digest; its mark is enough to say what was seen."""
+async def test_the_question_s_hash_binds_and_the_card_s_mark_does_not(gateway: GatewayDesk) -> None:
+    """A card with a secret shows no digest; its hash says what was seen, and its mark is for people to compare."""
     approval = await gateway.asked("login")
     shown = (await gateway.http.get(f"/v1/approvals/{approval}")).json()
     assert shown["digest"] == ""
-    answer = await gateway.decide(approval, verdict="approved", revision=1, digest=shown["card"]["mark"])
+    marked = await gateway.decide(approval, verdict="approved", revision=1, question_hash=shown["card"]["mark"])
+    assert marked.json()["code"] == "stale"
+    answer = await gateway.decide(approval, verdict="approved", revision=1, question_hash=shown["question_hash"])
     assert answer.json()["status"] == "accepted"
 
 

@@ -131,7 +131,7 @@ async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayDesk) -
         foreign = hidden((await page.get(f"/approvals/{other}/edit")).text, f"/approvals/{other}/edit")
         for token in ("", "0" * 64, card["token"], foreign["token"]):
             assert (await page.post(path, data={**form, "token": token})).status_code == 403
-        for stale in ({"revision": "2"}, {"mark": "00000000"}):
+        for stale in ({"revision": "2"}, {"question_hash": "0" * 64}):
             assert (await page.post(path, data={**form, **stale})).status_code == 409
         await page.get(path, params=form)
     assert (await gateway.desk.signoff.request(approval)).state == "pending"

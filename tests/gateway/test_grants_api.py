@@ -34,7 +34,7 @@ async def batch_item(desk: GatewayDesk, approval: str, **fields: object) -> dict
     given: dict[str, object] = {
         "id": approval,
         "revision": request.revision,
-        "digest": request.card.mark,
+        "question_hash": request.question_hash,
         "verdict": "approved",
     }
     return given | fields
@@ -48,9 +48,9 @@ async def test_a_batch_gives_each_answer_its_own_receipt(desk: GatewayDesk) -> N
         await batch_item(desk, no, verdict="denied", reason="too much"),
         await batch_item(desk, stale, revision=7),
         await batch_item(desk, own),
-        {"id": "main.s.t.c1.1", "revision": 1, "digest": "a" * 64, "verdict": "approved"},
+        {"id": "main.s.t.c1.1", "revision": 1, "question_hash": "a" * 64, "verdict": "approved"},
         {"id": yes, "revision": 1, "verdict": "approved"},
-        {"id": yes, "revision": 1, "digest": "a" * 64, "verdict": "perhaps"},
+        {"id": yes, "revision": 1, "question_hash": "a" * 64, "verdict": "perhaps"},
         "nonsense",
     ]
     answer = await desk.http.post("/v1/approvals/decide", json={"decisions": items})
@@ -68,7 +68,7 @@ async def test_a_batch_gives_each_answer_its_own_receipt(desk: GatewayDesk) -> N
         ("refused", "malformed"),
     ]
     assert [each["approval_id"] for each in receipts[:6]] == [yes, no, stale, own, "main.s.t.c1.1", yes]
-    assert "`digest`" in receipts[5]["message"]
+    assert "`question_hash`" in receipts[5]["message"]
     assert (await desk.desk.signoff.request(stale)).state == "pending"
     assert (await desk.desk.signoff.request(no)).reason == "too much"
 

@@ -212,7 +212,7 @@ async def test_a_link_is_refused_with_its_reason(gateway: GatewayDesk, locked: G
         await link_for(locked, approval, "gone"): (403, "not in the directory"),
         await link_for(locked, approval, "zoe"): (403, "not in the directory"),
         await link_for(locked, "nonsense"): (403, "not in the directory"),
-        await link_for(locked, "main.a.b.c1.1"): (404, "no turn"),
+        await link_for(locked, "main.a.b.c1.1"): (404, "no request"),
     }
     async with browser(locked) as page:
         for url, (status, why) in cases.items():

@@ -28,7 +28,11 @@ async def test_a_token_decides_as_its_person(gateway: GatewayDesk, locked: Gatew
     forged = await locked.http.post(url, json={"verdict": "approved", "as": "approver"}, headers=headers)
     assert (forged.status_code, forged.json()["code"]) == (403, "not_allowed")
     assert "is of `ana`" in forged.json()["message"]
-    answer = await locked.http.post(url, json={"verdict": "denied"}, headers=headers)
+    unread = await locked.http.post(url, json={"verdict": "denied"}, headers=headers)
+    assert (unread.status_code, unread.json()["code"]) == (422, "malformed")
+    assert "`question_hash`" in unread.json()["message"]
+    shown = (await gateway.request(approval)).question_hash
+    answer = await locked.http.post(url, json={"verdict": "denied", "question_hash": shown}, headers=headers)
     assert answer.json()["status"] == "accepted", answer.text
     decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
     assert (decision.subject, decision.channel, decision.assurance) == ("ana", "api", "session")

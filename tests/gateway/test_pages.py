@@ -63,8 +63,8 @@ async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt
     assert "in the inbox" in words(answer.text)
     assert 'id="decide"' not in answer.text
     vote = (await gateway.desk.signoff.request(approval)).votes[0]
-    assert (vote.channel, vote.subject, vote.decision.digest) == ("inbox", "approver", vote.decision.digest)
-    assert vote.decision.digest == (await gateway.desk.signoff.request(approval)).digest
+    assert (vote.channel, vote.subject) == ("inbox", "approver")
+    assert vote.decision.question_hash == (await gateway.desk.signoff.request(approval)).question_hash
 
 
 async def test_a_denial_keeps_its_reason(gateway: GatewayDesk) -> None:
@@ -155,11 +155,11 @@ async def test_a_form_sent_twice_is_one_answer(gateway: GatewayDesk) -> None:
 
 
 async def test_a_stale_card_is_shown_again(gateway: GatewayDesk) -> None:
-    """What was shown is what is decided: another revision or mark changes nothing."""
+    """What was shown is what is decided: another revision or hash changes nothing."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         form = await opened(page, approval)
-        for change in ({"revision": "2"}, {"mark": "00000000"}):
+        for change in ({"revision": "2"}, {"question_hash": "0" * 64}):
             answer = await send(page, approval, {**form, **change}, verdict="approved")
             assert answer.status_code == 409
             assert "Read it once more" in words(answer.text)

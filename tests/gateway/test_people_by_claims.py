@@ -101,7 +101,9 @@ def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
 
 async def vote(desk: GatewayDesk, approval: str, person: Person, *, revision: int = 1) -> Receipt:
     """A signed approval of somebody whom the gateway let in, whatever workers know of them."""
-    return await decide(desk.deps, approval, Answer("approved", person, "inbox", "session", revision=revision))
+    shown = (await desk.request(approval)).question_hash
+    answer = Answer("approved", person, "inbox", "session", revision=revision, question_hash=shown)
+    return await decide(desk.deps, approval, answer)
 
 
 async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(desk: GatewayDesk, provider: Provider) -> None:
@@ -147,7 +149,9 @@ async def test_a_role_taken_away_counts_at_once(desk: GatewayDesk, provider: Pro
         provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
         await sign_in(page)
     headers = bearer(await token_of(desk, "ana"))
-    await desk.http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved"}, headers=headers)
+    body = {"verdict": "approved", "question_hash": (await desk.request(approval)).question_hash}
+    counted = await desk.http.post(f"/v1/approvals/{approval}/decide", json=body, headers=headers)
+    assert counted.status_code == 200, counted.text
     view = await desk.desk.until(
         key_of(approval),
         lambda view: any(call.approval is not None and call.approval.revision == 2 for call in view.calls),

@@ -56,10 +56,11 @@ async def asked(desk: GatewayDesk, text: str = "pay", **fields: Any) -> str:
 
 
 async def answered(desk: GatewayDesk, approval: str, person: str = "ana", **body: Any) -> httpx.Response:
-    """A person's answer over the API, with that person's token."""
+    """A person's answer over the API, with that person's token, to what they were shown."""
     headers = bearer(await token_of(desk, person))
-    url = f"/v1/approvals/{approval}/decide"
-    return await desk.http.post(url, json={"verdict": "approved", **body}, headers=headers)
+    shown = (await desk.http.get(f"/v1/approvals/{approval}", headers=headers)).json()
+    given = {"verdict": "approved", "question_hash": shown["question_hash"], **body}
+    return await desk.http.post(f"/v1/approvals/{approval}/decide", json=given, headers=headers)
 
 
 def key_of(approval: str) -> TurnKey:
@@ -93,7 +94,7 @@ async def test_a_turn_of_signed_people_runs(desk: GatewayDesk) -> None:
     [vote] = call.approval.votes
     assert not vote.unsigned
     assert SIGNER.verifier().check_decision(vote.decision)
-    assert (vote.decision.digest, vote.decision.revision) == (call.approval.digest, 1)
+    assert (vote.decision.question_hash, vote.decision.revision) == (call.approval.question_hash, 1)
 
 
 async def test_two_people_make_a_quorum(desk: GatewayDesk) -> None:
@@ -108,11 +109,11 @@ async def test_two_people_make_a_quorum(desk: GatewayDesk) -> None:
 
 async def forged_answers(desk: GatewayDesk, approval: str) -> dict[str, Decision]:
     """Answers that somebody with Temporal's credential can send, and the gateway never wrote; each a delivery."""
-    digest = (await desk.desk.signoff.request(approval)).digest
+    asked_hash = (await desk.desk.signoff.request(approval)).question_hash
     key = key_of(approval)
 
     def answer(**fields: Any) -> Decision:
-        return yes(key, **{"subject": "ana", "digest": digest, "received_at": datetime.now(UTC)} | fields)
+        return yes(key, **{"subject": "ana", "question_hash": asked_hash, "received_at": datetime.now(UTC)} | fields)
 
     def altered(fields: dict[str, Any], **signed: Any) -> Decision:
         return SIGNER.sign_decision(answer(**signed)).model_copy(update=fields)
@@ -167,16 +168,17 @@ async def test_the_same_start_is_the_same_turn_across_a_rotation(desk: GatewayDe
     assert await start(desk.deps, body, "api") == await start(rotated, body, "api")
 
 
-async def test_an_answer_that_nobody_can_bind_is_not_signed(desk: GatewayDesk) -> None:
-    """While no worker can show the request, a mark binds to nothing: `unavailable`. A full digest is signed."""
+async def test_an_answer_that_names_no_question_is_not_signed(desk: GatewayDesk) -> None:
+    """Without its hash `malformed`, with a mark or another's hash `stale`; with it, signed: no worker is asked."""
     approval = await asked(desk)
-    digest = (await desk.desk.signoff.request(approval)).digest
+    request = await desk.request(approval)
     away = dataclasses.replace(desk.deps, desk=Blind(desk.desk.client))
-    answer = Answer("approved", PEOPLE[2], "api", "session", revision=1, shown_digest="0a1b2c3d")
-    receipt = await decide(away, approval, answer)
-    assert (receipt.status, receipt.code) == ("refused", "unavailable")
-    assert (await desk.desk.signoff.request(approval)).votes == ()
-    bound = await decide(away, approval, dataclasses.replace(answer, shown_digest=digest))
+    for named, code in (("", "malformed"), (request.card.mark, "stale"), ("0" * 64, "stale")):
+        answer = Answer("approved", PEOPLE[2], "api", "session", revision=1, question_hash=named)
+        receipt = await decide(away, approval, answer)
+        assert (receipt.status, receipt.code) == ("refused", code)
+    assert (await desk.request(approval)).votes == ()
+    bound = await decide(away, approval, dataclasses.replace(answer, question_hash=request.question_hash))
     assert bound.status == "accepted"
     assert await ended(desk, approval) == "ok"
 
@@ -184,7 +186,7 @@ async def test_an_answer_that_nobody_can_bind_is_not_signed(desk: GatewayDesk) -
 class Blind(Signoff):
     """A client to which no worker answers queries."""
 
-    async def request(self, approval_id: str) -> Any:
+    async def view(self, key: TurnKey) -> Any:
         """Nobody there."""
         raise ServerUnavailable("no worker answered in time")
 
@@ -192,7 +194,9 @@ class Blind(Signoff):
 async def test_what_json_cannot_carry_is_not_signed(desk: GatewayDesk) -> None:
     """A receipt `malformed`, and nothing is sent."""
     approval = await asked(desk)
-    answer = Answer("approved", PEOPLE[2], "api", "session", revision=1, edited_args={"amount": 2**60, "to": "Bo"})
+    shown = (await desk.request(approval)).question_hash
+    edited = {"amount": 2**60, "to": "Bo"}
+    answer = Answer("approved", PEOPLE[2], "api", "session", revision=1, question_hash=shown, edited_args=edited)
     receipt = await decide(desk.deps, approval, answer)
     assert (receipt.status, receipt.code) == ("refused", "malformed")
     assert (await desk.desk.signoff.request(approval)).votes == ()

