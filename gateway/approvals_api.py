@@ -1,5 +1,6 @@
 """The API of requests: list, read, decide, withdraw. A decision is always answered by a receipt."""
 
+import json
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request
@@ -151,6 +152,11 @@ class ApprovalsApi:
     ) -> Receipt:
         """The receipt of one answer of several, whatever happens: those before it have counted, and must be told."""
         name = str(item.get("id", ""))[:200] if isinstance(item, dict) else ""
+        try:
+            # JSON may hold half of a surrogate pair (`"\\ud800"`), which no record and no receipt can carry.
+            json.dumps(item, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return refused("malformed", "", "it holds text that is none")
         try:
             return await self._decide_one(item, as_person, request, idempotency_key)
         except SignoffError as error:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from attack_site import MANIFEST, AttackSite, running_site
 from impostor import Impostor, impostor_of
+from stranger import channel_settings
 
 from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 
@@ -29,3 +30,13 @@ async def impostor(site: AttackSite) -> AsyncIterator[Impostor]:
     """Whoever holds a credential of the namespace."""
     async with impostor_of(site.client, site.queue, MANIFEST) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+async def channel_site(
+    attacked_server: ServerHandle, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[AttackSite]:
+    """An installation whose gateway has doors for vendors as well."""
+    settings = channel_settings(tmp_path_factory.mktemp("channel-desk"))
+    async with running_site(tmp_path_factory.mktemp("channel-site"), attacked_server, **settings) as running:
+        yield running

@@ -1,0 +1,84 @@
+"""Attack 9: bodies that never end, and heads that never do, each of which held memory and a connection for ever.
+
+Seen before the mend: 300 such bodies were all still waited for after minutes. Seen to fail without it: with
+`BODY_GRACE_SECONDS` and `BODY_SECONDS` of an hour, `BODIES_AT_ONCE` of a million, and uvicorn's own connection in place
+of `gateway/connection.py`.
+"""
+
+import asyncio
+import contextlib
+import time
+
+from attack_site import AttackSite
+from health_probe import at_rest, in_time, probed
+from stranger import Line, dialled, head
+
+from signoff.contracts.limits import BODIES_AT_ONCE, BODY_GRACE_SECONDS, HEADER_SECONDS, SENDER_SHARE
+
+MORE = 40
+SHARE = BODIES_AT_ONCE // SENDER_SHARE
+_SLACK_SECONDS = 8.0
+
+
+async def dribble(line: Line, begins: bytes, piece: bytes) -> tuple[int, float]:
+    """Send a head and then a byte now and then; the answer, and after how many seconds it came."""
+    begun = time.monotonic()
+    await line.send(begins)
+
+    async def more() -> None:
+        while await line.send(piece):
+            await asyncio.sleep(0.1)
+
+    sending = asyncio.create_task(more())
+    try:
+        status, _ = await line.answer()
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+    return status, time.monotonic() - begun
+
+
+async def test_bodies_that_never_end_are_given_up(channel_site: AttackSite) -> None:
+    """As many as one address may send are waited for a few seconds, the others not at all; health is answered."""
+    begins = head(channel_site.url, "POST", "/channels/mail", content_length="1000000", content_type="text/plain")
+    rest = await at_rest(channel_site.url)
+    async with contextlib.AsyncExitStack() as lines, probed(channel_site.url) as taken:
+        opened = [await lines.enter_async_context(dialled(channel_site.url)) for _ in range(SHARE + MORE)]
+        answers = await asyncio.gather(*(dribble(line, begins, b"x") for line in opened))
+    statuses = [status for status, _ in answers]
+    assert statuses.count(408) <= SHARE
+    assert statuses.count(503) >= MORE
+    assert statuses.count(408) + statuses.count(503) == len(statuses)
+    assert all(seconds < BODY_GRACE_SECONDS + _SLACK_SECONDS for _, seconds in answers)
+    assert in_time(taken, rest), (max(taken), rest)
+
+
+async def test_heads_that_never_end_are_given_up(channel_site: AttackSite) -> None:
+    """Hung up on, whether they say nothing or a byte now and then."""
+    begins = head(channel_site.url, "GET", "/login")[:-2]
+    async with contextlib.AsyncExitStack() as lines:
+        opened = [await lines.enter_async_context(dialled(channel_site.url)) for _ in range(20)]
+        answers = await asyncio.gather(
+            *(dribble(line, begins, b"x") for line in opened[:10]), *(dribble(line, b"", b"") for line in opened[10:])
+        )
+    assert {status for status, _ in answers} == {0}
+    assert all(seconds < HEADER_SECONDS + _SLACK_SECONDS for _, seconds in answers)
+
+
+async def test_who_breaks_off_in_the_middle_leaves_nothing_behind(channel_site: AttackSite) -> None:
+    """Their half of a form is not looked at, no error is logged, and their places are free again."""
+    log = channel_site.folder / "gateway" / "gateway.log"
+    before = log.read_text()
+    begins = head(channel_site.url, "POST", "/login", content_length="1000", content_type="text/plain")
+    for _ in range(SHARE + MORE):
+        async with dialled(channel_site.url) as line:
+            await line.send(begins + b"half of it")
+    async with dialled(channel_site.url) as line:
+        await line.send(
+            head(channel_site.url, "POST", "/login", content_length="4", content_type="text/plain") + b"half"
+        )
+        status, _ = await line.answer()
+    assert status == 415
+    told = log.read_text()[len(before) :]
+    assert "Traceback" not in told
+    assert "failed" not in told
