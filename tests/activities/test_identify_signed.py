@@ -5,15 +5,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import decision, environment, room_of
+from activity_kit import about, asked, decision, environment, room_of
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.identify import IdentifyActivity
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Delegation, Person
 from signoff.contracts.steps import Authority, IdentifyTask
+from signoff.registry.authority import Evidence, authority
+from signoff.registry.people import FixedDirectory
 from signoff.signing import PrivateKeys, Signer, Verifier, new_key
 from signoff.store.store import Store
+from signoff.testing.questions import answer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RECEIVED = NOW - timedelta(minutes=30)
@@ -24,19 +27,17 @@ BO = Person(id="bo", name="Bo")
 UNPROVEN = Authority(allowed=False, code="assurance")
 
 
+GIVEN = {"subject": "ana", "channel": "inbox", "assurance": "session", "received_at": RECEIVED}
+
+
 def signed(**fields: Any) -> Decision:
     """Ana's approval in a session, as the gateway signs it."""
-    given = {"subject": "ana", "channel": "inbox", "assurance": "session", "received_at": RECEIVED, **fields}
-    return SIGNER.sign_decision(decision(**given))
+    return SIGNER.sign_decision(decision(**GIVEN | fields))
 
 
-async def identified(
-    store: Store, said: Decision, verifier: Verifier, *, accept: bool = False, profile: Any = "production"
-) -> Authority:
-    """What a worker with this verifier says of an answer."""
-    plain = room_of(store, pay_tool(Ledger()), people=[ANA, BO], profile=profile)
-    activity = IdentifyActivity(dataclasses.replace(plain, verifier=verifier), clock=lambda: NOW)
-    task = IdentifyTask(
+def task_of(said: Decision, *, accept: bool = False) -> IdentifyTask:
+    """The question who gave an answer, as it comes to a worker."""
+    return IdentifyTask(
         decision=Decision.model_validate_json(said.model_dump_json()),
         tenant="main",
         approvers=("role:approvers",),
@@ -45,15 +46,41 @@ async def identified(
         min_assurance="session",
         accept_unsigned=accept,
     )
-    return await environment().run(activity.identify, task)
+
+
+async def identified(
+    store: Store, said: Decision, verifier: Verifier, *, accept: bool = False, profile: Any = "production"
+) -> Authority:
+    """What a worker with this verifier says of an answer."""
+    plain = room_of(store, pay_tool(Ledger()), people=[ANA, BO], profile=profile)
+    activity = IdentifyActivity(dataclasses.replace(plain, verifier=verifier), clock=lambda: NOW)
+    return await environment().run(activity.identify, task_of(said, accept=accept))
+
+
+FOUND = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assurance="session", received_at=RECEIVED)
+
+
+async def taken(store: Store, **fields: Any) -> Decision:
+    """A signed answer that lies in the store, as the gateway takes it."""
+    tool = pay_tool(Ledger())
+    request = await asked(room_of(store, tool), tool)
+    said = SIGNER.sign_decision(about(request, **GIVEN | fields))
+    await answer(store, said, authority=FOUND)
+    return said
 
 
 async def test_what_the_gateway_vouched_for_counts(store: Store) -> None:
-    """Who, how surely and when; in production, where nothing unsigned does."""
-    found = await identified(store, signed(), SIGNER.verifier())
-    assert found == Authority(
-        allowed=True, subject="ana", person_id="ana", name="Ana", assurance="session", received_at=RECEIVED
-    )
+    """Who, how surely and when, as the gateway found it when it took the answer; where nothing unsigned counts."""
+    assert await identified(store, await taken(store), SIGNER.verifier()) == FOUND
+
+
+async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -> None:
+    """Nothing signed leaves the gateway that does not lie in the store: who was first is decided there."""
+    assert await identified(store, signed(), SIGNER.verifier()) == UNPROVEN.model_copy(update={"subject": "ana"})
+    said = await taken(store)
+    for other in ({"delivery_id": "another"}, {"reason": "because"}, {"revision": 2}):
+        again = SIGNER.sign_decision(said.model_copy(update=other))
+        assert not (await identified(store, again, SIGNER.verifier(), profile="development")).allowed
 
 
 @pytest.mark.parametrize(
@@ -75,7 +102,7 @@ async def test_what_the_gateway_vouched_for_counts(store: Store) -> None:
 @pytest.mark.parametrize("profile", ["production", "development"])
 async def test_an_altered_answer_is_refused_everywhere(store: Store, altered: dict[str, Any], profile: Any) -> None:
     """A field changed, or half of the proof taken off: refused in both profiles, also where unsigned ones are taken."""
-    said = signed().model_copy(update=altered)
+    said = (await taken(store)).model_copy(update=altered)
     assert await identified(store, said, SIGNER.verifier(), accept=True, profile=profile) == UNPROVEN
 
 
@@ -88,16 +115,19 @@ async def test_without_its_proof_a_signed_answer_is_an_unsigned_one(store: Store
 
 async def test_a_key_that_is_unknown_or_retired_proves_nothing(store: Store) -> None:
     """Another gateway's key; and this one's, from the moment it was retired."""
-    assert await identified(store, signed(), Verifier()) == UNPROVEN
+    said = await taken(store)
+    assert await identified(store, said, Verifier()) == UNPROVEN
     for retired_at, allowed in ((RECEIVED, False), (RECEIVED + timedelta(microseconds=1), True)):
         keys = PrivateKeys(keys=(KEY.model_copy(update={"retired_at": retired_at}),))
-        found = await identified(store, signed(), Verifier(keys.public().keys))
+        found = await identified(store, said, Verifier(keys.public().keys))
         assert found.allowed is allowed
 
 
-async def test_a_delegation_that_ended_since_the_answer_was_given_still_counts(store: Store) -> None:
+def test_a_delegation_is_judged_when_the_answer_was_given() -> None:
     """Bo answered half an hour ago, Ana's delegation ends now; what is received now is too late."""
-    found = await identified(store, signed(subject="bo"), SIGNER.verifier())
-    assert (found.allowed, found.subject, found.on_behalf) == (True, "bo", "ana")
-    late = await identified(store, signed(subject="bo", received_at=NOW), SIGNER.verifier())
-    assert (late.allowed, late.code) == (False, "not_allowed")
+    people = FixedDirectory([ANA, BO])
+    for moment, expected in ((RECEIVED, (True, "bo", "ana")), (NOW, (False, "bo", ""))):
+        said = signed(subject="bo", received_at=moment)
+        found = authority(task_of(said), Evidence("signed", moment, moment), people, development=False)
+        assert (found.allowed, found.subject, found.on_behalf) == expected
+        assert found.code == ("" if found.allowed else "not_allowed")

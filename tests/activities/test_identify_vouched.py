@@ -13,6 +13,8 @@ from signoff.activities.room import Room
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person
 from signoff.contracts.steps import Authority, IdentifyTask
+from signoff.registry.authority import Evidence
+from signoff.registry.authority import authority as rule
 from signoff.registry.login import id_of
 from signoff.registry.people_vouched import vouch
 from signoff.signing import PrivateKeys, Signer, new_key
@@ -38,10 +40,10 @@ async def signed_in(store: Store, person: Person = CY, *, signer: Signer = SIGNE
     await store.run(vouching(vouch(signer, person, names=(), now=at, lifetime=WEEK)))
 
 
-async def authority(room: Room, subject: str = CY.id) -> Authority:
-    """What the worker says of a signed approval."""
+def task_of(subject: str) -> IdentifyTask:
+    """The question who gave a signed approval."""
     said = decision(subject=subject, channel="inbox", assurance="session", received_at=NOW)
-    task = IdentifyTask(
+    return IdentifyTask(
         decision=SIGNER.sign_decision(said),
         tenant="main",
         approvers=("role:approvers",),
@@ -50,7 +52,12 @@ async def authority(room: Room, subject: str = CY.id) -> Authority:
         min_assurance="session",
         accept_unsigned=False,
     )
-    return await environment().run(IdentifyActivity(room).identify, task)
+
+
+async def authority(room: Room, subject: str = CY.id) -> Authority:
+    """What the rule says of a signed approval, by the people whom the worker knows."""
+    people = await room.knowing("main", subject, "guest")
+    return rule(task_of(subject), Evidence("signed", NOW, NOW), people, development=False)
 
 
 async def test_who_signed_in_may_decide_what_their_roles_may(store: Store) -> None:
@@ -99,7 +106,8 @@ async def test_a_store_that_is_away_makes_nobody_a_stranger(tmp_path: Path) -> N
     """The answer is `unavailable`; whoever is declared needs no store to be known."""
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         worker = room(store, Person(id="ana", roles=("approvers",)))
-    assert (await authority(worker)).code == "unavailable"
+    found = await environment().run(IdentifyActivity(worker).identify, task_of(CY.id))
+    assert found.code == "unavailable"
     assert (await worker.knowing("main", "ana", "")) is worker.people
     with pytest.raises(StoreUnavailable):
         await worker.knowing("main", "ana", CY.id)
