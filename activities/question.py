@@ -93,6 +93,8 @@ class QuestionWriter:
             return "nobody vouches for who changed this"
         if decision.question_hash not in ((question_hash(old),) if signed else ("", question_hash(old))):
             return _NOT_THIS
+        if old.edit == "off":
+            return "arguments cannot be changed here; deny and say what to change"
         if tool is None or definition_hash(tool) != old.definition:
             return _CHANGED
         if rows.latest.revision != old.revision and rows.latest.edit_of != old.revision:

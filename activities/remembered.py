@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from signoff.activities.journal import now
+from signoff.activities.permit import Approval
 from signoff.activities.room import Room
 from signoff.approvals.entries import act, fingerprint
 from signoff.approvals.grants import agreed_wish, grant_id, grant_rule, likeness
@@ -20,7 +21,6 @@ from signoff.contracts.call import Permit, Pinned, ToolDenied
 from signoff.contracts.canonical import sha256_hex
 from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.grant import Grant, Like
-from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.limits import PREDICATES_STEPS
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Authority, IdentifyTask
@@ -59,33 +59,36 @@ class Remembered:
             await self._keep_denial(request, decision, authority, args)
         return authority
 
-    async def approved(self, permit: Permit, tool: Tool, found: Judgement, args: Mapping[str, Any]) -> None:
-        """Keep what the people behind a verified permit want remembered, if they agree and the policy still asks so.
+    async def approved(
+        self, permit: Permit, approval: Approval, tool: Tool, found: Judgement, args: Mapping[str, Any]
+    ) -> None:
+        """Keep what the people behind a verified approval want remembered, if they agree and the policy still asks so.
 
         Raises `StoreUnavailable`.
         """
+        # Not the permit's: what a turn says that people answered is of those alone whose answers were counted.
+        question, decisions = approval.question, approval.decisions
         verdict = found.verdict
         policy = self._room.catalog.policy(tool.activity).policy
         if found.kind != "ask" or verdict is None or verdict.rule in UNREMEMBERED_RULES:
             return
-        if policy is None or not policy.allow_remember or any(map(self._unproved, permit.decisions)):
+        if policy is None or not policy.allow_remember or any(map(self._unproved, decisions)):
             return
-        wish = agreed_wish(permit.decisions, max(permit.quorum, policy.quorum))
+        wish = agreed_wish(decisions, max(question.quorum, policy.quorum))
         if wish is None:
             return
-        ctx = permit.ctx
-        approval_id = ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), permit.call).id
+        ctx, approval_id = permit.ctx, question.id
         like = _like(ctx.tenant, ctx.session, tool.name, definition_hash(tool), wish, args)
-        times = [decision.received_at for decision in permit.decisions if decision.received_at is not None]
+        times = [decision.received_at for decision in decisions if decision.received_at is not None]
         await self._keep(
             # What was written first under this id stands: a retry or a reset renews nothing that is used up or revoked.
-            grant_id(approval_id, permit.revision, "approved"),
+            grant_id(approval_id, question.revision, "approved"),
             "approved",
             like.model_copy(update={"rule": verdict.rule, "policy_hash": verdict.policy_hash}),
             wish,
-            people=tuple(dict.fromkeys(decision.subject for decision in permit.decisions)),
+            people=tuple(dict.fromkeys(decision.subject for decision in decisions)),
             approval_id=approval_id,
-            reason=permit.decisions[-1].reason,
+            reason=decisions[-1].reason,
             # From the last answer on: a call that waited before it ran must not make what is remembered last longer.
             since=max(times, default=None),
         )

@@ -91,10 +91,7 @@ class ToolActivity:
         found = await self._judged(task, args)
         if isinstance(found, ToolReply):
             return await self._begun_before(task) or found
-        args = found.args(args)
-        if task.permit.kind == "approved":
-            await self._remembered.approved(task.permit, self._tool, found, args)
-        return await self._once(task, args, found)
+        return await self._once(task, found.args(args), found)
 
     async def _judged(self, task: ToolTask, args: Any) -> ToolReply | Judgement:
         """Gates again with the present catalog, digest, decisions or policy; a judgement when the call may run."""
@@ -139,6 +136,8 @@ class ToolActivity:
             # People agreed to the call, but nobody was asked to let pass what its permission check denies by now.
             return ToolReply(again="policy", note="this is not permitted by now, unless somebody overrides it")
         if worth.kind == "run":
+            if approval is not None:
+                await self._remembered.approved(permit, approval, self._tool, found, args)
             return found
         refused = await self._refused(task, worth.why)
         return refused.model_copy(update={"again": worth.again, "note": worth.why})

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, MARK_KEY, environment, free, permit_for, pinned, request_of, room_of
+from activity_kit import ARGS, MARK_KEY, TURN, about, asked, environment, free, permit_for, pinned, request_of, room_of
 from desk_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate import GateActivity
 from signoff.activities.room import Room
-from signoff.approvals.digest import digest_mark, doubt_digest
+from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import INLINE_BYTES
@@ -45,7 +45,7 @@ async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
     )
     request = request_of((await ruling(room_of(store, pay_tool(LEDGER, policy)))).request)
     assert (request.remind_after, request.escalate_after, request.escalate_to) == (60.0, 120.0, ("role:cfo",))
-    assert (request.on_timeout, request.edit, request.allow_remember) == ("escalate", False, True)
+    assert (request.on_timeout, request.edit, request.allow_remember) == ("escalate", "off", True)
     assert (request.kind, request.reminded, request.escalated, request.extended) == ("approval", 0, False, False)
 
 
@@ -62,16 +62,61 @@ async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None
     assert len(set(actions)) == 3
 
 
+EDITABLE = ApprovalPolicy(auto_approve_if="true", edit="approve")
+
+
+async def edited(room: Room, args: Any, **fields: Any) -> Ruling:
+    """The ruling on one call whose arguments the approver changed to these."""
+    request = await asked(room, room.catalog.sight(pinned()).tool("pay"))
+    return await ruling(room, args, edit=about(request, edited_args=args, **fields))
+
+
 async def test_an_edit_is_always_asked(store: Store) -> None:
     """Also where a rule would let it pass; its arguments are kept where a history may hold them."""
-    room = room_of(store, free(LEDGER))
+    room = room_of(store, pay_tool(LEDGER, EDITABLE))
     large = {"amount": 1, "to": "é" * INLINE_BYTES}
-    asked = await ruling(room, large, edited_by="ana", revision=2)
-    request = request_of(asked.request)
-    assert (asked.verdict, request.revision) == ("ask", 2)
+    found = await edited(room, large)
+    request = request_of(found.request)
+    assert (found.verdict, request.revision, request.edit_of, request.edited_by) == ("ask", 2, 1, "approver")
+    assert [row.value for row in request.before] == ["20", "Ana"]
     assert request.args.blob is not None
     assert await load(store, request.args) == large
-    assert (await ruling(room, {"amount": 1}, edited_by="ana")).request is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"edited_args": {"amount": 2}}, "these are not the arguments that were signed for; try again"),
+        ({"approval_id": "main.s.t.c1.2"}, "this was asked again; open it once more"),
+        ({"question_hash": "0" * 64}, "this was asked again; open it once more"),
+        ({"revision": 7}, "this was asked again; open it once more"),
+        ({"key_id": "k"}, "nobody vouches for who changed this"),
+    ],
+)
+async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, change: Any, why: str) -> None:
+    """The gates look at the decision itself: a turn's word for who changed what to what counts for nothing."""
+    room = room_of(store, pay_tool(LEDGER, EDITABLE))
+    request = await asked(room, room.catalog.sight(pinned()).tool("pay"))
+    said = about(request, edited_args={"amount": 1}).model_copy(update=change)
+    found = await ruling(room, {"amount": 1}, edit=said)
+    assert (found.verdict, found.request) == ("settled", None)
+    assert found.outcome is not None
+    assert found.outcome.value.inline == why
+
+
+async def test_a_change_is_asked_where_changes_are_allowed_and_of_the_same_people(store: Store) -> None:
+    """With `edit: off` nobody's change is asked; nor one by which other people would decide."""
+    for policy, why in (
+        (ApprovalPolicy(edit="off"), "arguments cannot be changed here; deny and say what to change"),
+        (
+            ApprovalPolicy(edit="approve", route_to="args.amount > 5.0 ? ['user:ana'] : ['role:approvers']"),
+            "with these arguments other people decide; deny, and have it asked anew",
+        ),
+    ):
+        room = room_of(store, pay_tool(LEDGER, policy))
+        found = await edited(room, {"amount": 1})
+        assert found.outcome is not None
+        assert found.outcome.value.inline == why
 
 
 async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: Store) -> None:
@@ -83,17 +128,17 @@ async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: S
 
     for check, amount, note in ((None, 1, "late"), (whole, 2, "late; The arguments were corrected (`amount`): whole ")):
         room = room_of(store, pay_tool(LEDGER, policy, validate_input=check))
-        asked = await ruling(room, {"amount": 1}, changed_by="ana", revision=3, note="late")
-        request = request_of(asked.request)
-        assert (asked.verdict, request.revision, request.args.inline) == ("ask", 3, {"amount": amount})
+        found = await ruling(room, {"amount": 1}, changed_by="ana", note="late")
+        request = request_of(found.request)
+        assert (found.verdict, request.args.inline) == ("ask", {"amount": amount})
         assert request.card.note.startswith(note)
         assert (await ruling(room, {"amount": 1}, revision=3)).verdict == "run"
 
 
 async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
     """Deny stands above people, whoever wrote the arguments."""
-    room = room_of(store, pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount > 5.0")))
-    denied = await ruling(room, {"amount": 6}, edited_by="ana", revision=2)
+    tool = pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount == 6.0", edit="approve"))
+    denied = await edited(room_of(store, tool), {"amount": 6})
     assert (denied.verdict, denied.request) == ("settled", None)
     assert denied.outcome is not None
     assert denied.outcome.code == "denied"
@@ -106,40 +151,63 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
     """It is about the past: of the policy's people, bound to one try of one call, with the arguments to look at."""
     tool = pay_tool(LEDGER, policy)
     digest = permit_for(tool).digest
-    asked = await ruling(room_of(store, tool), revision=4, doubt=3, doubt_of=digest)
-    request = request_of(asked.request)
-    assert (asked.verdict, asked.action) == ("ask", "")
-    assert (request.kind, request.revision, request.digest) == ("in_doubt", 4, doubt_digest(digest, 3))
-    assert (request.approvers, request.edit, request.allow_remember) == (("role:approvers",), False, False)
+    found = await ruling(room_of(store, tool), doubt=3, doubt_of=digest)
+    request = request_of(found.request)
+    assert (found.verdict, found.action) == ("ask", "")
+    assert (request.kind, request.digest, request.doubt_of) == ("in_doubt", doubt_digest(digest, 3), 3)
+    assert (request.approvers, request.edit, request.allow_remember) == (("role:approvers",), "off", False)
     assert [row.name for row in request.card.rows] == list(ARGS)
 
 
 async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(store: Store) -> None:
     """The same people see the same card with a note; nothing to type, change or remember, and no rule asks it."""
-    policy = ApprovalPolicy(route_to="['user:ana']", confirm="type", quorum=2, veto=False, allow_remember=True)
+    policy = ApprovalPolicy(
+        route_to="['user:ana']", confirm="type", quorum=2, veto=False, allow_remember=True, edit="approve"
+    )
     tool = pay_tool(LEDGER, policy)
     room = room_of(store, tool)
     of_call = permit_for(tool).digest
     first = request_of((await ruling(room, agent_says="as you asked")).request)
     assert (first.approvers, first.confirm) == (("user:ana",), "type")
-    assert (first.edit, first.allow_remember) == (True, True)
+    assert (first.edit, first.allow_remember) == ("approve", True)
     digest = doubt_digest(of_call, 1)
     note = "Nobody knows whether this happened: the tool was begun and never answered."
-    request = first.model_copy(
+    found = await ruling(room, agent_says="as you asked", doubt=1, doubt_of=of_call)
+    request = request_of(found.request)
+    moments = ("opened_at", "expires_at", "remind_at", "escalate_at")
+    changed = first.model_copy(
         update={
             "kind": "in_doubt",
             "revision": 2,
             "digest": digest,
+            "doubt_of": 1,
+            "note": note,
+            "question_hash": question_hash(request),
             "card": first.card.model_copy(update={"note": note, "mark": digest_mark(digest, MARK_KEY)}),
             "rule": "in_doubt",
             "rule_text": "",
             "confirm": "",
             "edit": "off",
             "allow_remember": False,
+            **{name: getattr(request, name) for name in moments},
         }
     )
-    asked = await ruling(room, agent_says="as you asked", revision=2, doubt=1, doubt_of=of_call)
-    assert asked == Ruling(call="c1.1", verdict="ask", digest=digest, rule="in_doubt", request=request)
+    assert found == Ruling(call="c1.1", verdict="ask", digest=digest, rule="in_doubt", request=changed)
+
+
+async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
+    """A turn reset to before an answer proposes its call anew: it has happened, and nobody can deny that."""
+    tool = pay_tool(LEDGER)
+    room = room_of(store, tool)
+    digest = permit_for(tool).digest
+    await store.claim(digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    done = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
+    await store.record(digest, done)
+    found = await ruling(room)
+    assert (found.verdict, found.request, found.outcome) == ("settled", None, done)
+    other = request_of((await ruling(room, {"amount": 21})).request)
+    assert other.note == "under this call something else ran already: pay"
+    assert request_of((await ruling(room, {"amount": 21})).request).revision == other.revision
 
 
 @pytest.mark.parametrize(

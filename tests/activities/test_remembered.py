@@ -9,6 +9,8 @@ import pytest
 from activity_kit import (
     ARGS,
     TURN,
+    about,
+    asked,
     decision,
     environment,
     permit_for,
@@ -48,7 +50,9 @@ from signoff.registry.tool import Tool
 from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.grants import Grants
 from signoff.store.people import vouching
+from signoff.store.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.questions import answer
 
 SMALL = Remember(scope="tenant", where="args.amount <= 50.0")
 ALLOWED = ApprovalPolicy(allow_remember=True)
@@ -69,7 +73,12 @@ def asking(ledger: Ledger, policy: ApprovalPolicy = ALLOWED, **fields: Any) -> T
 
 async def approved(room: Room, tool: Tool, *decisions: Decision, **fields: Any) -> None:
     """Run one call that people approved, with what they want remembered."""
-    permit = permit_for(tool, kind="approved", decisions=decisions, quorum=len(decisions), **fields)
+    request = await asked(room, tool)
+    said = [each.model_copy(update={"question_hash": request.question_hash}) for each in decisions]
+    rows = await Questions(room.store).read(request.id)
+    for each in said if rows is not None and not rows.answers else ():
+        await answer(room.store, each)
+    permit = permit_for(tool, **{"kind": "approved", "decisions": ()} | fields)
     assert told(await run(room, tool, task_for(tool, permit)))[0] == "ok"
 
 
@@ -94,11 +103,17 @@ async def question(room: Room) -> ApprovalRequest:
 
 async def denied(room: Room, request: ApprovalRequest, **said: Any) -> Authority:
     """A denial, signed unless it is not to be, with what its author wants remembered."""
-    given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, "digest": request.digest, **said}
+    given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, **said}
     signs = given.pop("signed", True)
-    answer = decision(**given)
+    said_so = about(request, **given)
+    if signs:
+        said_so = SIGNER.sign_decision(said_so)
+        rows = await Questions(room.store).read(request.id)
+        if rows is not None and not rows.answers:
+            found = Authority(allowed=True, subject="approver", assurance="session", received_at=ASKED)
+            await answer(room.store, said_so, authority=found)
     task = IdentifyTask(
-        decision=SIGNER.sign_decision(answer) if signs else answer,
+        decision=said_so,
         tenant=request.tenant,
         approvers=request.approvers,
         requester=request.requester.user,
@@ -175,6 +190,18 @@ async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store
     assert grant.created_at >= NOW
     assert grant == expected(tool, room, "approved", wish, created_at=grant.created_at)
     await recorded(store, grant, wish)
+
+
+async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store) -> None:
+    """Signed for another call and put into the permit of one that people approved without any wish.
+
+    Seen to be remembered while the permit's decisions were taken for those that had been counted.
+    """
+    tool = asking(Ledger())
+    room = dataclasses.replace(room_of(store, tool), verifier=SIGNER.verifier())
+    foreign = SIGNER.sign_decision(decision(approval_id="main.s.t.c9.9", remember=SMALL, received_at=ASKED))
+    await approved(room, tool, decision(), decisions=(foreign,))
+    assert await kept(store) == []
 
 
 @pytest.mark.parametrize("wish", WISHES)
