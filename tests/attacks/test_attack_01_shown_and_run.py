@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from attack_site import AttackSite, Shown, approval_id, payee, until
 from impostor import ForgedTurn, Impostor, forged_view
 
@@ -35,7 +34,6 @@ async def run_large(forged: ForgedTurn, ctx: Pinned, to: str) -> None:
     await forged.run("pay", args, forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), given))
 
 
-@pytest.mark.xfail(strict=True, reason="open: 01")
 async def test_a_yes_over_the_api_runs_nothing_but_what_was_shown(site: AttackSite, impostor: Impostor) -> None:
     """The approver's view says 9 EUR and its digest is that of 9,400 EUR: the signed answer must not pay 9,400 EUR."""
     to, ana = payee(), site.person("ana")
@@ -47,7 +45,6 @@ async def test_a_yes_over_the_api_runs_nothing_but_what_was_shown(site: AttackSi
     assert LARGE not in site.amounts(to)
 
 
-@pytest.mark.xfail(strict=True, reason="open: 01")
 async def test_a_yes_on_the_page_runs_nothing_but_what_was_shown(site: AttackSite, impostor: Impostor) -> None:
     """The same through the form of the card."""
     to, bo = payee(), await site.browser("bo")
@@ -59,7 +56,6 @@ async def test_a_yes_on_the_page_runs_nothing_but_what_was_shown(site: AttackSit
     assert LARGE not in site.amounts(to)
 
 
-@pytest.mark.xfail(strict=True, reason="open: 01")
 async def test_a_workflow_cannot_change_what_a_question_says(site: AttackSite, impostor: Impostor) -> None:
     """Asked about 9,400 EUR, the turn is taken over and says 9 EUR in its query and its memo: no view, page or list
     says so."""
@@ -94,7 +90,6 @@ async def test_a_workflow_cannot_change_what_a_question_says(site: AttackSite, i
     assert [to in shown.words and shown.status == 200 for shown in seen] == [True, True, True]
 
 
-@pytest.mark.xfail(strict=True, reason="open: 01")
 async def test_a_question_that_no_gate_asked_is_not_there(site: AttackSite, impostor: Impostor) -> None:
     """A turn that asked nothing is stood in for by one that claims a request: 404, on the API as on the page."""
     to, ana, bo = payee(), site.person("ana"), await site.browser("bo")

@@ -25,7 +25,6 @@ async def run_with_copies(site: AttackSite, impostor: Impostor, key: TurnKey, to
 
 @pytest.mark.parametrize("end", ["denied", "withdrawn"])
 @pytest.mark.parametrize("tool", ["pay", "wire"])
-@pytest.mark.xfail(strict=True, reason="open: 03")
 async def test_no_yes_is_worth_anything_where_a_no_stands(
     tool: str, end: str, site: AttackSite, impostor: Impostor
 ) -> None:
@@ -49,7 +48,6 @@ async def test_no_yes_is_worth_anything_where_a_no_stands(
     assert site.amounts(to) == []
 
 
-@pytest.mark.xfail(strict=True, reason="open: 03")
 async def test_no_yes_is_worth_anything_to_what_was_asked_anew(site: AttackSite, impostor: Impostor) -> None:
     """Ana approves 9 EUR, Bo makes 8 of it, and Cy, who still looks at the 9 EUR, approves those: nothing pays 9."""
     to = payee()
@@ -67,7 +65,6 @@ async def test_no_yes_is_worth_anything_to_what_was_asked_anew(site: AttackSite,
     assert site.amounts(to) == []
 
 
-@pytest.mark.xfail(strict=True, reason="open: 03")
 async def test_an_approval_that_was_not_used_in_time_lapses(site: AttackSite, impostor: Impostor) -> None:
     """Good for two seconds and held back for longer, it does not run the call."""
     to, ana = payee(), site.person("ana")
@@ -84,7 +81,6 @@ async def test_an_approval_that_was_not_used_in_time_lapses(site: AttackSite, im
     assert site.amounts(to) == []
 
 
-@pytest.mark.xfail(strict=True, reason="open: 03")
 async def test_an_answer_after_the_deadline_is_not_signed(site: AttackSite, impostor: Impostor) -> None:
     """A turn that was taken over says that its deadline is far off: the gateway knows better."""
     to, ana = payee(), site.person("ana")

@@ -62,7 +62,6 @@ async def asked(site: AttackSite, impostor: Impostor, amount: int, to: str) -> t
     return key, call.approval
 
 
-@pytest.mark.xfail(strict=True, reason="open: 12")
 async def test_people_are_told_of_nothing_that_a_turn_made_up(attacked_server: ServerHandle, tmp_path: Path) -> None:
     """A turn that was taken over has the worker tell of another's request of 9,400 EUR as of 9 EUR, and that Bo
     denied it: nobody is told either, and what is told later is true."""

@@ -1,6 +1,5 @@
 """Attack 19: a permit claims that people overrode what a tool's permission check objects to."""
 
-import pytest
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 
@@ -11,7 +10,6 @@ OBJECTION = "no refunds to this address at present"
 """What `may_refund` of the attacked tools says."""
 
 
-@pytest.mark.xfail(strict=True, reason="open: 19")
 async def test_an_override_that_nobody_was_shown_lets_nothing_run(site: AttackSite, impostor: Impostor) -> None:
     """Ana approved a refund while nothing was objected to; then the check objects: the permit's word that she
     overrode it, with the right hash, is worth nothing."""

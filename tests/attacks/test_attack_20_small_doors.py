@@ -48,12 +48,13 @@ async def test_one_broken_answer_keeps_no_receipt_from_the_others(site: AttackSi
     rui, ana = site.person("rui"), site.person("ana")
     key = await rui.ask([("pay", {"amount": 4, "to": payee()})])
     shown = await ana.waiting(approval_id(key))
-    mark = shown.view["card"]["mark"]
-    good = {"id": approval_id(key), "revision": shown.view["revision"], "digest": mark, "verdict": "denied"}
+    mark = shown.view["question_hash"]
+    good = {"id": approval_id(key), "revision": shown.view["revision"], "verdict": "denied"}
     body = (
-        '{"decisions": [{"id": "\\ud800", "revision": 1, "digest": "12345678", "verdict": "denied"}, '
-        f'{{"id": "{good["id"]}", "revision": {good["revision"]}, "digest": "{mark}", "verdict": "denied"}}, '
-        f'{{"id": "{good["id"]}", "revision": 1, "digest": "{mark}", "verdict": "denied", "reason": "\\udfff"}}, '
+        '{"decisions": [{"id": "\\ud800", "revision": 1, "question_hash": "12345678", "verdict": "denied"}, '
+        f'{{"id": "{good["id"]}", "revision": {good["revision"]}, "question_hash": "{mark}", "verdict": "denied"}}, '
+        f'{{"id": "{good["id"]}", "revision": 1, "question_hash": "{mark}", "verdict": "denied", '
+        '"reason": "\\udfff"}, '
         "7, null]}"
     )
     headers = {"content-type": "application/json"}

@@ -82,7 +82,6 @@ async def test_a_reset_under_a_changed_definition_does_nothing_twice(
         assert site.amounts(to) == [9]
 
 
-@pytest.mark.xfail(strict=True, reason="open: b")
 async def test_a_restored_store_runs_nothing_twice(attacked_server: ServerHandle, tmp_path: Path) -> None:
     """Paid, then the store is put back to what it was before the answer: the copied answer pays nothing again."""
     to = payee()

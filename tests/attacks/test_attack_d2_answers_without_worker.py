@@ -25,7 +25,7 @@ async def answered_without_worker(site: AttackSite, way: str, to: str) -> int:
     return answer.status_code
 
 
-@pytest.mark.parametrize("way", [pytest.param("page", marks=pytest.mark.xfail(strict=True, reason="open: D2")), "api"])
+@pytest.mark.parametrize("way", ["page", "api"])
 async def test_an_answer_in_time_counts_without_a_worker(way: str, site: AttackSite) -> None:
     """The call runs once the worker is back, though its deadline has passed meanwhile."""
     to = payee()
@@ -33,7 +33,6 @@ async def test_an_answer_in_time_counts_without_a_worker(way: str, site: AttackS
     assert (status < 400, site.amounts(to)) == (True, [9])
 
 
-@pytest.mark.xfail(strict=True, reason="open: D2")
 async def test_a_card_is_shown_without_a_worker(site: AttackSite) -> None:
     """While no worker runs, a request is shown as it is and can be answered for the first time."""
     to, bo, ana = payee(), await site.browser("bo"), site.person("ana")

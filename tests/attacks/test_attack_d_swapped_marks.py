@@ -42,7 +42,6 @@ async def run_large(forged: ForgedTurn, ctx: Pinned, to: str) -> None:
     await forged.run("pay", args, permit)
 
 
-@pytest.mark.xfail(strict=True, reason="open: d")
 async def test_a_tap_answers_what_the_page_showed(site: AttackSite, impostor: Impostor) -> None:
     """Bo opened the card of 9 EUR; his tap does not approve the 9,400 EUR that have taken its place."""
     to, bo = payee(), await site.browser("bo")
@@ -66,9 +65,7 @@ async def test_an_answer_over_the_api_is_to_what_was_read(site: AttackSite, impo
     assert LARGE not in site.amounts(to)
 
 
-@pytest.mark.parametrize(
-    "field", [pytest.param("digest", marks=pytest.mark.xfail(strict=True, reason="open: d")), "question_hash"]
-)
+@pytest.mark.parametrize("field", ["digest", "question_hash"])
 async def test_a_mark_binds_nothing_over_the_api(field: str, site: AttackSite, impostor: Impostor) -> None:
     """The eight characters for people to compare, sent as what an answer is bound to, approve nothing at all."""
     to, ana = payee(), site.person("ana")

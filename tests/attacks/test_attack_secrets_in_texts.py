@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from desk_fixtures import Ledger, catalog_of, pay_tool
+from desk_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
 from gateway_desk import GatewayDesk, gateway_desk
 from temporalio.client import Client
 
@@ -95,6 +95,7 @@ def vault_catalog(ledger: Ledger) -> Catalog:
 
     login = pay_tool(
         ledger,
+        ApprovalPolicy(edit="approve"),
         name="login",
         input_schema=_SCHEMA,
         effect="Log in to {site}, {note}",
