@@ -35,31 +35,34 @@ class RequestEvents:
         news = {each.approval: None for each in touched if self._known.get(each.approval) != each}
         news |= {approval: None for approval, request in self._open.items() if self._is_due(request)}
         found: list[RequestEvent] = []
+        waiting = dict(self._open)
         for approval in news:
-            found += await self._changes(approval)
-        # Only once everything was told: what fails above is looked at again.
+            before, after = waiting.pop(approval, None), await self._now(approval)
+            if after is None:
+                continue
+            if after.state == "pending":
+                waiting[approval] = after
+            found += events_between(before, after, self._clock())
+        # Only once everything was read: what fails above is looked at again, and nothing of it was told.
+        self._open = waiting
         self._known = {each.approval: each for each in touched}
         self._since = now - OVERLAP
         return found
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
         """`request` as it ended, if it is over or was asked again since; else None. Raises `StoreUnavailable`."""
-        try:
-            now = (await self._requests.load(request.id)).request
-        except NotFound:
+        now = await self._now(request.id)
+        if now is None:
             return None
         over = next((each for each in events_between(request, now, self._clock()) if each.kind == "closed"), None)
         return None if over is None else over.request
 
-    async def _changes(self, approval: str) -> tuple[RequestEvent, ...]:
-        before = self._open.pop(approval, None)
+    async def _now(self, approval: str) -> ApprovalRequest | None:
+        """A request as it stands; None where it is not proved."""
         try:
-            after = (await self._requests.load(approval)).request
+            return (await self._requests.load(approval)).request
         except NotFound:
-            return ()
-        if after.state == "pending":
-            self._open[approval] = after
-        return events_between(before, after, self._clock())
+            return None
 
     def _is_due(self, request: ApprovalRequest) -> bool:
         coming = deadlines.due(request)

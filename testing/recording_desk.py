@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from signoff.approvals import deadlines
 from signoff.approvals.desk import Desk
 from signoff.channels.hearing import Answered
 from signoff.channels.pointing import Asked
@@ -30,7 +31,7 @@ class RecordingDesk:
 
     def open(self, request: ApprovalRequest) -> ApprovalRequest:
         """Ask, or ask again; the request as it waits."""
-        return self._desk.open(request, self._clock())
+        return self._desk.open(deadlines.opened(request, self._clock()), self._clock())
 
     def cancel(self, approval: str) -> ApprovalRequest:
         """Withdraw a request."""

@@ -51,7 +51,7 @@ _MONEY: dict[str, Any] = {
     },
     "required": ["amount", "to"],
 }
-_TWO: Final = ApprovalPolicy(approvers=("role:finance",), quorum=2, allow_remember=True)
+_TWO: Final = ApprovalPolicy(approvers=("role:finance",), quorum=2, allow_remember=True, edit="approve")
 _URGENT: Final = ApprovalPolicy(
     timeout=7_200.0, remind_after=1_800.0, escalate_after=3_600.0, escalate_to=("role:finance",), on_timeout="escalate"
 )
@@ -142,10 +142,10 @@ def desk_catalog(ledger: Ledger) -> Catalog:
         pay_tool(ledger, ApprovalPolicy(deny_if="args.amount > 100.0"), name="refund", **money),
         pay_tool(ledger, name="login", input_schema=_LOGIN, effect="Log in to {site}", title="Log in"),
         pay_tool(ledger, ApprovalPolicy(approvers=("role:finance",), quorum=2), name="both", **money),
-        pay_tool(ledger, ApprovalPolicy(confirm="type", min_assurance="session"), name="typed", **money),
+        pay_tool(ledger, ApprovalPolicy(confirm="type", min_assurance="session", edit="approve"), name="typed", **money),
         pay_tool(ledger, ApprovalPolicy(min_assurance="link"), name="easy", **money),
         pay_tool(ledger, ApprovalPolicy(allow_remember=True), name="alike", **money),
-        pay_tool(ledger, name="book", **flight),
+        pay_tool(ledger, ApprovalPolicy(edit="approve"), name="book", **flight),
         pay_tool(ledger, _TWO, name="trip", **flight),
         pay_tool(ledger, _URGENT, name="urgent", **money),
         pay_tool(ledger, name="fail", handler=ledger.handler("fail", fails), **money),

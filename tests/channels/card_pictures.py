@@ -156,7 +156,7 @@ async def pictures() -> dict[str, Picture]:
         await story.over()
         late = await story.decided("denied", "slack")
         respond = {"response_url": f"{slack.url}/respond/{SLACK.rpartition(':')[2]}"}
-        told = receipt_words(late, voice_of(story.ana, NOW), story.cards[0][1].link)
+        told = receipt_words(late, voice_of(story.ana, NOW), story.cards[0][1].link, code=story.request.code)
         await chat.answer(respond, Reply(text=told, receipt=late))
         made |= {"email-closed": Picture(html_of(mail), WIDE), "slack-closed": drawn_slack(slack)}
         made["whatsapp-closed"] = drawn_whatsapp(phone, after=1)

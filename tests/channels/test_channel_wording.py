@@ -376,7 +376,7 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
         if code == "already_decided"
         else Receipt(status="refused", code=code, approval_id=APPROVAL, message="the body is not JSON")
     )
-    told = receipt_words(receipt, Voice(language, UTC, NOW), LINK)
+    told = receipt_words(receipt, Voice(language, UTC, NOW), LINK, code=CODE)
     assert told.startswith(f"{SHOWN_CODE}: ")
     assert "{" not in told
     assert (LINK in told) == (code in ("stale", "assurance", "malformed", "unavailable", "already_decided"))
@@ -387,7 +387,7 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
     ("receipt", "words"),
     [
         (Receipt(status="accepted", verdict="approved"), "Approved: your answer decides it."),
-        (Receipt(status="accepted", verdict="denied", approval_id=APPROVAL), f"{SHOWN_CODE}: Denied: your answer"),
+        (Receipt(status="accepted", verdict="denied"), f"{SHOWN_CODE}: Denied: your answer"),
         (Receipt(status="accepted", state="withdrawn"), "Withdrawn."),
         (Receipt(status="counted", votes=1, needed=2), "Your answer is counted: 1 of 2 approvals."),
         (Receipt(status="pending"), "Your answer is kept and takes effect as soon as it can."),
@@ -403,7 +403,8 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
 )
 def test_a_receipt_says_what_became_of_the_answer(receipt: Receipt, words: str) -> None:
     """Accepted, counted, kept for later, or too late: by whom, where and when."""
-    assert words in receipt_words(receipt, ENGLISH_VOICE)
+    assert words in receipt_words(receipt, ENGLISH_VOICE, code=CODE)
+    assert SHOWN_CODE not in receipt_words(receipt, ENGLISH_VOICE)
 
 
 def test_what_was_not_understood_says_how_it_would_be() -> None:

@@ -193,12 +193,12 @@ def test_a_word_is_no_code(word: str) -> None:
 
 
 def test_a_code_is_known_by_how_it_is_shown_or_because_it_is_open() -> None:
-    """With its separator, with digits, or as one of those that were told to this person."""
-    assert find_code("abc-def") == "ABCDEF"
+    """With its separator, with digits, or as one of those that were told to this person; never without its digits."""
+    assert find_code("a1c-2ef") == "A1C2EF"
     assert find_code("k7q2fm") == "K7Q2FM"
-    assert find_code("abcdef") == ""
-    assert find_code("abcdef", {"ABCDEF"}) == "ABCDEF"
-    assert read("approve abcdef", Sender("en", effects={"ABCDEF": "Pay"})) == Said("approved", "ABCDEF")
+    assert find_code("abc-def") == ""
+    assert find_code("abcdef", {"ABCDEF"}) == ""
+    assert read("approve a1c2ef", Sender("en", effects={"A1C2EF": "Pay"})) == Said("approved", "A1C2EF")
 
 
 def test_the_effect_may_be_repeated_word_for_word() -> None:

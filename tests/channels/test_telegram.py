@@ -124,7 +124,7 @@ class TestTelegram(ChannelSuite):
         mine = [each for each in vendor.messages if str(each.chat) == rig.bo]
         assert (mine[1].about, mine[1].buttons) == (card.number, [])
         vendor.messages.clear()
-        await rig.tell("reminded", request.model_copy(update={"reminded": 2}), 2)
+        await rig.tell("reminded", request.model_copy(update={"reminded": 2}))
         await rig.carry()
         assert len(vendor.messages) == 2
 

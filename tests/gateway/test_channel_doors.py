@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-from channel_kit import a_request
 from desk_fixtures import Ledger, bench
 from gateway_desk import BASE, PEOPLE, SIGNER, GatewayDesk, desk_catalog, fresh, gateway_desk, react
 from temporalio.api.enums.v1 import EventType
@@ -22,12 +21,9 @@ from temporalio.client import Client
 from signoff.audit.log import AuditLog
 from signoff.channels.shapes import Closed, Raw, Received, Reply
 from signoff.client import Signoff
-from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id, show_code
-from signoff.contracts.message import user_message
-from signoff.contracts.person import Person, Principal
-from signoff.contracts.turn import TurnInput
+from signoff.contracts.ids import TurnKey, parse_approval_id, show_code
+from signoff.contracts.person import Person
 from signoff.embedded import free_port
 from signoff.gateway.app import build_app
 from signoff.gateway.channels_running import channels_running, kept_going
@@ -38,7 +34,7 @@ from signoff.registry.manifest_channels import ChannelDeclared, Channels, Routin
 from signoff.registry.people import development_directory
 from signoff.settings import Settings
 from signoff.store.arrivals import Arrivals
-from signoff.store.deliveries import Deliveries, DeliveryRow, NewDelivery
+from signoff.store.deliveries import Deliveries, DeliveryRow
 from signoff.store.store import Store, open_store
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.scripted import ScriptedModel
@@ -396,47 +392,26 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
         assert intake is None
 
 
-async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, tmp_path: Any) -> None:
-    """However often it is asked what became of it: each time would make the turn's history longer."""
-    channel, turn = recording_channel("chat"), fresh()
-    desk = Signoff(client, task_queue=f"nobody-{turn}", patience=timedelta(seconds=0.3))
-    key = await desk.start_turn(
-        TurnInput(
-            engine=names.ENGINE,
-            session_id=turn,
-            turn_id=turn,
-            actor="desk",
-            messages=(user_message("pay"),),
-            principal=Principal(user="guest"),
-        )
-    )
-    request = a_request(id=ApprovalKey(key, "c1.1").id, session=turn, turn=turn, approvers=("role:approvers",))
-    async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
-        people = channel_catalog(Ledger()).people
-        deps = GatewayDeps(
-            desk=desk,
-            catalog=channel_catalog(Ledger()),
-            people=people,
-            store=store,
-            settings=Settings(),
-            signer=SIGNER,
-        )
-        await Deliveries(store).plan([NewDelivery(request=request, person="ana", channel="chat", address="ana")])
-        token = (await Deliveries(store).of_request(request.id))[0].token
-        async with channels_running(deps, {"chat": channel}, RoutingRules()) as intake:
-            assert intake is not None
-            await intake.take("chat", channel.raw(key="k", identity="ana", token=token, verdict="approved"))
-            async with asyncio.timeout(30):
-                while True:
-                    row = await Arrivals(store).look("chat", "heard", "k")
-                    if row is not None and row.attempts >= 4:
-                        break
-                    await asyncio.sleep(0.1)
-    history = await client.get_workflow_handle(key.workflow_id).fetch_history()
+async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, store: Store) -> None:
+    """It counts at once, and however often it is asked what became of it the turn's history gets no longer."""
+    channel, queue = recording_channel("chat"), f"stopped-{fresh()}"
+    async with gateway_desk(client, store, queue, catalog_of_ledger=channel_catalog) as running:
+        request = await running.request(await running.asked("pay"))
+    away = Signoff(client, task_queue=queue, patience=timedelta(seconds=0.3))
+    deps = dataclasses.replace(running.deps, desk=away)
+    async with channels_running(deps, {"chat": channel}, RoutingRules()) as intake:
+        assert intake is not None
+        token = (await told(store, request))["ana"].token
+        await intake.take("chat", channel.raw(key="k", identity="ana", token=token, verdict="approved"))
+        async with asyncio.timeout(30):
+            while (row := await Arrivals(store).look("chat", "heard", "k")) is None or row.attempts < 4:
+                await asyncio.sleep(0.1)
+    history = await client.get_workflow_handle(_turn(request).workflow_id).fetch_history()
     signals = [each for each in history.events if each.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED]
     assert len(signals) == 1
     assert [reply.receipt.status for _, reply in channel.replies if reply.receipt] == ["pending"]
     assert row.state == "new"
+    assert (await running.request(request.id)).state == "approved"
 
 
 async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts_once(

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from desk_fixtures import yes
-from gateway_desk import PEOPLE, SIGNER, GatewayDesk, fresh, gateway_desk
+from gateway_desk import FLIGHT, PEOPLE, SIGNER, GatewayDesk, fresh, gateway_desk
 from gateway_login import STRANGER, bearer, locked_desk, token_of
 from temporalio.client import Client
 
@@ -193,9 +193,9 @@ class Blind(Signoff):
 
 async def test_what_json_cannot_carry_is_not_signed(desk: GatewayDesk) -> None:
     """A receipt `malformed`, and nothing is sent."""
-    approval = await asked(desk)
+    approval = await asked(desk, "book")
     shown = (await desk.request(approval)).question_hash
-    edited = {"amount": 2**60, "to": "Bo"}
+    edited = {**FLIGHT, "cost": 2**60}
     answer = Answer("approved", PEOPLE[2], "api", "session", revision=1, question_hash=shown, edited_args=edited)
     receipt = await decide(desk.deps, approval, answer)
     assert (receipt.status, receipt.code) == ("refused", "malformed")

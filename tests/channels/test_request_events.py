@@ -1,0 +1,235 @@
+"""What is told of requests is what the store says of them: each thing once, and nothing on anybody's word."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
+from sqlalchemy import update
+
+from signoff.activities.room import Room
+from signoff.approvals.request_events import RequestEvent
+from signoff.channels.request_events import RequestEvents
+from signoff.contracts.approval import ApprovalRequest, Question
+from signoff.contracts.call import Pinned
+from signoff.contracts.decision import Decision, Verdict
+from signoff.contracts.errors import StoreUnavailable
+from signoff.policy.model import ApprovalPolicy
+from signoff.registry.manifest_channels import ChannelDeclared
+from signoff.signing import Verifier
+from signoff.store.questions import Questions
+from signoff.store.requests import LoadedRequest, RequestReader
+from signoff.store.schema import QUESTIONS
+from signoff.store.store import Store
+from signoff.testing.questions import answer, ask
+
+ROUTED = ("chat",)
+
+
+class Asking:
+    """The gates of one worker, which ask about calls of one turn, over a real store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.questions = Questions(store)
+
+    async def ask(self, number: int = 1, amount: int = 20, **policy: Any) -> ApprovalRequest:
+        """Ask about the payment `number` of that amount."""
+        given = {"notify": ROUTED, "approvers": ("role:approvers",)} | policy
+        tool = pay_tool(Ledger(), ApprovalPolicy(**given))
+        chat = ChannelDeclared("chat", "signoff.testing.recording_channel")
+        catalog = catalog_of([tool], channels=[chat])
+        room = Room(catalog=catalog, store=self.store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
+        ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
+        return await ask(room, ctx, tool, {"amount": amount, "to": "Ana"}, call=f"c{number}.1")
+
+    async def answer(self, request: ApprovalRequest, verdict: Verdict = "approved") -> None:
+        """The approver answers."""
+        given = Decision(
+            approval_id=request.id,
+            revision=request.revision,
+            question_hash=request.question_hash,
+            verdict=verdict,
+            subject="approver",
+            delivery_id=request.id,
+        )
+        await answer(self.store, given)
+
+    def events(self, requests: RequestReader | None = None) -> RequestEvents:
+        """Somebody who follows them, as each gateway does."""
+        reader = requests or RequestReader(self.store, Verifier, development=True)
+        return RequestEvents(self.questions, reader, lambda: datetime.now(UTC))
+
+
+@pytest.fixture
+def asking(store: Store) -> Asking:
+    """Gates over a store of their own."""
+    return Asking(store)
+
+
+def told(events: list[RequestEvent]) -> list[tuple[str, str, int, str]]:
+    """Kind, call, revision and state of each."""
+    return [(each.kind, each.request.call, each.request.revision, each.request.state) for each in events]
+
+
+async def following(events: RequestEvents, many: int) -> list[RequestEvent]:
+    """The next so many things that happen."""
+    found: list[RequestEvent] = []
+    async with asyncio.timeout(20):
+        while len(found) < many:
+            found += await events.poll()
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def test_a_question_is_told_once_with_its_card(asking: Asking) -> None:
+    """As people are to see it, whoever looks how often."""
+    request, events = await asking.ask(), asking.events()
+    [opened] = await events.poll()
+    assert (opened.kind, opened.request.id, opened.request.code) == ("opened", request.id, request.code)
+    assert (opened.request.card.effect, opened.request.notify) == ("Pay 20 to Ana", ROUTED)
+    assert opened.request.question_hash == request.question_hash
+    assert [await events.poll() for _ in range(3)] == [[], [], []]
+
+
+async def test_what_names_no_channel_is_not_told(asking: Asking) -> None:
+    """There is the inbox."""
+    request, events = await asking.ask(notify=()), asking.events()
+    assert await events.poll() == []
+    await asking.answer(request)
+    assert await events.poll() == []
+
+
+async def test_time_reminds_escalates_and_closes(asking: Asking) -> None:
+    """Each once, by the row and the store's clock alone; who may decide by escalation is asked then."""
+    times = {"timeout": 0.9, "remind_after": 0.2, "escalate_after": 0.5, "escalate_to": ("role:chief",)}
+    await asking.ask(**times)
+    found = await following(asking.events(), 4)
+    assert told(found) == [
+        ("opened", "c1.1", 1, "pending"),
+        ("reminded", "c1.1", 1, "pending"),
+        ("escalated", "c1.1", 1, "pending"),
+        ("closed", "c1.1", 1, "timed_out"),
+    ]
+    assert found[2].request.approvers == ("role:approvers", "role:chief")
+
+
+async def test_a_new_revision_closes_the_old_one_and_opens_the_new(asking: Asking) -> None:
+    """Those who were shown the old one are told that it is asked again."""
+    first, events = await asking.ask(), asking.events()
+    await events.poll()
+    second = await asking.ask(amount=30)
+    closed, opened = await events.poll()
+    assert told([closed, opened]) == [("closed", "c1.1", 1, "cancelled"), ("opened", "c1.1", 2, "pending")]
+    assert (closed.request.question_hash, closed.request.reason) == (first.question_hash, "This is asked again.")
+    assert (opened.request.question_hash, opened.request.card.effect) == (second.question_hash, "Pay 30 to Ana")
+    assert await events.poll() == []
+
+
+@pytest.mark.parametrize("verdict", ["approved", "denied"])
+async def test_an_answer_closes(asking: Asking, verdict: Verdict) -> None:
+    """With who gave it."""
+    request, events = await asking.ask(), asking.events()
+    await events.poll()
+    await asking.answer(request, verdict)
+    [closed] = await events.poll()
+    assert told([closed]) == [("closed", "c1.1", 1, verdict)]
+    assert closed.request.decided_by == "approver"
+    assert await events.poll() == []
+
+
+async def test_a_vote_that_settles_nothing_is_not_told(asking: Asking) -> None:
+    """Others are still asked."""
+    request, events = await asking.ask(quorum=2), asking.events()
+    await events.poll()
+    await asking.answer(request)
+    assert await events.poll() == []
+
+
+async def test_a_turn_s_ending_closes(asking: Asking) -> None:
+    """Nobody is asked what nobody wants to know any more."""
+    request, events = await asking.ask(), asking.events()
+    await events.poll()
+    await asking.questions.end(request.id, 1, "cancelled")
+    assert told(await events.poll()) == [("closed", "c1.1", 1, "cancelled")]
+
+
+async def test_the_first_look_tells_all_that_waits_and_nothing_that_is_over(asking: Asking) -> None:
+    """A dispatcher that was away finds everybody whom nobody told."""
+    over = await asking.ask(1)
+    await asking.answer(over)
+    ended = await asking.ask(2)
+    await asking.questions.end(ended.id, 1, "cancelled")
+    for number in (3, 4):
+        await asking.ask(number)
+    found = sorted(told(await asking.events().poll()))
+    assert found == [("opened", "c3.1", 1, "pending"), ("opened", "c4.1", 1, "pending")]
+
+
+async def test_a_second_reader_tells_the_same(asking: Asking) -> None:
+    """Each by itself, whatever the other has told."""
+    first, second = asking.events(), asking.events()
+    request = await asking.ask()
+    seen = [told(await each.poll()) for each in (first, second)]
+    await asking.answer(request)
+    seen += [told(await each.poll()) for each in (first, second)]
+    assert seen == [[("opened", "c1.1", 1, "pending")]] * 2 + [[("closed", "c1.1", 1, "approved")]] * 2
+
+
+async def test_a_row_that_is_not_proved_tells_nothing(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
+    """A question whose arguments are not those of its digest is shown to nobody; the others are told."""
+    false, true = await asking.ask(1), await asking.ask(2)
+    body = false.model_dump_json(include=set(Question.model_fields))
+    change = (
+        update(QUESTIONS).where(QUESTIONS.c.approval == false.id).values(body=body.replace('"amount":20', '"amount":9'))
+    )
+    await asking.store.run(lambda connection: connection.execute(change).close())
+    events = asking.events()
+    assert told(await events.poll()) == [("opened", true.call, 1, "pending")]
+    assert f"the request {false.id!r} is not shown" in caplog.text
+
+
+async def test_what_the_store_could_not_say_is_told_later(asking: Asking) -> None:
+    """A look that fails half way has told nothing, and loses nothing of what it had read by then.
+
+    Seen to fail while each request that was read was remembered at once: two of the three were never told.
+    """
+
+    class Failing(RequestReader):
+        """Fails at the requests of `away`."""
+
+        away: frozenset[str] = frozenset()
+
+        async def load(self, approval: str, revision: int | None = None) -> LoadedRequest:
+            """Read it, unless it is away."""
+            if approval in self.away:
+                raise StoreUnavailable("the store did not answer")
+            return await super().load(approval, revision)
+
+    reader = Failing(asking.store, Verifier, development=True)
+    events = asking.events(reader)
+    first = await asking.ask(1)
+    await events.poll()
+    await asking.answer(first)
+    others = [await asking.ask(number) for number in (2, 3)]
+    for away in (others[0].id, others[1].id, first.id):
+        reader.away = frozenset({away})
+        with pytest.raises(StoreUnavailable):
+            await events.poll()
+    reader.away = frozenset()
+    assert sorted(told(await events.poll())) == [
+        ("closed", "c1.1", 1, "approved"),
+        ("opened", "c2.1", 1, "pending"),
+        ("opened", "c3.1", 1, "pending"),
+    ]
+
+
+async def test_an_ending_is_known_to_whoever_plans_late(asking: Asking) -> None:
+    """What a card would ask may be over, or asked again, by the time it is planned."""
+    request, events = await asking.ask(), asking.events()
+    assert await events.ending(request) is None
+    await asking.ask(amount=30)
+    again = await events.ending(request)
+    assert again is not None
+    assert (again.revision, again.state) == (1, "cancelled")
