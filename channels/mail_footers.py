@@ -15,7 +15,16 @@ from functools import cache
 from typing import Final
 
 from signoff.channels.answer_tokens import LINE_CHARS, fold
-from signoff.channels.answers import Said, Sender, decision_words, name_words, phrases_of, read_lines, reserve_words
+from signoff.channels.answers import (
+    Said,
+    Sender,
+    decision_words,
+    is_unfinished,
+    name_words,
+    phrases_of,
+    read_lines,
+    reserve_words,
+)
 from signoff.channels.footer_phrases import (
     BANNERS,
     CLOSINGS,
@@ -71,6 +80,8 @@ def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: Sender)
     whole = "\n".join([*above, *below]).strip()
     if said.verdict is None:
         return replace(said, comment=whole)
+    if not any(cut.footer) and is_unfinished("\n".join(cut.body)):
+        return Said(None, said.code, whole, "more", next(filter(None, reversed(cut.body))), said.effects)
     footer, under = _text(cut.footer), _text(below)
     for block, lines in ((footer, cut.footer), (under, below)):
         unread = unknown_line(lines, sender)
