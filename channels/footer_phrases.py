@@ -47,6 +47,16 @@ CLOSINGS: Final[Mapping[str, str]] = {
     "cumprimentos, com cumprimentos, atenciosamente, atentamente, cordialmente, saudações, saudações "
     "cordiais, obrigado, obrigada, muito obrigado, muito obrigada, um abraço, abraço, abraços, beijos, bjs, "
     "abs, att, cpts, respeitosamente, até breve, até logo, grato, grata",
+    # Words of decision exist in these too, and their closings are as well known.
+    "nl": "met vriendelijke groet, met vriendelijke groeten, vriendelijke groet, vriendelijke groeten, groet, groeten, "
+    "mvg, hartelijke groet, hartelijke groeten, bedankt, dank je, dank u, alvast bedankt",
+    "pl": "pozdrawiam, z poważaniem, z wyrazami szacunku, pozdrowienia, dziękuję, dzięki, serdecznie pozdrawiam",
+    "sv": "med vänlig hälsning, med vänliga hälsningar, vänliga hälsningar, vänlig hälsning, hälsningar, mvh, vh, tack",
+    "da": "med venlig hilsen, venlig hilsen, med venlige hilsner, de bedste hilsner, hilsen, mvh, vh, kh, tak",
+    "nb": "med vennlig hilsen, vennlig hilsen, beste hilsen, hilsen, mvh, vh, takk",
+    "fi": "ystävällisin terveisin, terveisin, t., yst. terv., parhain terveisin, kiitos",
+    "cs": "s pozdravem, s přátelským pozdravem, zdravím, děkuji, díky, s úctou",
+    "tr": "saygılarımla, saygılar, iyi çalışmalar, teşekkürler, selamlar, sevgiler",
 }
 """A line that is wholly one of these, or one of these and the sender's own name, ends the body."""
 DEVICES: Final = _words(

@@ -49,10 +49,12 @@ from signoff.contracts.limits import FOOTER_LINES
 _NOTICE_CHARS: Final = 4_000
 _SHORT_WORDS: Final = 12
 """A block of fewer words that could be a condition is never remembered: what was meant once may be meant again."""
+_SENT: Final = ("sent from ", "sent via ", "sent with ", "sent using ")
 _CONTACT_WORDS: Final = 14
 _URL: Final = re.compile(r"<?(?:https?://|www\.)[^\s<>]{1,300}>?|[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}(?:/[^\s]{0,200})?")
 _MAIL: Final = re.compile(r"<?(?:mailto:)?[\w.+%-]{1,80}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}>?")
 _NUMBER: Final = re.compile(r"\+?[\d()/.–-]*\d[\d()/.–-]*")
+_GROUPED: Final = re.compile(r"\(?\d{3}\)?[-./]\d{3}[-./]\d{3,4}")
 _POSTAL: Final = re.compile(r"\d{4,6}(?:-\d{3,4})?|[A-Z]{1,2}\d[A-Z\d]?|\d[A-Z]{2}|[A-Z]{1,3}-\d{4,6}")
 _NUMBERED: Final = re.compile(
     r"\b(iphone|ipad|pixel|galaxy|note|redmi|mi|oneplus|ios|android|windows|outlook) \d{1,2}\b"
@@ -124,7 +126,7 @@ def _cut(lines: Sequence[str], sender: Sender) -> _Cut:
             continue
         # A server's notice follows a blank line, and needs no sign-off above it.
         alone = at > 0 and not lines[at - 1]
-        if _is_dashes(line) or _is_device(line):
+        if _is_dashes(line) or _begins_device(line):
             # The line itself may hold more than the device's words.
             return _Cut(tuple(lines[:at]), tuple(lines[at:]))
         # Courtesy may come first, and a name may be greeted: a decision has to stand above a sign-off of words.
@@ -223,12 +225,17 @@ def _is_dashes(line: str) -> bool:
     return line in ("--", "-- ", "—", "–", "__", "---", "***")
 
 
+def _begins_device(line: str) -> bool:
+    """Whether a line begins as that of a telephone or a mail program does, whatever it goes on with."""
+    return line[:LINE_CHARS].lstrip("*_[( ").casefold().startswith((*MOBILE, *_SENT))
+
+
 def _is_device(line: str) -> bool:
     """The line of a telephone or a mail program: its beginning, and behind it nothing but names of such things."""
     if len(line) > LINE_CHARS:
         return False
     folded = line.lstrip("*_[( ").casefold()
-    if not folded.startswith(MOBILE):
+    if not _begins_device(line):
         return False
     for excuse in EXCUSES:
         folded = folded.replace(excuse, " ")
@@ -286,7 +293,8 @@ def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]
     known = (word in LABELS or word in own or not word for word in words)
     alone = any(piece.startswith(("+", "(", "00", "0")) for piece in pieces)
     spelled = all(each or _NUMBER.fullmatch(piece.strip(",;:|")) for each, piece in zip(known, pieces, strict=True))
-    return spelled and (labelled or (digits >= 7 and alone))
+    grouped = digits >= 9 and any(_GROUPED.fullmatch(piece.strip(",;:|")) for piece in pieces)
+    return spelled and (labelled or grouped or (digits >= 7 and alone))
 
 
 def _is_title(words: Sequence[str], own: frozenset[str]) -> bool:

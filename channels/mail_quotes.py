@@ -149,7 +149,9 @@ def _cuts(lines: list[str], at: int) -> bool:
     if line.startswith((MARK, CUT)):
         return True
     if line.startswith(("--", "__", "==", "**", "——")) and len(line) < LONGEST:
-        return line.strip("-_=*— ").casefold() in ORIGINAL
+        inner = line.strip("-_=*— ").casefold()
+        # Zoho's and Android's own way: `---- On Sun, 22 Nov 2026, Approvals wrote ----`.
+        return inner in ORIGINAL or (line.endswith("--") and any(inner.endswith(phrase) for phrase in WROTE))
     return _header_block(lines, at) or (len(line) < LONGEST and line.casefold() in ORIGINAL)
 
 

@@ -75,9 +75,12 @@ async def test_a_condition_that_was_meant_once_is_no_footer_the_next_time(tmp_pa
     """A few words that limit an answer are asked about each time, whatever was answered before."""
     words = "yes{}\n\nBest regards,\nBo\nonly if it is below 100"
     async with answer_rig("email", tmp_path) as rig:
-        assert await answered(rig, words.format(""), 1) == "pending"
-        assert await answered(rig, words.format(" {code}"), 2) == "pending"
-        request = await rig.ask(3)
-        await reply(rig, f"yes {show_code(request.code)}", show_code(request.code))
+        request = await rig.ask(1)
+        code = show_code(request.code)
+        for answer in (words.format(""), words.format(f" {code}")):
+            await reply(rig, answer, code)
+            assert rig.request(request.id).state == "pending"
+        await reply(rig, f"yes {code}", code)
         assert rig.request(request.id).state == "approved"
-        assert await answered(rig, words.format(""), 4) == "pending"
+        assert await answered(rig, words.format(""), 2) == "pending"
+        assert await answered(rig, words.format(" {code}"), 3) == "pending"
