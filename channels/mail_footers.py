@@ -49,10 +49,11 @@ from signoff.contracts.limits import FOOTER_LINES
 _NOTICE_CHARS: Final = 4_000
 _SHORT_WORDS: Final = 12
 """A block of fewer words that could be a condition is never remembered: what was meant once may be meant again."""
+_COMPANY_WORDS: Final = 3
 _SENT: Final = ("sent from ", "sent via ", "sent with ", "sent using ")
 _CONTACT_WORDS: Final = 14
 _URL: Final = re.compile(r"<?(?:https?://|www\.)[^\s<>]{1,300}>?|[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}(?:/[^\s]{0,200})?")
-_MAIL: Final = re.compile(r"<?(?:mailto:)?[\w.+%-]{1,80}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}>?")
+_MAIL: Final = re.compile(r"<?(?:mailto:)?[\w.+%-]{1,80}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}>?|(?<!\S)@\w{2,30}\b")
 _NUMBER: Final = re.compile(r"\+?[\d()/.–-]*\d[\d()/.–-]*")
 _GROUPED: Final = re.compile(r"\(?\d{3}\)?[-./]\d{3}[-./]\d{3,4}")
 _POSTAL: Final = re.compile(r"\d{4,6}(?:-\d{3,4})?|[A-Z]{1,2}\d[A-Z\d]?|\d[A-Z]{2}|[A-Z]{1,3}-\d{4,6}")
@@ -61,7 +62,8 @@ _NUMBERED: Final = re.compile(
 )
 _STREET_ENDS: Final = ("straße", "strasse", "str.", "platz", "weg", "allee", "gasse", "ring", "ufer", "damm")
 _SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+")
-_TIGHT: Final = " \t*_~|·•,;:.-–—()[]<>\"'“”/"
+_TIGHT: Final = " \t*_~|·•,;:.-–—()[]<>\"'“”/📧📱☎🌐📍✉📞🏢\ufe0f"
+"""Marks at the ends of a word that say nothing: those of drawing, and the pictures that people put before numbers."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +267,12 @@ def _is_contact(line: str, sender: Sender) -> bool:
     plain = [word for word in words if word]
     if len(plain) > _CONTACT_WORDS or any(word in reserved and word not in LABELS for word in plain):
         return False
-    return _is_numbers(pieces, words, own) or _is_title(words, own) or _is_company(pieces, words) or _is_place(pieces)
+    return (
+        _is_numbers(pieces, words, own)
+        or _is_title(pieces, words, own)
+        or _is_company(pieces, words)
+        or _is_place(pieces)
+    )
 
 
 def _kept_word(found: re.Match[str]) -> str:
@@ -297,7 +304,13 @@ def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]
     return spelled and (labelled or grouped or (digits >= 7 and alone))
 
 
-def _is_title(words: Sequence[str], own: frozenset[str]) -> bool:
+def _is_title(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]) -> bool:
+    """`Head of Finance`, also `CEO at Example`: titles and departments, and behind them a company's name."""
+    at = next((at for at, word in enumerate(words) if word in ("at", "@") and at), len(words))
+    named = [piece for piece in pieces[at + 1 :] if piece.strip(_TIGHT + "!")]
+    if len(named) > _COMPANY_WORDS or not all(_is_capital(piece) for piece in named):
+        return False
+    words = words[:at]
     parts = [part for word in words for part in re.split(r"[/&|-]", word) if part]
     known = all(part in TITLES or part in PARTICLES or _is_named(part, own) for part in parts)
     return known and any(part in TITLES for part in parts)

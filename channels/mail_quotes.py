@@ -105,6 +105,9 @@ def _scan(lines: list[str]) -> _Found:
 
 def _attribution(lines: list[str], at: int) -> int:
     """Over how many lines from `at` it is said whose words follow; 0 where it is not."""
+    # Gmail breaks the line right before the last bracket, which then looks like a mark of a quote.
+    if lines[at + 1 : at + 2] == [">:"] and len(lines[at]) < LONGEST and _says_who(f"{lines[at]}>:"):
+        return 2
     for span in range(1, _SPAN + 1):
         if not _goes_on(lines, at, span):
             return 0
