@@ -2,8 +2,8 @@
 
 Each was seen to succeed before the mend, and fails without it: no umask in `embedded.py`, no receipt of its own in
 `gateway/approvals_api.py`, memos read as they are in `listing.py`. No path of this installation leads to an unexpected
-error, so that forged lines are seen to fail in tests/gateway/test_failing.py and tests/cli/test_cli_output.py; keys that
-look like others, in tests/approvals/test_arguments.py; links long over, in tests/gateway/test_links.py.
+error, so that forged lines are seen to fail in tests/gateway/test_failing.py and tests/cli/test_cli_output.py; keys
+that look like others, in tests/approvals/test_arguments.py; links long over, in tests/gateway/test_links.py.
 """
 
 import stat
