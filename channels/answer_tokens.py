@@ -36,7 +36,7 @@ class Token:
 # The last is the Greek one, which NFKC makes a semicolon: what asks must not become what ends a sentence.
 _ASKS: Final = frozenset("?¿？؟;⁇⁈⁉‽❓❔\u037e") - {";"}
 _ASKED: Final = dict.fromkeys(map(ord, _ASKS), "?")
-_PAUSES: Final = frozenset(".,!¡:;。，！、-*–—")
+_PAUSES: Final = frozenset(".,!¡:;。，！、-–—")
 # Keyboards and mail programs put one of these where a code has a hyphen.
 _DASHES: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
 _APOSTROPHES: Final = dict.fromkeys(map(ord, "’‘ʼ´`"), "'")
@@ -55,7 +55,8 @@ def tokens(line: str, codes: Collection[str] = ()) -> tuple[Token, ...]:
     found: list[Token] = []
     # Before anything is normalised, which makes other marks of some of them.
     line = line.translate(_ASKED)
-    quoted = line.lstrip()
+    line = _unbolded(line.strip())
+    quoted = line
     if quoted.startswith(("-", "!", ">", "|", "+")):
         # An item of a list, a negation, a quotation: none of these is somebody's plain answer.
         found.append(Token("odd", quoted[:1]))
@@ -73,6 +74,15 @@ def tokens(line: str, codes: Collection[str] = ()) -> tuple[Token, ...]:
         else:
             found += _of_chunk(piece.strip('“”„«»‹›"') if copied else piece)
     return tuple(found)
+
+
+def _unbolded(line: str) -> str:
+    """A line without the marks that make all of it bold; what stands alone is a footnote's mark, and odd."""
+    for mark in ("**", "__", "*", "_"):
+        inner = line.removeprefix(mark).rstrip(".!").removesuffix(mark)
+        if line.startswith(mark) and line.rstrip(".!").endswith(mark) and inner and mark[0] not in inner:
+            return inner
+    return line
 
 
 def find_code(token: str, codes: Collection[str] = ()) -> str:

@@ -112,10 +112,14 @@ class _Body:
 def read(text: str, sender: Sender) -> Said:
     """What a text says that is wholly an answer. Never raises; the work grows with its length alone."""
     said = read_lines(lines_of(text), sender, cut=len(text) > READ_CHARS)
-    if said.verdict == "approved" and text.rstrip().endswith(_UNFINISHED):
-        # What is still to come may be a condition.
+    if said.verdict == "approved" and is_unfinished(text):
         return Said(None, said.code, text.strip(), "more", text.strip()[:LINE_CHARS], said.effects)
     return said
+
+
+def is_unfinished(text: str) -> bool:
+    """Whether a text ends where its sentence does not: what is still to come may be a condition."""
+    return text.rstrip().endswith(_UNFINISHED)
 
 
 def lines_of(text: str) -> list[str]:
@@ -229,7 +233,9 @@ def _read_line(line: str, phrases: Phrases, sender: Sender, body: _Body) -> None
         body.yes += [phrase for phrase in parts if phrase.endswith("\0")]
         body.no_anywhere = body.no_anywhere or denied
         denies = denies or (clean and denied and whole)
-    denies = denies or (clean and _commands(pieces, phrases))
+    # What follows the command and its code is the reason, whatever marks stand in it.
+    plain = not asks and not any(piece.kind == "odd" for piece in pieces[:1])
+    denies = denies or (plain and _commands(pieces, phrases))
     body.asks = body.asks or asks
     praised = any(piece.kind == "good" and piece.text in PRAISE for piece in pieces)
     body.good = body.good or (praised and (denies or not clauses))

@@ -47,10 +47,23 @@ CLOSINGS: Final[Mapping[str, str]] = {
     "cumprimentos, com cumprimentos, atenciosamente, atentamente, cordialmente, saudações, saudações "
     "cordiais, obrigado, obrigada, muito obrigado, muito obrigada, um abraço, abraço, abraços, beijos, bjs, "
     "abs, att, cpts, respeitosamente, até breve, até logo, grato, grata",
+    # Words of decision exist in these too, and their closings are as well known.
+    "nl": "met vriendelijke groet, met vriendelijke groeten, vriendelijke groet, vriendelijke groeten, groet, groeten, "
+    "mvg, hartelijke groet, hartelijke groeten, bedankt, dank je, dank u, alvast bedankt",
+    "pl": "pozdrawiam, z poważaniem, z wyrazami szacunku, pozdrowienia, dziękuję, dzięki, serdecznie pozdrawiam",
+    "sv": "med vänlig hälsning, med vänliga hälsningar, vänliga hälsningar, vänlig hälsning, hälsningar, mvh, vh, tack",
+    "da": "med venlig hilsen, venlig hilsen, med venlige hilsner, de bedste hilsner, hilsen, mvh, vh, kh, tak",
+    "nb": "med vennlig hilsen, vennlig hilsen, beste hilsen, hilsen, mvh, vh, takk",
+    "fi": "ystävällisin terveisin, terveisin, t., yst. terv., parhain terveisin, kiitos",
+    "cs": "s pozdravem, s přátelským pozdravem, zdravím, děkuji, díky, s úctou",
+    "ru": "с уважением, с наилучшими пожеланиями, спасибо",
+    "tr": "saygılarımla, saygılar, iyi çalışmalar, teşekkürler, selamlar, sevgiler",
 }
 """A line that is wholly one of these, or one of these and the sender's own name, ends the body."""
 DEVICES: Final = _words(
     """
+    sparrow typeapp postbox mailspring polymail superhuman newton mailmate edison canary evolution claws roundcube
+    zimbra fastmail hey zoho wiko
     iphone ipad ipod apple watch mac macbook mail icloud android samsung galaxy mobile phone smartphone telephone
     handy handset tablet device blackberry wireless handheld windows outlook ios gmail google pixel huawei xiaomi
     redmi oneplus nokia lumia lg htc motorola moto sony xperia oppo vivo honor yahoo aol proton protonmail tutanota
@@ -105,6 +118,9 @@ LABELS: Final = _words(
 """What a line of somebody's numbers and addresses begins its parts with."""
 TITLES: Final = _words(
     """
+    management strategy growth content brand compliance audit auditor risk tax payroll insurance investor supply chain
+    facilities planning training education innovation corporate enterprise cloud platform backend frontend devops sre
+    qa editorial events travel property estate real health safety clinical medical nurse care pharmacy
     manager director head chief officer president vice vp svp evp avp ceo cfo cto coo cio cmo cpo cro ciso chairman
     chairwoman chair executive general senior junior sr jr lead leader principal staff partner founder co-founder
     cofounder owner co-owner engineer engineering developer architect designer consultant analyst accountant

@@ -15,7 +15,16 @@ from functools import cache
 from typing import Final
 
 from signoff.channels.answer_tokens import LINE_CHARS, fold
-from signoff.channels.answers import Said, Sender, decision_words, name_words, phrases_of, read_lines, reserve_words
+from signoff.channels.answers import (
+    Said,
+    Sender,
+    decision_words,
+    is_unfinished,
+    name_words,
+    phrases_of,
+    read_lines,
+    reserve_words,
+)
 from signoff.channels.footer_phrases import (
     BANNERS,
     CLOSINGS,
@@ -40,17 +49,21 @@ from signoff.contracts.limits import FOOTER_LINES
 _NOTICE_CHARS: Final = 4_000
 _SHORT_WORDS: Final = 12
 """A block of fewer words that could be a condition is never remembered: what was meant once may be meant again."""
+_COMPANY_WORDS: Final = 3
+_SENT: Final = ("sent from ", "sent via ", "sent with ", "sent using ")
 _CONTACT_WORDS: Final = 14
 _URL: Final = re.compile(r"<?(?:https?://|www\.)[^\s<>]{1,300}>?|[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}(?:/[^\s]{0,200})?")
-_MAIL: Final = re.compile(r"<?(?:mailto:)?[\w.+%-]{1,80}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}>?")
+_MAIL: Final = re.compile(r"<?(?:mailto:)?[\w.+%-]{1,80}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}>?|(?<!\S)@\w{2,30}\b")
 _NUMBER: Final = re.compile(r"\+?[\d()/.–-]*\d[\d()/.–-]*")
+_GROUPED: Final = re.compile(r"\(?\d{3}\)?[-./]\d{3}[-./]\d{3,4}")
 _POSTAL: Final = re.compile(r"\d{4,6}(?:-\d{3,4})?|[A-Z]{1,2}\d[A-Z\d]?|\d[A-Z]{2}|[A-Z]{1,3}-\d{4,6}")
 _NUMBERED: Final = re.compile(
     r"\b(iphone|ipad|pixel|galaxy|note|redmi|mi|oneplus|ios|android|windows|outlook) \d{1,2}\b"
 )
 _STREET_ENDS: Final = ("straße", "strasse", "str.", "platz", "weg", "allee", "gasse", "ring", "ufer", "damm")
 _SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+")
-_TIGHT: Final = " \t*_~|·•,;:.-–—()[]<>\"'“”/"
+_TIGHT: Final = " \t*_~|·•,;:.-–—()[]<>\"'“”/📧📱☎🌐📍✉📞🏢\ufe0f"
+"""Marks at the ends of a word that say nothing: those of drawing, and the pictures that people put before numbers."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,8 @@ def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: Sender)
     whole = "\n".join([*above, *below]).strip()
     if said.verdict is None:
         return replace(said, comment=whole)
+    if not any(cut.footer) and is_unfinished("\n".join(cut.body)):
+        return Said(None, said.code, whole, "more", next(filter(None, reversed(cut.body))), said.effects)
     footer, under = _text(cut.footer), _text(below)
     for block, lines in ((footer, cut.footer), (under, below)):
         unread = unknown_line(lines, sender)
@@ -113,7 +128,7 @@ def _cut(lines: Sequence[str], sender: Sender) -> _Cut:
             continue
         # A server's notice follows a blank line, and needs no sign-off above it.
         alone = at > 0 and not lines[at - 1]
-        if _is_dashes(line) or _is_device(line):
+        if _is_dashes(line) or _begins_device(line):
             # The line itself may hold more than the device's words.
             return _Cut(tuple(lines[:at]), tuple(lines[at:]))
         # Courtesy may come first, and a name may be greeted: a decision has to stand above a sign-off of words.
@@ -212,12 +227,17 @@ def _is_dashes(line: str) -> bool:
     return line in ("--", "-- ", "—", "–", "__", "---", "***")
 
 
+def _begins_device(line: str) -> bool:
+    """Whether a line begins as that of a telephone or a mail program does, whatever it goes on with."""
+    return line[:LINE_CHARS].lstrip("*_[( ").casefold().startswith((*MOBILE, *_SENT))
+
+
 def _is_device(line: str) -> bool:
     """The line of a telephone or a mail program: its beginning, and behind it nothing but names of such things."""
     if len(line) > LINE_CHARS:
         return False
     folded = line.lstrip("*_[( ").casefold()
-    if not folded.startswith(MOBILE):
+    if not _begins_device(line):
         return False
     for excuse in EXCUSES:
         folded = folded.replace(excuse, " ")
@@ -247,7 +267,12 @@ def _is_contact(line: str, sender: Sender) -> bool:
     plain = [word for word in words if word]
     if len(plain) > _CONTACT_WORDS or any(word in reserved and word not in LABELS for word in plain):
         return False
-    return _is_numbers(pieces, words, own) or _is_title(words, own) or _is_company(pieces, words) or _is_place(pieces)
+    return (
+        _is_numbers(pieces, words, own)
+        or _is_title(pieces, words, own)
+        or _is_company(pieces, words)
+        or _is_place(pieces)
+    )
 
 
 def _kept_word(found: re.Match[str]) -> str:
@@ -275,10 +300,17 @@ def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]
     known = (word in LABELS or word in own or not word for word in words)
     alone = any(piece.startswith(("+", "(", "00", "0")) for piece in pieces)
     spelled = all(each or _NUMBER.fullmatch(piece.strip(",;:|")) for each, piece in zip(known, pieces, strict=True))
-    return spelled and (labelled or (digits >= 7 and alone))
+    grouped = digits >= 9 and any(_GROUPED.fullmatch(piece.strip(",;:|")) for piece in pieces)
+    return spelled and (labelled or grouped or (digits >= 7 and alone))
 
 
-def _is_title(words: Sequence[str], own: frozenset[str]) -> bool:
+def _is_title(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]) -> bool:
+    """`Head of Finance`, also `CEO at Example`: titles and departments, and behind them a company's name."""
+    at = next((at for at, word in enumerate(words) if word in ("at", "@") and at), len(words))
+    named = [piece for piece in pieces[at + 1 :] if piece.strip(_TIGHT + "!")]
+    if len(named) > _COMPANY_WORDS or not all(_is_capital(piece) for piece in named):
+        return False
+    words = words[:at]
     parts = [part for word in words for part in re.split(r"[/&|-]", word) if part]
     known = all(part in TITLES or part in PARTICLES or _is_named(part, own) for part in parts)
     return known and any(part in TITLES for part in parts)

@@ -68,7 +68,7 @@ ORIGINAL: Final = frozenset(
     originalmeddelande | oprindelig meddelelse | oprindelig besked | opprinnelig melding | alkuperäinen viesti |
     původní zpráva | původní e-mail | orijinal mesaj | özgün ileti | orijinal ileti | исходное сообщение |
     пересылаемое сообщение | eredeti üzenet | mesaj original | αρχικό μήνυμα | original melding | 元のメッセージ |
-    原始邮件 | 原始郵件 | 邮件原件 | 회신된 메시지 | 원본 메시지 | pôvodná správa
+    原始邮件 | 原始郵件 | 邮件原件 | 회신된 메시지 | 원본 메시지 | antwort nachricht | pôvodná správa
     """
     )
 )

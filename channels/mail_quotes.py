@@ -7,6 +7,7 @@ is, or says that it is not sure: both end in a question back.
 """
 
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -70,6 +71,7 @@ def is_rule(line: str) -> bool:
 def _scan(lines: list[str]) -> _Found:
     found = _Found()
     into = found.above
+    ends = [place for place, line in enumerate(lines) if line.startswith(END)]
     at = 0
     while at < len(lines):
         line = lines[at]
@@ -81,34 +83,31 @@ def _scan(lines: list[str]) -> _Found:
         span = 0 if quoted else _attribution(lines, at)
         if quoted or span:
             at += span or 1
-            # This client marks no line of what it quotes, so that everything below may be quoted.
-            if span and not _quote_follows(lines, at):
-                found.under += _after_card(lines, at)
-                break
             into = found.under
+            if quoted or _quote_follows(lines, at):
+                continue
+        elif not _cuts(lines, at):
+            into.append(line)
+            at += 1
             continue
-        if _cuts(lines, at):
-            found.under += _after_card(lines, at)
+        # From here on the client marks no line of what it quotes, so that all up to the end of our mail may be quoted.
+        into = found.under
+        end = bisect_left(ends, at)
+        if end < len(ends):
+            at = ends[end] + 1
+        elif line.startswith(MARK):
+            # Somebody has cut our mail, and what is left below its first line may be theirs.
+            at += 1
+        else:
             break
-        into.append(line)
-        at += 1
     return found
-
-
-def _after_card(lines: list[str], at: int) -> list[str]:
-    """What is written below our own mail, where the client marks no line of what it quotes.
-
-    Where the end of our mail is missing somebody has cut it, and what is left below its first line may be theirs.
-    """
-    ends = [place for place in range(at, len(lines)) if lines[place].lstrip("> |").startswith(END)]
-    if not ends and not any(line.startswith(MARK) for line in lines[at : at + 1]):
-        return []
-    rest = lines[(ends[-1] if ends else at) + 1 :]
-    return [line for line in rest if not line.startswith((*_QUOTED, CUT))]
 
 
 def _attribution(lines: list[str], at: int) -> int:
     """Over how many lines from `at` it is said whose words follow; 0 where it is not."""
+    # Gmail breaks the line right before the last bracket, which then looks like a mark of a quote.
+    if lines[at + 1 : at + 2] == [">:"] and len(lines[at]) < LONGEST and _says_who(f"{lines[at]}>:"):
+        return 2
     for span in range(1, _SPAN + 1):
         if not _goes_on(lines, at, span):
             return 0
@@ -153,7 +152,9 @@ def _cuts(lines: list[str], at: int) -> bool:
     if line.startswith((MARK, CUT)):
         return True
     if line.startswith(("--", "__", "==", "**", "——")) and len(line) < LONGEST:
-        return line.strip("-_=*— ").casefold() in ORIGINAL
+        inner = line.strip("-_=*— ").casefold()
+        # Zoho's and Android's own way: `---- On Sun, 22 Nov 2026, Approvals wrote ----`.
+        return inner in ORIGINAL or (line.endswith("--") and any(inner.endswith(phrase) for phrase in WROTE))
     return _header_block(lines, at) or (len(line) < LONGEST and line.casefold() in ORIGINAL)
 
 

@@ -71,8 +71,8 @@ def played(scenario: Scenario) -> Callable[["ChannelSuite", Path], None]:
 
 
 @asynccontextmanager
-async def rigged(suite: "ChannelSuite", folder: Path) -> AsyncIterator[Rig]:
-    """The suite's channel, opened as a manifest would have it, at the suite's vendor."""
+async def rigged(suite: "ChannelSuite", folder: Path, locale: str = "en") -> AsyncIterator[Rig]:
+    """The suite's channel, opened as a manifest would have it, at the suite's vendor; its people are of `locale`."""
     time = Time()
     async with suite.vendor() as vendor, open_store(f"sqlite:///{folder}/signoff.db") as store:
         vendor.clock = time.now
@@ -87,7 +87,7 @@ async def rigged(suite: "ChannelSuite", folder: Path) -> AsyncIterator[Rig]:
         assert not problems, problems[0].what
         channel = opened["channel"]
         try:
-            yield Rig(store, channel, vendor, time)
+            yield Rig(store, channel, vendor, time, locale)
         finally:
             await channel.close_down()
 

@@ -53,7 +53,9 @@ class FakeMail:
         mail.set_content(f"{words}\n\nOn {to['Date']}, Signoff wrote:\n{quoted}\n")
         domain = sender.partition("@")[2]
         seen = f"spf={verdict} smtp.mailfrom={sender}; dmarc={verdict} header.from={domain}"
-        judged = f"Authentication-Results: {OWN_SERVER}; {seen}\r\n".encode()
+        # As Postfix writes them: its results count where they stand above its own line.
+        taken = f"Received: from {domain} by {OWN_SERVER} with ESMTPS; {to['Date']}\r\n"
+        judged = f"Authentication-Results: {OWN_SERVER}; {seen}\r\n{taken}".encode()
         # In a thread: `smtplib` blocks, and the channel may listen in this very loop.
         given = partial(_hand_in, self.inbound, sender, str(to["Reply-To"]), judged + mail.as_bytes())
         await asyncio.get_running_loop().run_in_executor(None, given)

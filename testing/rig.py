@@ -49,14 +49,21 @@ class Time:
 class Rig:
     """A channel between a fake vendor and a desk of real rules. Ana and Bo may approve, Cy may not, Guest asks."""
 
-    def __init__(self, store: Store, channel: Channel, vendor: Vendor, time: Time) -> None:
+    def __init__(self, store: Store, channel: Channel, vendor: Vendor, time: Time, locale: str = "en") -> None:
         self.store = store
         self.channel = channel
         self.vendor = vendor
         self.time = time
         self.ana, self.bo, self.cy, self.stranger = vendor.identities
         self.people = FixedDirectory(
-            Person(id=name, name=name.title(), tenant=TENANT, roles=roles, identities={channel.identity: (identity,)})
+            Person(
+                id=name,
+                name=name.title(),
+                tenant=TENANT,
+                locale=locale,
+                roles=roles,
+                identities={channel.identity: (identity,)},
+            )
             for name, roles, identity in (
                 ("ana", ("approvers",), self.ana),
                 ("bo", ("approvers",), self.bo),

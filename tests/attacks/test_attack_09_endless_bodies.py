@@ -1,8 +1,7 @@
 """Attack 9: bodies that never end, and heads that never do, each of which held memory and a connection for ever.
 
-Seen before the mend: 300 such bodies were all still waited for after minutes. Seen to fail without it: with
-`BODY_GRACE_SECONDS` and `BODY_SECONDS` of an hour, `BODIES_AT_ONCE` of a million, and uvicorn's own connection in place
-of `gateway/connection.py`.
+Seen to fail without the mend: with `BODY_GRACE_SECONDS` and `BODY_SECONDS` of an hour, and with uvicorn's own
+connection in place of `gateway/connection.py`; both were then waited for until the test gave up.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Attacks 20 to 25: forged lines of the log, files that others may read, a broken answer among good ones, a bad memo.
 
-Each was seen to succeed before the mend, and fails without it: `%s` in `gateway/failing.py` together with the plain
-formatter in `cli/logs.py`; no umask in `embedded.py`; no receipt of its own in `gateway/approvals_api.py`; memos read
-as they are in `listing.py`.
+Each was seen to succeed before the mend, and fails without it: no umask in `embedded.py`, no receipt of its own in
+`gateway/approvals_api.py`, memos read as they are in `listing.py`. No path of this installation leads to an unexpected
+error, so that forged lines are seen to fail in tests/gateway/test_failing.py and tests/cli/test_cli_output.py; keys
+that look like others, in tests/approvals/test_arguments.py; links long over, in tests/gateway/test_links.py.
 """
 
 import stat

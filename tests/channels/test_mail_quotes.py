@@ -33,6 +33,8 @@ WHO = [
     "2026年11月22日(日) 14:00 Approvals <a@example.com>:",
     "Approvals <a@example.com> 于2026年11月22日周日 14:00写道：",
     "2026년 11월 22일 (일) 오후 2:00, Approvals <a@example.com>님이 작성:",
+    "tir. 18. apr. 2017 kl. 13:09 skrev Approvals <a@example.com\n>:",
+    "---- On Sun, 22 Nov 2026 14:00:00 +0000 a@example.com wrote ----",
     "-----Original Message-----",
     "---- Original Message ----",
     "-----Ursprüngliche Nachricht-----",

@@ -92,3 +92,12 @@ def test_a_traceback_reaches_the_file_and_not_the_terminal(tmp_path: Path, capsy
     assert "Traceback" in written
     assert "what nobody expected" in written
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_no_message_begins_a_line_of_its_own_in_the_log(tmp_path: Path) -> None:
+    """Whatever a library writes down of what a stranger sent. Seen to forge an entry with the plain formatter."""
+    with logged_to(tmp_path, "gateway.log") as path:
+        logging.getLogger("elsewhere").warning("a request for %s", "/x\n2026-11-22 ERROR forged\x1b[2J\u2028end")
+        written = path.read_text(encoding="utf-8")
+    assert written.count("\n") == 1
+    assert r"/x\n2026-11-22 ERROR forged\x1b[2J\u2028end" in written

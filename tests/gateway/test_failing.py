@@ -6,7 +6,7 @@ import re
 import pytest
 from gateway_desk import GatewayDesk
 from gateway_login import browser, words
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -45,6 +45,30 @@ async def test_an_unexpected_error_is_one_line_with_an_id(
     assert quiet.exc_info is not None
     assert isinstance(quiet.exc_info[1], Broken)
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_an_address_begins_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Seen to forge an entry by `%0A` while the path was written as it is; who breaks off is no error at all."""
+
+    async def breaks(scope: Scope, receive: Receive, send: Send) -> None:
+        raise Broken if scope["path"] != "/left" else ClientDisconnect
+
+    async def answer(request: Request, fault: Fault, status: int) -> Response:
+        return Response(status_code=status)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        return None
+
+    with caplog.at_level(logging.ERROR, logger="signoff"):
+        for path in ("/x\n2026-11-22 ERROR forged", "/left"):
+            scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""}
+            await Failing(breaks, answer)(scope, receive, send)
+    assert [record.getMessage().partition(", id")[0] for record in caplog.records] == [
+        r"GET '/x\n2026-11-22 ERROR forged' failed"
+    ]
 
 
 async def test_an_answer_that_breaks_in_the_middle_ends_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:

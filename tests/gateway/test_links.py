@@ -254,3 +254,21 @@ async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayDesk
         opened = (await page.get(url)).text
         assert "not answered by a link" in words(opened)
         assert 'id="decide"' not in opened
+
+
+async def test_a_link_ends_a_day_after_its_request(gateway: GatewayDesk) -> None:
+    """However long its deadline was: a link may lie in a mailbox for years. Seen to open 30 days later before."""
+    ahead = timedelta(0)
+    desk = locked_desk(gateway, clock=lambda: datetime.now(UTC) + ahead)
+    approval = await gateway.asked("easy")
+    url = await link_for(desk, approval, expires=datetime.now(UTC) + timedelta(days=60))
+    async with browser(desk) as page:
+        form = hidden((await page.get(url)).text, url)
+        assert (await page.post(url, data={**form, "verdict": "denied"})).status_code == 303
+        ahead = timedelta(hours=23)
+        assert (await page.get(url)).status_code == 200
+        ahead = timedelta(hours=25)
+        over = await page.get(url)
+        sent = await page.post(url, data={**form, "verdict": "approved"})
+    assert (over.status_code, sent.status_code) == (410, 410)
+    assert "Pay" not in words(over.text)

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "r0010"
-down_revision = "r0009"
+revision = "r0011"
+down_revision = "r0010"
 
 
 def upgrade() -> None:

@@ -1,0 +1,56 @@
+"""Channels as `signoff.testing.channels` drives them, one by name, for tests of what a written answer comes to."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+from mail_kit import relay
+from mail_post import Post
+
+from signoff.contracts.ids import show_code
+from signoff.testing.channels import ChannelSuite, rigged
+from signoff.testing.fake_slack import fake_slack
+from signoff.testing.fake_telegram import fake_telegram
+from signoff.testing.fake_whatsapp import fake_whatsapp
+from signoff.testing.rig import Rig
+from signoff.testing.vendor import Vendor
+
+Kind = Literal["email", "slack", "telegram", "whatsapp"]
+CHATS: tuple[Kind, ...] = ("slack", "telegram", "whatsapp")
+
+
+@asynccontextmanager
+async def answer_rig(kind: Kind, folder: Path, locale: str = "en") -> AsyncIterator[Rig]:
+    """Bo's channel of that kind, with the fake of its vendor behind it."""
+
+    class Suite(ChannelSuite):
+        @asynccontextmanager
+        async def vendor(self) -> AsyncIterator[Vendor]:
+            if kind == "email":
+                async with relay() as server:
+                    yield Post(server)
+            else:
+                chats = {"slack": fake_slack, "telegram": fake_telegram, "whatsapp": fake_whatsapp}
+                async with chats[kind]() as vendor:
+                    yield vendor
+
+    own = folder / f"{kind}-{locale}"
+    own.mkdir()
+    async with rigged(Suite(), own, locale) as rig:
+        yield rig
+
+
+async def answered(rig: Rig, words: str, number: int = 1) -> str:
+    """What becomes of a new request that Bo answers below its card; `{code}` in `words` is its code."""
+    request = await rig.ask(number)
+    code = show_code(request.code)
+    await reply(rig, words.replace("{code}", code), code)
+    return rig.request(request.id).state
+
+
+async def reply(rig: Rig, words: str, code: str) -> None:
+    """Bo writes something below the card with that code."""
+    raw = rig.vendor.reply(rig.card(rig.bo, code), rig.bo, words)
+    assert raw is not None
+    await rig.hear(raw)

@@ -1,0 +1,53 @@
+"""Attack C3: a company's own footer, banner or greeting has every answer asked back, so that nobody there can answer.
+
+Seen to fail without the mend: with everything below a quote, and every line above an answer, taken for a part of it,
+each of the first asks back; with everything below our first line passed over, the bottom posts approve.
+"""
+
+from pathlib import Path
+
+from answer_rigs import answer_rig, answered
+
+NOTICE = (
+    "This e-mail and any attachments are confidential and intended solely for the addressee. If you are not the "
+    "intended recipient, please notify the sender and delete this message."
+)
+KNOWN = (
+    f"Approve\n\n{NOTICE}",
+    f"Approve\n\nBest regards,\nBo\nHead of Finance\nExample Trading GmbH\nTel. +49 30 1234567\n\n{NOTICE}",
+    "[EXTERNAL] Approve",
+    "[EXTERNAL]\n\nCAUTION: This email originated from outside of the organization. Do not click links or open "
+    "attachments unless you recognize the sender and know the content is safe.\n\nApprove",
+    "Hi all,\n\nApprove\n\nThanks,\nBo",
+    "Good morning Signoff,\napproved.\n\nSent from my Galaxy S24 Ultra",
+)
+UNKNOWN = (
+    "[EXTERNAL] only if it is cheap",
+    "CAUTION: This email originated from outside. Pay half of it.\n\nApprove",
+    f"Approve\n\n{NOTICE} Pay nothing before Friday.",
+    "Hi unless it rains,\n\nApprove",
+)
+
+
+async def test_what_companies_add_does_not_stop_an_answer(tmp_path: Path) -> None:
+    """Notices, banners, greetings and devices are known by how they begin and by every sentence of theirs."""
+    async with answer_rig("email", tmp_path) as rig:
+        for number, words in enumerate(KNOWN, 1):
+            assert await answered(rig, words, number) == "approved", words
+        for number, words in enumerate(UNKNOWN, 50):
+            assert await answered(rig, words, number) == "pending", words
+
+
+async def test_a_footer_below_the_quote_is_passed_over_and_a_bottom_post_is_not(tmp_path: Path) -> None:
+    """Marked or not, also behind the card's own first line."""
+    quotes = (
+        "On Sun, 22 Nov 2026, Signoff wrote:\n> Pay 1",
+        "##- Write your answer above this line -##\n\nPay 1 to Payee\n\n##=##",
+        "-----Original Message-----\nFrom: Signoff\n\nPay 1\n\n##=##",
+    )
+    async with answer_rig("email", tmp_path) as rig:
+        for number, quote in enumerate(quotes, 1):
+            assert await answered(rig, f"Approve\n\n{quote}\n\n{NOTICE}", number) == "approved", quote
+            assert await answered(rig, f"Approve\n\n{quote}\n\nbut half of it", 10 + number) == "pending", quote
+        cut = "##- Write your answer above this line -##\n\nbut half of it"
+        assert await answered(rig, f"Approve\n\n{cut}", 30) == "pending"

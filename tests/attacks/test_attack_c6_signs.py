@@ -1,0 +1,109 @@
+"""Attacks C6 and C9: a yes that is struck out, quoted or drawn otherwise approves; a vendor's signs reach the record.
+
+Seen to fail without the mend: with pictures and combining characters passed over, the first approve; with the
+entities of Telegram and the blocks of Slack left unread, the struck-out ones do; Slack's reason said `&amp;`.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answer_rigs import CHATS, Kind, answer_rig, answered, reply
+from mail_kit import judged, replied
+from mail_post import Post
+
+from signoff.contracts.ids import show_code
+from signoff.testing.fake_slack import FakeSlack
+from signoff.testing.fake_telegram import FakeTelegram
+
+SIGNS = (
+    "yes 🙃",
+    "yes 🤔",
+    "yes 😉",
+    "yes (question mark)",
+    "y\u0336e\u0336s\u0336",
+    "~yes~",
+    "> yes",
+    "yes ❓",
+    "yes 👎",
+    "yes 🏳️",
+    "yes…",
+)
+
+
+@pytest.mark.parametrize("kind", ["email", *CHATS])
+async def test_only_known_good_signs_stand_beside_a_yes(kind: Kind, tmp_path: Path) -> None:
+    """Any other may say anything, and what is struck out says the opposite."""
+    async with answer_rig(kind, tmp_path) as rig:
+        for number, words in enumerate(SIGNS, 1):
+            assert await answered(rig, words, number) == "pending", words
+        for number, words in enumerate(("yes 👍", "✅ approved 🎉", "Yes 👍🏽 :)"), 50):
+            assert await answered(rig, words, number) == "approved", words
+
+
+@pytest.mark.parametrize("kind", ["strikethrough", "blockquote", "expandable_blockquote", "spoiler", "custom_emoji"])
+async def test_what_telegram_tells_beside_the_words_counts(kind: str, tmp_path: Path) -> None:
+    """Their text is `yes`; that it is struck out stands elsewhere."""
+    async with answer_rig("telegram", tmp_path) as rig:
+        assert isinstance(rig.vendor, FakeTelegram)
+        request = await rig.ask()
+        said = rig.vendor.said(rig.bo, text="👍 yes", entities=[{"type": kind, "offset": 3, "length": 3}])
+        await rig.hear(rig.vendor.brought({"message": said}))
+        assert rig.request(request.id).state == "pending"
+        bold = rig.vendor.said(rig.bo, text="👍 yes", entities=[{"type": "bold", "offset": 3, "length": 3}])
+        await rig.hear(rig.vendor.brought({"message": bold}))
+        assert rig.request(request.id).state == "approved"
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        {"type": "rich_text_section", "elements": [{"type": "text", "text": "yes", "style": {"strike": True}}]},
+        {"type": "rich_text_quote", "elements": [{"type": "text", "text": "yes"}]},
+    ],
+)
+async def test_what_slack_tells_in_blocks_counts(element: dict[str, Any], tmp_path: Path) -> None:
+    """Its plain text is `yes` alone."""
+    async with answer_rig("slack", tmp_path) as rig:
+        assert isinstance(rig.vendor, FakeSlack)
+        request = await rig.ask()
+        raw = rig.vendor.write(rig.bo, "yes")
+        body = json.loads(raw.body)
+        body["event"]["blocks"] = [{"type": "rich_text", "elements": [element]}]
+        await rig.hear(rig.vendor.sign(json.dumps(body).encode()))
+        assert rig.request(request.id).state == "pending"
+
+
+async def test_what_is_struck_out_in_a_mail_s_html_counts_beside_its_plain_text(tmp_path: Path) -> None:
+    """A client writes the plain part without any formatting."""
+    async with answer_rig("email", tmp_path) as rig:
+        assert isinstance(rig.vendor, Post)
+        for number, html in enumerate(("<s>Approve</s>", '<p style="text-decoration: line-through">Approve</p>'), 1):
+            request = await rig.ask(number)
+            card = rig.card(rig.bo, show_code(request.code))
+            mail = replied(rig.vendor._card(card), rig.bo, "Approve")
+            mail.add_alternative(f"<div>{html}</div>", subtype="html")
+            await rig.hear(rig.vendor._brought(judged(mail)))
+            assert rig.request(request.id).state == "pending", html
+
+
+async def test_slacks_shortcodes_and_escapes_are_read(tmp_path: Path) -> None:
+    """`:+1:` is a picture, and a reason is what somebody wrote."""
+    async with answer_rig("slack", tmp_path) as rig:
+        assert await answered(rig, "yes :+1::skin-tone-3: thanks", 1) == "approved"
+        assert await answered(rig, "yes :upside_down_face:", 2) == "pending"
+        assert await answered(rig, "&gt; yes", 3) == "pending"
+        request = await rig.ask(4)
+        code = show_code(request.code)
+        await reply(rig, f"deny {code} R&amp;D has no budget &lt;yet&gt;", code)
+        assert rig.request(request.id).reason == "R&D has no budget <yet>"
+
+
+async def test_no_english_line_stands_in_an_answer_to_a_portuguese_mail(tmp_path: Path) -> None:
+    """The line above which to write is in the language of the rest."""
+    async with answer_rig("email", tmp_path, "pt") as rig:
+        assert await answered(rig, "Sim") == "approved"
+        told = rig.vendor.reads(rig.bo)
+        assert all("Escreva a sua resposta acima desta linha" in each for each in told)
+        assert not any("Write your answer" in each for each in told)
