@@ -1,0 +1,151 @@
+"""What the gateway makes good by itself: answers that turns were not given, questions and cards of turns gone."""
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from desk_fixtures import bench
+from gateway_desk import SIGNER, GatewayDesk, gateway_desk, react
+from temporalio.client import Client
+
+from signoff.client import Signoff
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.receipt import Receipt
+from signoff.gateway import dispatch
+from signoff.gateway.deciding import Answer, decide, withdraw
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.dispatch import AnswerDispatcher, RequestSweep
+from signoff.store.deliveries import Deliveries, NewDelivery
+from signoff.store.questions import Questions
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel
+
+
+class Away(Signoff):
+    """A client whose server does not answer."""
+
+    async def decide(self, decision: Decision) -> Receipt:
+        """Nobody there."""
+        raise ServerUnavailable("the Temporal server did not answer")
+
+
+class Heard(Signoff):
+    """A client that keeps what turns were given through it."""
+
+    given: tuple[tuple[str, str], ...] = ()
+
+    async def decide(self, decision: Decision) -> Receipt:
+        """Give it, and keep it."""
+        self.given += ((decision.subject, decision.verdict),)
+        return await super().decide(decision)
+
+
+@pytest.fixture
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+    """A desk with a store of its own: nothing else is owed in it."""
+    async with gateway_desk(client, store, f"dispatch-{uuid.uuid4().hex[:12]}") as found:
+        yield found
+
+
+def key_of(approval: str) -> TurnKey:
+    """The turn of a request."""
+    key = parse_approval_id(approval)
+    assert key is not None
+    return key.turn
+
+
+async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
+    """A person's yes to a request as it stands."""
+    found = deps.people.find(person, "main")
+    assert found is not None
+    request = (await deps.requests.load(approval)).request
+    answer = Answer("approved", found, "api", "session", revision=request.revision, question_hash=request.question_hash)
+    return await decide(deps, approval, answer)
+
+
+async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and_once(desk: GatewayDesk) -> None:
+    """Each counts when it is given; the turn is given both when the server is back, and never again."""
+    approval = await desk.asked("both")
+    away = dataclasses.replace(desk.deps, desk=Away(desk.desk.client))
+    receipts = [await answered(away, approval, person) for person in ("ana", "bo")]
+    assert [each.status for each in receipts] == ["pending", "pending"]
+    assert (await desk.request(approval)).state == "approved"
+    assert (await desk.desk.signoff.request(approval)).votes == ()
+    assert await AnswerDispatcher(away).step(older_than=0) == 2
+    heard = Heard(desk.desk.client, task_queue=desk.desk.task_queue)
+    back = AnswerDispatcher(dataclasses.replace(desk.deps, desk=heard))
+    assert await back.step(older_than=3_600) == 0
+    assert heard.given == ()
+    assert await back.step(older_than=0) == 0
+    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 60)
+    assert [call.code for call in result.calls] == ["ok"]
+    assert await back.step(older_than=0) == 0
+    assert heard.given == (("ana", "approved"), ("bo", "approved"))
+    assert await desk.runs(approval) == 1
+
+
+async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(client: Client, store: Store) -> None:
+    """A withdrawal, for which nothing waits at the server: it counts at once, and ends the call at last."""
+    queue = f"stopped-{uuid.uuid4().hex[:12]}"
+    async with gateway_desk(client, store, queue) as desk:
+        approval = await desk.asked("pay")
+    away = dataclasses.replace(desk.deps, desk=Signoff(client, task_queue=queue, patience=timedelta(seconds=0.3)))
+    guest = desk.deps.people.find("guest", "main")
+    assert guest is not None
+    told = await withdraw(away, approval, guest, "no need")
+    assert told.status == "pending"
+    assert ((await desk.request(approval)).state, (await desk.request(approval)).reason) == ("cancelled", "no need")
+    assert (await answered(away, approval, "ana")).code == "cancelled"
+    assert await AnswerDispatcher(away).step(older_than=0) == 1
+    model = ScriptedModel(react)
+    async with bench(client, store, queue, desk.deps.catalog, model, verifier=SIGNER.verifier()) as back:
+        working = dataclasses.replace(desk.deps, desk=back.signoff)
+        assert await AnswerDispatcher(working).step(older_than=0) == 0
+        result = await asyncio.wait_for(back.signoff.result(key_of(approval)), 60)
+    assert [call.code for call in result.calls] == ["denied"]
+    assert desk.ledger.rows == []
+    assert await Questions(store).owed(0, 10) == []
+
+
+async def test_the_question_of_a_terminated_turn_is_ended(desk: GatewayDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its turn could not say so itself; what another turn asks, and what was asked just now, waits on."""
+    gone, waits = await desk.asked("pay"), await desk.asked("pay")
+    sweep = RequestSweep(desk.deps, None)
+    await desk.desk.client.get_workflow_handle(key_of(gone).workflow_id).terminate("a drill")
+    await sweep.step()
+    assert (await desk.request(gone)).state == "pending"
+    monkeypatch.setattr(dispatch, "SETTLED", timedelta())
+    async with asyncio.timeout(30):
+        while (await desk.request(gone)).state == "pending":
+            await sweep.step()
+    ended = await Questions(desk.deps.store).read(gone)
+    assert ended is not None
+    assert ended.latest.ended_as == "not_asked"
+    assert (await answered(desk.deps, gone, "ana")).code == "cancelled"
+    assert (await desk.request(waits)).state == "pending"
+    assert await sweep.step() == 0
+
+
+async def test_cards_of_what_is_over_are_closed(desk: GatewayDesk) -> None:
+    """However it ended, and by whatever way that was missed: the cards of what waits stay open."""
+    cards = Deliveries(desk.deps.store)
+    over, again, waits = await desk.asked("pay"), await desk.asked("trip"), await desk.asked("pay")
+    for approval in (over, again, waits):
+        request = await desk.request(approval)
+        await cards.plan([NewDelivery(request=request, person="ana", channel="chat", address="ana")])
+    assert (await desk.decide(over, verdict="denied", reason="no")).json()["status"] == "accepted"
+    args = (await desk.deps.requests.load(again)).args
+    edited = await desk.decide(again, verdict="approved", revision=1, edited_args={**args, "cost": 7}, **{"as": "ana"})
+    assert edited.status_code == 200, edited.text
+    sweep = RequestSweep(desk.deps, None)
+    assert await sweep.step() == 2
+    rows = {approval: (await cards.of_request(approval, 1))[0] for approval in (over, again, waits)}
+    assert [rows[approval].ended_at is not None for approval in (over, again, waits)] == [True, True, False]
+    assert (rows[over].request.state, rows[over].request.decided_by) == ("denied", "approver")
+    assert (rows[again].request.state, rows[again].request.reason) == ("cancelled", "This is asked again.")
+    assert await sweep.step() == 0
