@@ -14,7 +14,7 @@ ASKED = ApprovalRequest(
     id="main.s.t.c1.1", code="AAAAAA", digest="", definition="d", tenant="main", turn="t", call="c1.1", tool="pay",
     args=Content(inline={}), card=Card(effect="Pay"), requester=Principal(user="guest"),
 )  # fmt: skip
-OF = binding.digest_with(ASKED)
+HASH = "h" * 64
 FIVE = call_digest(
     tenant="main",
     session="",
@@ -36,13 +36,13 @@ def answer(**fields: object) -> Decision:
 @pytest.mark.parametrize(
     ("fields", "revision", "named"),
     [
-        ({"digest": FIVE, "revision": 1}, 1, True),
-        ({"digest": FIVE}, 1, True),
+        ({"question_hash": HASH, "revision": 1}, 1, True),
+        ({"question_hash": HASH}, 1, True),
         ({"revision": 1}, 1, True),
-        ({"digest": "other", "revision": 1}, 1, False),
-        ({"digest": FIVE, "revision": 1}, 2, False),
-        ({"digest": FIVE}, 2, False),
-        ({"edited_args": {"amount": 5}, "revision": 1, "digest": "that of revision 1"}, 2, True),
+        ({"question_hash": "other", "revision": 1}, 1, False),
+        ({"question_hash": HASH, "revision": 1}, 2, False),
+        ({"question_hash": HASH}, 2, False),
+        ({"edited_args": {"amount": 5}, "revision": 1, "question_hash": "that of revision 1"}, 2, True),
         ({"edited_args": {"amount": 5.0}}, 2, True),
         ({"edited_args": {"amount": 5}, "revision": 1}, 1, False),
         ({"edited_args": {"amount": 5}, "revision": 2}, 2, False),
@@ -51,8 +51,9 @@ def answer(**fields: object) -> Decision:
     ],
 )
 def test_an_answer_names_one_call_in_one_revision(fields: dict[str, object], revision: int, named: bool) -> None:
-    """Plain: its digest and revision. Edited: given to the revision before, and its own arguments have the digest."""
-    assert binding.names(answer(**fields), FIVE, revision, OF) is named
+    """Plain: its hash and revision. Edited: given to the revision that this follows, and its arguments are these."""
+    question = ASKED.model_copy(update={"revision": revision, "edit_of": revision - 1, "digest": FIVE})
+    assert binding.names(answer(**fields), question, HASH) is named
 
 
 def test_a_doubt_has_a_digest_of_its_own() -> None:

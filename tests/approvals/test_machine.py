@@ -77,7 +77,7 @@ def test_the_second_answer_learns_who_was_first() -> None:
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
-        (decision(digest="other"), "stale"),
+        (decision(question_hash="other"), "stale"),
         (decision(revision=2), "stale"),
         (decision(edited_args={"amount": 1}), "not_allowed"),
         (decision("denied", edited_args={"amount": 1}), "malformed"),
@@ -86,7 +86,7 @@ def test_the_second_answer_learns_who_was_first() -> None:
     ],
 )
 def test_an_answer_to_something_else_changes_nothing(answer: Decision, code: ReceiptCode) -> None:
-    """Another digest, another revision or edited arguments never approve."""
+    """Another question, another revision or edited arguments never approve."""
     before = request()
     after, receipt = machine.decided(before, answer, by("ana"), LATER)
     assert (after, receipt.status, receipt.code) == (before, "refused", code)

@@ -192,10 +192,10 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
         ({"revision": None}, NOW, "stale", "this was asked again; open it once more and answer revision 2"),
         ({"revision": 7}, NOW, "stale", "there is no revision 7 of this; open it once more and answer revision 2"),
         (
-            {"digest": "d2"},
+            {"question_hash": "h2"},
             NOW,
             "stale",
-            "the digest is not the one of what is asked; open it once more and answer revision 2",
+            "the hash is not the one of what is asked; open it once more and answer revision 2",
         ),
         ({}, NOW + timedelta(seconds=3600.001), "expired", "the time to answer is over"),
         (
