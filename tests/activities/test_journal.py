@@ -336,7 +336,7 @@ def test_the_arguments_of_these_tests_could_be_seen() -> None:
 
 async def test_an_edit_is_recorded_with_who_made_it_and_the_names_of_what_changed(store: Store) -> None:
     """The next revision says whose words these are and which arguments differ, without either value."""
-    room = room_of(store, pay_tool(Ledger(), ApprovalPolicy()))
+    room = room_of(store, pay_tool(Ledger(), ApprovalPolicy(edit="approve")))
     first_asked = (await gated(room, call_of())).rulings[0].request
     assert first_asked is not None
     args = SECRET | {"to": "Bo Berg of Lisbon"}

@@ -374,7 +374,7 @@ EDITED = {"amount": 15, "to": "Ana"}
 
 async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
     """The editor's signed answer to revision 1 carries revision 2 with exactly these arguments, and no others."""
-    desk = Desk(store)
+    desk = Desk(store, ApprovalPolicy(edit="approve"))
     change = signed(await desk.ask(), edited_args=EDITED)
     await answer(store, change)
     # It is no yes to the call as it was asked.
@@ -400,7 +400,7 @@ async def test_an_edit_of_another_question_carries_nothing(store: Store) -> None
 
     Seen to run while the tool compared the arguments alone.
     """
-    desk = Desk(store)
+    desk = Desk(store, ApprovalPolicy(edit="approve"))
     request = await desk.ask()
     change = signed(request, edited_args=EDITED)
     await answer(store, signed(request, edited_args=EDITED, question_hash="0" * 64))

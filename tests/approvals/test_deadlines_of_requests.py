@@ -71,7 +71,6 @@ def test_an_escalation_adds_people_once() -> None:
     once = deadlines.escalated(waiting(**FULL))
     assert (once.approvers, once.escalated) == (("role:finance", "role:cfo"), True)
     assert deadlines.escalated(once) is once
-    assert deadlines.opened(once, after(1)).escalate_at is None
 
 
 def test_a_deadline_that_escalates_is_put_off_once() -> None:

@@ -58,8 +58,8 @@ class DeskMachine(RuleBasedStateMachine):
         self.ended: dict[str, str] = {}
         self.approvals: dict[str, set[str]] = {approval_id: set() for approval_id in IDS}
         self.delivered: dict[str, Receipt] = {}
-        self.desk.open(question(IDS[0]), self.now)
-        self.desk.open(question(IDS[1], quorum=2), self.now)
+        self.desk.open(deadlines.opened(question(IDS[0]), self.now), self.now)
+        self.desk.open(deadlines.opened(question(IDS[1], quorum=2), self.now), self.now)
 
     def open_until(self, approval_id: str) -> bool:
         """Whether the model says that an answer can still count."""

@@ -40,7 +40,7 @@ CARD = Card(effect="Pay 20 to Ana", rows=(CardRow(name="to", label="To", value="
 ANSWER = Decision(
     approval_id=ID,
     revision=2,
-    digest=DIGEST,
+    question_hash=DIGEST,
     verdict="approved",
     edited_args={"password": SECRET},
     reason="fine",
@@ -390,7 +390,7 @@ ATTEMPT: dict[str, Any] = {
     "approval": ID,
     "verdict": "approved",
     "revision": 2,
-    "digest": DIGEST,
+    "question_hash": DIGEST,
     "edited": True,
     "remember": sha256(
         {"scope": "session", "where": "args.amount < 5.0", "seconds": 3600, "uses": 10}
@@ -469,7 +469,9 @@ def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() ->
     assert entries.attempt(nameless, ACCEPTED, EARLIER).key != told.key
 
 
-@pytest.mark.parametrize("field", ["question_hash", "subject", "channel", "delivery_id", "key_id", "signature", "approval_id"])
+@pytest.mark.parametrize(
+    "field", ["question_hash", "subject", "channel", "delivery_id", "key_id", "signature", "approval_id"]
+)
 def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
     """Whatever a stranger writes at length: its beginning is kept, and nothing else of the answer is lost."""
     long = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 201})

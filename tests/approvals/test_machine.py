@@ -259,11 +259,13 @@ def test_a_bare_yes_never_runs_a_doubtful_call_again() -> None:
     assert machine.decided(doubt, decision(revision=None), by("ana"), LATER)[1].code == "stale"
 
 
-@pytest.mark.parametrize(("signature", "kept"), [("", "d1"), ("s", "")])
+@pytest.mark.parametrize(("signature", "kept"), [("", "h1"), ("s", "")])
 def test_an_answer_to_a_doubt_names_the_try_in_question(signature: str, kept: str) -> None:
     """Its vote can run the call again, so it is bound to that try; what somebody signed is kept as they signed it."""
-    after, _ = machine.decided(request(kind="in_doubt"), decision(signature=signature), by("ana"), NOW)
-    assert [vote.decision.digest for vote in after.votes] == [kept]
+    after, _ = machine.decided(
+        request(kind="in_doubt", question_hash="h1"), decision(signature=signature), by("ana"), NOW
+    )
+    assert [vote.decision.question_hash for vote in after.votes] == [kept]
 
 
 IN_TIME = "received in time, processed too late: "

@@ -63,17 +63,24 @@ class ApprovalModel(RuleBasedStateMachine):
         self.receipts: dict[str, Receipt] = {}
         self.desk = Desk()
         self.desk.open(
-            question(
+            self.opened(
                 self.amount,
-                quorum=quorum,
-                veto=veto,
                 kind="in_doubt" if doubt else "approval",
                 on_timeout="escalate" if put_off else "deny",
-                remind_after=3_600.0 if remind else None,
-                escalate_after=7_200.0 if remind else None,
+                **self.terms(remind),
             ),
             self.now,
         )
+        self.remind = remind
+
+    def terms(self, remind: bool) -> dict[str, Any]:
+        """What stays the same when arguments change."""
+        spans = {"remind_after": 3_600.0, "escalate_after": 7_200.0} if remind else {}
+        return {"quorum": self.quorum, "veto": self.veto, **spans}
+
+    def opened(self, amount: int, **fields: Any) -> ApprovalRequest:
+        """What the gates ask, as its row says when it was asked."""
+        return deadlines.opened(question(amount, **fields), self.now)
 
     @property
     def request(self) -> ApprovalRequest:
@@ -128,8 +135,14 @@ class ApprovalModel(RuleBasedStateMachine):
         if not amount:
             return self.desk.settle(decision, authority, self.now)
         return self.desk.examine(decision, authority, self.now) or self.desk.settle(
-            decision, authority, self.now, question(amount)
+            decision, authority, self.now, self.changed(amount)
         )
+
+    def changed(self, amount: int) -> ApprovalRequest:
+        """What the gates ask about other arguments."""
+        put_off = "escalate" if self.may_put_off else "deny"
+        follows = {"revision": self.revision + 1, "edit_of": self.revision, "on_timeout": put_off}
+        return self.opened(amount, **follows, **self.terms(self.remind))
 
     def count(self, person: str, seat: str, verdict: str, amount: int) -> None:
         """The model's own rule."""
@@ -186,8 +199,7 @@ class ApprovalModel(RuleBasedStateMachine):
         yes = [vote for vote in request.votes if vote.verdict == "approved"]
         assert len({vote.subject for vote in request.votes}) == len(request.votes)
         assert len({vote.on_behalf or vote.subject for vote in request.votes}) == len(request.votes)
-        of = binding.digest_with(request)
-        assert all(binding.names(vote.decision, request.digest, request.revision, of) for vote in yes)
+        assert all(binding.names(vote.decision, request, request.question_hash) for vote in yes)
         assert "eve" not in {vote.subject for vote in request.votes}
         if request.state == "approved":
             assert len(yes) >= self.quorum

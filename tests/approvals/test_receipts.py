@@ -49,7 +49,7 @@ def answer(verdict: str = "approved", **fields: Any) -> Decision:
 def desk(**fields: Any) -> Desk:
     """A desk where one question waits since NOW."""
     made = Desk()
-    made.open(request(**fields), NOW)
+    made.open(deadlines.opened(request(**fields), NOW), NOW)
     return made
 
 
@@ -302,7 +302,7 @@ UNKNOWN = Receipt(status="refused", code="unknown", approval_id="x.y", message="
 def test_a_desk_lists_what_it_holds_and_what_waits() -> None:
     """All requests oldest first; those that wait; whether one waits."""
     both = desk()
-    second = both.open(request(OTHER), LATER)
+    second = both.open(deadlines.opened(request(OTHER), LATER), LATER)
     first = both.get(ID)
     assert (first.opened_at, second.opened_at, both.get(OTHER)) == (NOW, LATER, second)
     assert both.all() == both.pending() == (first, second)
@@ -319,7 +319,7 @@ def test_a_desk_lists_what_it_holds_and_what_waits() -> None:
 def test_a_later_revision_replaces_the_earlier_one() -> None:
     """One id, one request: the newest revision."""
     made = desk()
-    made.open(request(revision=2), LATER)
+    made.open(deadlines.opened(request(revision=2), LATER), LATER)
     assert [(each.revision, each.opened_at) for each in made.all()] == [(2, LATER)]
 
 

@@ -28,7 +28,7 @@ def desk(**fields: Any) -> Desk:
         id=ID, code="K7Q2FM", digest="d" * 64, tenant="main", session="s", turn="t", call="c1.1", tool="pay",
         args=Content(inline={"to": "Lisbon"}), card=Card(effect="Pay"), requester=Principal(user="guest"), **fields,
     )  # fmt: skip
-    made.open(request, NOW)
+    made.open(deadlines.opened(request, NOW), NOW)
     return made
 
 
