@@ -107,7 +107,9 @@ def _shown(value: Any, names: Collection[str], secrets: Collection[str], path: s
 def _written(secret: str) -> Iterator[str]:
     yield secret
     # As it stands in addresses, forms and pages.
-    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret), html.escape(secret))
+    # Half characters cannot be encoded, and what a model proposes may hold them: that must not keep a card from people.
+    whole = secret.encode("utf-8", "replace").decode()
+    yield from (quote(whole, safe=""), quote(whole), quote_plus(whole), html.escape(secret))
     # Also what was written twice: an answer in JSON that quotes JSON, or the `repr` of one.
     once = {quoted(secret) for quoted in _WAYS}
     yield from once

@@ -142,7 +142,9 @@ def desk_catalog(ledger: Ledger) -> Catalog:
         pay_tool(ledger, ApprovalPolicy(deny_if="args.amount > 100.0"), name="refund", **money),
         pay_tool(ledger, name="login", input_schema=_LOGIN, effect="Log in to {site}", title="Log in"),
         pay_tool(ledger, ApprovalPolicy(approvers=("role:finance",), quorum=2), name="both", **money),
-        pay_tool(ledger, ApprovalPolicy(confirm="type", min_assurance="session", edit="approve"), name="typed", **money),
+        pay_tool(
+            ledger, ApprovalPolicy(confirm="type", min_assurance="session", edit="approve"), name="typed", **money
+        ),
         pay_tool(ledger, ApprovalPolicy(min_assurance="link"), name="easy", **money),
         pay_tool(ledger, ApprovalPolicy(allow_remember=True), name="alike", **money),
         pay_tool(ledger, ApprovalPolicy(edit="approve"), name="book", **flight),

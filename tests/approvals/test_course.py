@@ -1,0 +1,158 @@
+"""What answers and time have made of a question: the one reading of its rows."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from signoff.approvals.course import StoredAnswer, request_at, request_of
+from signoff.approvals.digest import call_digest, question_hash
+from signoff.contracts.approval import Question, Vote
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.person import Principal
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+ID = "main.s.t.c1.1"
+
+
+def digest(amount: int) -> str:
+    """The digest of the call with this amount."""
+    return call_digest(
+        tenant="main", session="", turn="t", call="c1.1", requester="guest", nonce="", tool="pay", definition="d",
+        args={"amount": amount},
+    )  # fmt: skip
+
+
+def question(amount: int = 5, **fields: Any) -> Question:
+    """A question that waits for an hour from `NOW`."""
+    given: dict[str, Any] = {
+        "id": ID, "code": "K7Q2FM", "tenant": "main", "turn": "t", "call": "c1.1", "requester": Principal(user="guest"),
+        "tool": "pay", "definition": "d", "args": Content(inline={"amount": amount}), "digest": digest(amount),
+        "timeout": 3600.0, "opened_at": NOW,
+    }  # fmt: skip
+    return Question(**given | fields)
+
+
+def said(
+    number: int, who: str, verdict: Any = "approved", *, minutes: float = 1, revision: int = 1, **fields: Any
+) -> Any:
+    """An answer in its place in the order, given so many minutes after the question was asked."""
+    at = NOW + minutes * MINUTE
+    decision = Decision(approval_id=ID, revision=revision, verdict=verdict, subject=who, received_at=at, **fields)
+    return StoredAnswer(revision, number, Vote(subject=who, verdict=verdict, at=at, decision=decision), at)
+
+
+def test_a_question_that_nobody_answered_waits() -> None:
+    """With its hash, and the moments that follow from its spans; before it is asked it has none."""
+    request = request_at(question(remind_after=60.0), (), NOW)
+    assert (request.state, request.expires_at, request.remind_at) == ("pending", NOW + 60 * MINUTE, (NOW + MINUTE,))
+    assert request.question_hash == question_hash(question(remind_after=60.0))
+    assert request_of(question(opened_at=None)).expires_at is None
+
+
+def test_answers_count_in_the_order_in_which_they_were_taken() -> None:
+    """Who was first is the order of their numbers, whatever their clocks say; the others change nothing."""
+    answers = (said(1, "ana", "denied", minutes=3), said(2, "bo", minutes=2))
+    request = request_at(question(), answers, NOW + 5 * MINUTE)
+    assert (request.state, request.decided_by, len(request.votes)) == ("denied", "ana", 1)
+    turned = request_at(question(), (said(1, "bo", minutes=2), said(2, "ana", "denied", minutes=1)), NOW + 5 * MINUTE)
+    assert (turned.state, turned.decided_by) == ("approved", "bo")
+
+
+@pytest.mark.parametrize(("minutes", "state"), [(59, "approved"), (60, "approved"), (61, "timed_out")])
+def test_an_answer_counts_at_its_own_time(minutes: int, state: str) -> None:
+    """In time is in time, however long afterwards it is read; what came in late does not undo the end."""
+    request = request_at(question(), (said(1, "ana", minutes=minutes),), NOW + timedelta(days=7))
+    assert request.state == state
+
+
+def test_nobody_answers_in_time() -> None:
+    """A question that ran out is denied by the clock alone, without a row that says so."""
+    assert request_at(question(), (), NOW + 60 * MINUTE).state == "pending"
+    over = request_at(question(), (), NOW + 60 * MINUTE + timedelta(microseconds=1))
+    assert (over.state, over.decided_at, over.decided_by) == ("timed_out", NOW + 60 * MINUTE, "")
+
+
+def test_the_deadline_is_put_off_once_for_those_escalated_to() -> None:
+    """After it the others may decide too; after the second one it is over."""
+    asked = question(on_timeout="escalate", approvers=("user:ana",), escalate_to=("user:cfo",))
+    put_off = request_at(asked, (), NOW + 61 * MINUTE)
+    assert (put_off.state, put_off.extended, put_off.escalated) == ("pending", True, True)
+    assert (put_off.approvers, put_off.expires_at) == (("user:ana", "user:cfo"), NOW + 120 * MINUTE)
+    late = (said(1, "cfo", minutes=90),)
+    assert request_at(asked, late, NOW + timedelta(days=7)).state == "approved"
+    assert request_at(asked, (), NOW + 121 * MINUTE).state == "timed_out"
+
+
+def test_a_quorum_takes_two_people() -> None:
+    """One waits for the other; the same one twice is one."""
+    twice = (said(1, "ana"), said(2, "ana", minutes=2))
+    assert request_at(question(quorum=2), twice, NOW + 5 * MINUTE).state == "pending"
+    both = request_at(question(quorum=2), (*twice, said(3, "bo", minutes=3)), NOW + 5 * MINUTE)
+    assert (both.state, both.decided_by, both.decided_at) == ("approved", "bo", NOW + 3 * MINUTE)
+
+
+EDIT = {"edited_args": {"amount": 3}}
+
+
+def test_an_edit_is_a_yes_to_the_next_revision_and_none_to_its_own() -> None:
+    """Who changes the arguments has not agreed to those that were asked."""
+    answers = (said(1, "ana", **EDIT),)
+    assert request_at(question(), answers, NOW + MINUTE).state == "pending"
+    second = question(3, revision=2, edit_of=1, opened_at=NOW + 2 * MINUTE)
+    changed = request_at(second, answers, NOW + 3 * MINUTE)
+    assert (changed.state, changed.decided_by, changed.edited_by) == ("approved", "ana", "ana")
+    unrelated = question(3, revision=2, opened_at=NOW + 2 * MINUTE)
+    assert request_at(unrelated, answers, NOW + 3 * MINUTE).state == "pending"
+
+
+def test_a_change_to_other_arguments_is_no_yes_to_these() -> None:
+    """Two people wanted two changes, and one of them was asked: the other has not approved that.
+
+    Seen to count, and to complete a quorum of two, while only the revision was compared.
+    """
+    answers = (said(1, "bo", edited_args={"amount": 4}), said(2, "ana", **EDIT))
+    second = question(3, revision=2, edit_of=1, quorum=2, opened_at=NOW + 2 * MINUTE)
+    request = request_at(second, answers, NOW + 3 * MINUTE)
+    assert (request.state, [vote.subject for vote in request.votes]) == ("pending", ["ana"])
+
+
+def test_who_only_proposed_a_change_has_not_approved_it() -> None:
+    """The others decide."""
+    second = question(3, revision=2, edit_of=1, proposers=("ana",), opened_at=NOW + 2 * MINUTE)
+    assert request_at(second, (said(1, "ana", **EDIT),), NOW + 3 * MINUTE).state == "pending"
+
+
+def test_answers_to_another_revision_say_nothing_of_this_one() -> None:
+    """A yes to what was asked before is none to what is asked now."""
+    second = question(revision=2, opened_at=NOW + 2 * MINUTE)
+    assert request_at(second, (said(1, "ana"),), NOW + 3 * MINUTE).state == "pending"
+    assert request_at(second, (said(1, "ana"), said(2, "bo", revision=2)), NOW + 3 * MINUTE).decided_by == "bo"
+
+
+def test_a_withdrawal_ends_it() -> None:
+    """And no yes behind it counts."""
+    answers = (said(1, "guest", "withdrawn"), said(2, "ana", minutes=2))
+    request = request_at(question(), answers, NOW + 5 * MINUTE)
+    assert (request.state, request.decided_by, request.votes) == ("cancelled", "guest", ())
+
+
+@pytest.mark.parametrize(
+    ("answers", "ending", "state"),
+    [
+        ((), "cancelled", "cancelled"),
+        ((), "superseded", "cancelled"),
+        ((), "not_asked", "cancelled"),
+        ((said(1, "ana"),), "lapsed", "lapsed"),
+        ((said(1, "ana"),), "superseded", "lapsed"),
+        ((said(1, "ana", "denied"),), "cancelled", "denied"),
+        ((said(1, "ana"),), "unsigned", "approved"),
+        ((), "unsigned", "pending"),
+    ],
+)
+def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, state: str) -> None:
+    """A turn's word never makes a no undone or a yes; what a raw message said of it only the turn knows."""
+    ended = question(ended_at=NOW + 5 * MINUTE, ended_as=ending)
+    assert request_at(ended, answers, NOW + timedelta(days=7)).state == state
