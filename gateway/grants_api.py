@@ -28,7 +28,6 @@ class GrantsApi:
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
-        self._grants = Grants(deps.store)
         self._freezes = Freezes(deps.store)
 
     def router(self) -> APIRouter:
