@@ -41,7 +41,7 @@ async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, sto
         key = await desk.start()
         first = (await desk.waiting(key)).calls[0].approval
         assert first is not None
-        answer = yes(key, edited_args={"amount": 380, "to": "Ana"}, digest=first.digest)
+        answer = yes(key, edited_args={"amount": 380, "to": "Ana"}, question_hash=first.question_hash)
         if door == "update":
             receipt = await desk.signoff.decide(answer)
             assert (receipt.status, receipt.state, receipt.decided_by) == ("accepted", "approved", "approver")
@@ -72,7 +72,7 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
         (card,) = (await (await client.get_workflow_handle(key.workflow_id).describe()).memo())[names.MEMO_CARDS]
         waiting = await request_of(desk, key)
         stale = await desk.signoff.decide(yes(key, subject="cy"))
-        last = await desk.signoff.decide(yes(key, subject="ana", revision=2, digest=waiting.digest))
+        last = await desk.signoff.decide(yes(key, subject="ana", revision=2, question_hash=waiting.question_hash))
         await desk.signoff.result(key)
     assert (edit.status, edit.votes, edit.needed) == ("counted", 1, 2)
     assert [vote.subject for vote in waiting.votes] == ["bo"]

@@ -55,7 +55,7 @@ async def test_the_question_says_what_is_asked_of_whom(client: Client, store: St
             (await desk.signoff.decide(answer)).code
             for answer in (
                 yes(key, revision=None),
-                yes(key, revision=2, digest=first.digest if first else ""),
+                yes(key, revision=2, question_hash=first.question_hash if first else ""),
                 yes(key, revision=2, edited_args={"amount": 1}),
                 yes(key, revision=2, remember={}),
                 yes(key, revision=2, verdict="happened", result="x" * 2_001),
@@ -101,7 +101,7 @@ async def test_it_did_not_happen_run_it(client: Client, store: Store, task_queue
         key = await desk.start()
         first = (await desk.waiting(key)).calls[0].approval
         doubt = await lost(desk, key)
-        await desk.signoff.decide(yes(key, revision=2, digest=doubt.digest))
+        await desk.signoff.decide(yes(key, revision=2, question_hash=doubt.question_hash))
         result = await desk.signoff.result(key)
     assert first is not None
     assert [outcome.code for outcome in result.calls] == ["ok"]
