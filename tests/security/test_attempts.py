@@ -110,7 +110,7 @@ ATTEMPTS: dict[str, tuple[str, Callable[[ApprovalRequest], Decision]]] = {
     "somebody who left": ("assurance", lambda r: signed(r, subject="gone")),
     "no approver of this": ("assurance", lambda r: signed(r, subject="approver")),
     "who asked": ("assurance", lambda r: signed(r, subject="guest")),
-    "an edit of a stranger, where none may edit": ("not_allowed", lambda r: signed(r, subject="nobody", edited_args={"amount": 1})),
+    "an edit where none may": ("not_allowed", lambda r: signed(r, subject="nobody", edited_args={"amount": 1})),
     "an answer of another kind": ("malformed", lambda r: signed(r, verdict="happened")),
 }  # fmt: skip
 
