@@ -66,7 +66,7 @@ async def test_the_question_says_what_is_asked_of_whom(client: Client, store: St
         await desk.signoff.result(key)
     assert first is not None
     assert (doubt.id, doubt.code, doubt.approvers) == (first.id, first.code, first.approvers)
-    assert (doubt.edit, doubt.allow_remember, doubt.digest != first.digest) == (False, False, True)
+    assert (doubt.edit, doubt.allow_remember, doubt.digest != first.digest) == ("off", False, True)
     assert doubt.card.rows == first.card.rows
     assert doubt.card.note == "Nobody knows whether this happened: the tool was begun and never answered."
     assert view.state == "suspended"
