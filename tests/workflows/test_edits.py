@@ -192,7 +192,9 @@ async def test_two_editors_at_once(client: Client, store: Store, task_queue: str
 
 async def test_who_may_not_decide_may_not_edit(client: Client, store: Store, task_queue: str) -> None:
     """A stranger and the requester change nothing, and the gates are not even asked."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+    async with bench(
+        client, store, task_queue, catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve"))]), SCRIPT
+    ) as desk:
         key = await desk.start()
         await desk.waiting(key)
         before = len(await desk.events(key))

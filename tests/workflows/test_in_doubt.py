@@ -168,7 +168,7 @@ async def test_a_call_that_ran_by_rule_is_asked_about_too(client: Client, store:
     async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
         key = await desk.start()
         doubt = await in_doubt(desk, key)
-        await desk.signoff.decide(yes(key, revision=2))
+        await desk.signoff.decide(yes(key, revision=doubt.revision))
         result = await desk.signoff.result(key)
     assert doubt.approvers == ("role:approvers",)
     assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("ok", "auto_approve_if")]
