@@ -60,9 +60,7 @@ def _turns(task: Any, caller: Caller) -> list[TurnKey | None]:
             return [TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)]
         case IdentifyTask():
             approval = parse_approval_id(task.decision.approval_id)
-            asked = task.request
-            own = None if approval is None or approval.turn.tenant != task.tenant else approval.turn
-            return [own] if asked is None else [own, TurnKey(asked.tenant, asked.session, asked.turn)]
+            return [None if approval is None or approval.turn.tenant != task.tenant else approval.turn]
         case AnswersTask():
             approval = parse_approval_id(task.approval)
             return [None if approval is None else approval.turn]

@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Final
 
 from temporalio import activity
 
-from signoff.activities.remembered import Remembered
 from signoff.activities.room import Room
 from signoff.contracts import names
 from signoff.contracts.decision import Decision
@@ -15,6 +15,7 @@ from signoff.registry.authority import Evidence, authority
 from signoff.signing import Verifier
 from signoff.store.questions import Questions
 
+_UNKEPT: Final = "`remember`: only an answer given through the gateway is remembered"
 _log = logging.getLogger(__name__)
 
 
@@ -23,7 +24,6 @@ class IdentifyActivity:
 
     def __init__(self, room: Room, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._room = room
-        self._remembered = Remembered(room)
         self._rows = Questions(room.store)
         self._clock = clock
 
@@ -37,8 +37,7 @@ class IdentifyActivity:
             named = () if evidence.kind == "forged" else (task.decision.subject, task.requester)
             people = await self._room.knowing(task.tenant, *named)
             found = await self._stored(task.decision, evidence)
-            found = found or authority(task, evidence, people, development=development)
-            return await self._remembered.heard(task, found)
+            return found or _unkept(task.decision, authority(task, evidence, people, development=development))
         except Exception as error:
             # A directory can be anybody's code, and whatever escapes from here would leave the answer without receipt.
             _log.warning("who answered %s cannot be known now: %s", task.decision.approval_id, type(error).__name__)
@@ -66,6 +65,13 @@ class IdentifyActivity:
         if evidence.kind == "signed":
             return Authority(allowed=False, code="assurance", subject=decision.subject)
         return None
+
+
+def _unkept(decision: Decision, found: Authority) -> Authority:
+    """`found` of an answer that came past the gateway, which alone remembers: one that wishes that decides nothing."""
+    if decision.remember is None or not found.allowed:
+        return found
+    return found.model_copy(update={"allowed": False, "code": "malformed", "note": _UNKEPT})
 
 
 def _is_one(stored: Decision, given: Decision) -> bool:

@@ -1,36 +1,34 @@
-"""Remembered answers where they are given, asked and used: the pure rules over the store's rows.
+"""Remembered answers where they are asked and used: the pure rules over the store's rows.
 
-What a person approves is written by the activity of the approved call, before it runs: there the decisions were
-verified and a quorum is proved. A denial runs nothing, so it is written while its author is identified: they may
-decide this, one denial ends it, and a receipt that accepts it is a promise. Both are activities that run anyway.
+The gateway writes them, with the answer that completes them. Here a grant is only a claim: it holds where the question
+and the signed answers that it names bear it out, so that nobody who can write to the store as a worker can make one.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 from signoff.activities.journal import now
-from signoff.activities.permit import Approval
+from signoff.activities.permit import seating
 from signoff.activities.room import Room
-from signoff.approvals.entries import act, fingerprint
-from signoff.approvals.grants import agreed_wish, grant_id, grant_rule, likeness
-from signoff.audit.log import writing
-from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Permit, Pinned, ToolDenied
+from signoff.approvals.binding import names
+from signoff.approvals.digest import question_hash
+from signoff.approvals.grants import borne_out, grant_rule, question_of
+from signoff.contracts.approval import Question
+from signoff.contracts.call import Pinned, ToolDenied
 from signoff.contracts.canonical import sha256_hex
-from signoff.contracts.decision import Decision, Remember
-from signoff.contracts.grant import Grant, Like
+from signoff.contracts.decision import Decision
+from signoff.contracts.grant import Grant
 from signoff.contracts.limits import PREDICATES_STEPS
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import Authority, IdentifyTask
+from signoff.policy.model import ApprovalPolicy
 from signoff.policypool import ask_rules
-from signoff.registry.gates import UNREMEMBERED_RULES, Judgement
-from signoff.registry.registry import definition_hash
+from signoff.registry.gates import Judgement
+from signoff.registry.people import Directory
 from signoff.registry.remembering import Remembering
-from signoff.registry.tool import Tool
 from signoff.store.content import load
 from signoff.store.grants import Grants
+from signoff.store.questions import Questions
 
 
 class Remembered:
@@ -40,58 +38,7 @@ class Remembered:
         self._room = room
         self._rules = Remembering(room.catalog)
         self._rows = Grants(room.store)
-
-    async def heard(self, task: IdentifyTask, authority: Authority) -> Authority:
-        """`authority`, unless the answer cannot be remembered as its author wants: then why. Keeps a denial.
-
-        Raises `StoreUnavailable`.
-        """
-        request, decision = task.request, task.decision
-        if request is None or decision.remember is None or not authority.allowed:
-            return authority
-        # A denial is of what was asked, an approval of what it makes of that.
-        edited = decision.edited_args if decision.verdict == "approved" else None
-        args = await load(self._room.store, request.args) if edited is None else edited
-        why = await ask_rules(True, self._rules.problem, request, decision, args) or self._unproved(decision)
-        if why:
-            return authority.model_copy(update={"allowed": False, "code": "malformed", "note": why})
-        if decision.verdict == "denied":
-            await self._keep_denial(request, decision, authority, args)
-        return authority
-
-    async def approved(
-        self, permit: Permit, approval: Approval, tool: Tool, found: Judgement, args: Mapping[str, Any]
-    ) -> None:
-        """Keep what the people behind a verified approval want remembered, if they agree and the policy still asks so.
-
-        Raises `StoreUnavailable`.
-        """
-        # Not the permit's: what a turn says that people answered is of those alone whose answers were counted.
-        question, decisions = approval.question, approval.decisions
-        verdict = found.verdict
-        policy = self._room.catalog.policy(tool.activity).policy
-        if found.kind != "ask" or verdict is None or verdict.rule in UNREMEMBERED_RULES:
-            return
-        if policy is None or not policy.allow_remember or any(map(self._unproved, decisions)):
-            return
-        wish = agreed_wish(decisions, max(question.quorum, policy.quorum))
-        if wish is None:
-            return
-        ctx, approval_id = permit.ctx, question.id
-        like = _like(ctx.tenant, ctx.session, tool.name, definition_hash(tool), wish, args)
-        times = [decision.received_at for decision in decisions if decision.received_at is not None]
-        await self._keep(
-            # What was written first under this id stands: a retry or a reset renews nothing that is used up or revoked.
-            grant_id(approval_id, question.revision, "approved"),
-            "approved",
-            like.model_copy(update={"rule": verdict.rule, "policy_hash": verdict.policy_hash}),
-            wish,
-            people=tuple(dict.fromkeys(decision.subject for decision in decisions)),
-            approval_id=approval_id,
-            reason=decisions[-1].reason,
-            # From the last answer on: a call that waited before it ran must not make what is remembered last longer.
-            since=max(times, default=None),
-        )
+        self._questions = Questions(room.store)
 
     async def consulted(self, ctx: Pinned, call: CallPart, args: Any, found: Judgement) -> Judgement:
         """`found`, or what a remembered answer makes of a call about which people would be asked: run, or denied.
@@ -127,76 +74,43 @@ class Remembered:
     async def _applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Any) -> bool:
         # Nobody is sure who asks: as with rules, no approval in advance lets that pass.
         sure = grant.verdict == "denied" or not await self._room.doubt(ctx)
-        named = () if grant.verdict == "denied" else (*grant.people, ctx.user.user)
-        people = await self._room.knowing(ctx.tenant, *named)
+        people = await self._room.knowing(ctx.tenant, *grant.people, grant.requester, ctx.user.user)
         may_block = grant.like.where != ""
-        return sure and await ask_rules(may_block, self._rules.applies, grant, ctx, found, args, people)
+        if not sure or not await ask_rules(may_block, self._rules.applies, grant, ctx, found, args, people):
+            return False
+        given = await self._given(grant)
+        return given is not None and (grant.verdict == "denied" or self._seated(*given, ctx, found, people))
 
-    async def _keep_denial(
-        self, request: ApprovalRequest, decision: Decision, authority: Authority, args: Mapping[str, Any]
-    ) -> None:
-        wish = decision.remember
-        if wish is None:
-            return
-        like = _like(request.tenant, request.session, request.tool, request.definition, wish, args)
-        await self._keep(
-            grant_id(request.id, request.revision, "denied"),
-            "denied",
-            like.model_copy(update={"rule": request.rule, "policy_hash": request.policy_hash}),
-            wish,
-            people=(authority.subject,),
-            approval_id=request.id,
-            reason=decision.reason,
-            since=authority.received_at,
-        )
+    async def _given(self, grant: Grant) -> tuple[Question, Sequence[Decision]] | None:
+        """The question and the answers that bear `grant` out; None where it is somebody's invention."""
+        rows = await self._questions.read(grant.approval_id)
+        question = None if rows is None else question_of(grant, rows.questions)
+        if rows is None or question is None or not self._vouched(question):
+            return None
+        found = borne_out(grant, question, rows.answers, rows.now, await load(self._room.store, question.args))
+        if found is None:
+            return None
+        asked, decisions = question_hash(question), [vote.decision for vote in found.votes]
+        problem = self._room.witness.decision_problem
+        signed = all(names(each, question, asked) and not problem(each, accept_unsigned=False) for each in decisions)
+        return (question, decisions) if signed else None
 
-    async def _keep(
-        self,
-        name: str,
-        verdict: Literal["approved", "denied"],
-        like: Like,
-        wish: Remember,
-        *,
-        people: tuple[str, ...],
-        approval_id: str,
-        reason: str,
-        since: datetime | None,
-    ) -> None:
-        """Write the row and, with it, that it was written: whose it is and for which calls, these by their hash."""
-        told = act(
-            like.tenant,
-            "remember",
-            people[-1],
-            now(),
-            kind="grant",
-            key=f"remember/{name}",
-            grant=name,
-            verdict=verdict,
-            people=list(people),
-            approval=approval_id,
-            tool=like.tool,
-            session=like.session,
-            like=fingerprint(like.model_dump()),
-            uses=wish.uses,
-            seconds=wish.seconds,
-        )
-        await self._rows.write(
-            name,
-            verdict,
-            like,
-            wish,
-            people=people,
-            approval_id=approval_id,
-            reason=reason,
-            since=since,
-            also=writing([told]),
-        )
+    def _vouched(self, question: Question) -> bool:
+        """Whether the gateway signed who asked: an answer for a session serves that person."""
+        asker = question.requester
+        if not (asker.signature or asker.key_id):
+            return self._room.profile == "development"
+        return self._room.verifier.check_asker(question)
 
-    def _unproved(self, decision: Decision) -> str:
-        """Why a decision is nobody's for sure: the next calls must not hang on it. The development profile is."""
-        if self._room.profile == "development" or self._room.verifier.check_decision(decision):
-            return ""
-        return "`remember`: only a signed answer is remembered"
+    def _seated(
+        self, question: Question, decisions: Sequence[Decision], ctx: Pinned, found: Judgement, people: Directory
+    ) -> bool:
+        """Whether enough of those who approved may decide such a call today, and might decide the one they did."""
+        if found.tool is None:
+            return False
+        policy = self._room.catalog.policy(found.tool.activity).policy or ApprovalPolicy()
+        seats = seating(self._room.catalog, people, ctx, found.tool.activity, found, now(), (question,))
+        return seats.seated(decisions) >= max(question.quorum, policy.quorum)
 
 
 def by_grant(found: Judgement, grant: Grant) -> Judgement:
@@ -231,16 +145,4 @@ def _denied(found: Judgement, grant: Grant, call: CallPart) -> Judgement:
     )
     return dataclasses.replace(
         found, kind="settled", code="denied", message=denied.reason, denied=denied, grant=grant.id
-    )
-
-
-def _like(tenant: str, session: str, tool: str, definition: str, wish: Remember, args: Mapping[str, Any]) -> Like:
-    where = wish.where.strip()
-    return Like(
-        tenant=tenant,
-        session=session if wish.scope == "session" else "",
-        tool=tool,
-        definition=definition,
-        where=where,
-        exact="" if where else likeness(tool, definition, args),
     )

@@ -136,8 +136,6 @@ class ToolActivity:
             # People agreed to the call, but nobody was asked to let pass what its permission check denies by now.
             return ToolReply(again="policy", note="this is not permitted by now, unless somebody overrides it")
         if worth.kind == "run":
-            if approval is not None:
-                await self._remembered.approved(permit, approval, self._tool, found, args)
             return found
         refused = await self._refused(task, worth.why)
         return refused.model_copy(update={"again": worth.again, "note": worth.why})

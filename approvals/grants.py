@@ -1,14 +1,96 @@
 """Remembered answers: what people asked to be remembered, and to which calls it applies. Pure rules."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
 
-from signoff.contracts.canonical import sha256_hex
+from signoff.approvals.course import StoredAnswer, request_at
+from signoff.contracts.approval import ApprovalRequest, Question, Vote
+from signoff.contracts.canonical import NotCanonical, sha256_hex
 from signoff.contracts.decision import Decision, Remember, Verdict
+from signoff.contracts.grant import Grant, Like
 from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
 
 GRANT_RULE: Final = "grant:"
 _ID_CHARS: Final = 16
+_ROUNDED: Final = timedelta(milliseconds=1)
+"""How far a moment in the store may lie from the one it was made of."""
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What the answers to one question want remembered: `votes` are all whose answer it is, the last one last."""
+
+    verdict: Literal["approved", "denied"]
+    wish: Remember
+    votes: tuple[Vote, ...]
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Whose answer it is."""
+        return tuple(dict.fromkeys(vote.decision.subject for vote in self.votes))
+
+    @property
+    def since(self) -> datetime:
+        """When the last of them answered (UTC)."""
+        return self.votes[-1].at
+
+
+def agreed(request: ApprovalRequest) -> Agreed | None:
+    """What is to be remembered of a request that answers have settled; None where nothing is."""
+    if not request.allow_remember or request.kind != "approval":
+        return None
+    if request.state == "approved":
+        votes = tuple(vote for vote in request.votes if vote.verdict == "approved")
+        wish = agreed_wish([vote.decision for vote in votes], request.quorum)
+        return None if wish is None else Agreed("approved", wish, votes)
+    if request.state == "denied" and request.veto:
+        # One no ends it, so it is one person's.
+        votes = tuple(vote for vote in request.votes if vote.verdict == "denied")[-1:]
+        wish = votes[0].decision.remember if votes and votes[0].decision.subject else None
+        return None if wish is None else Agreed("denied", wish, votes)
+    return None
+
+
+def like_of(question: Question, wish: Remember, args: Mapping[str, Any]) -> Like:
+    """Which calls are like that of `question`, whose arguments are `args`. Raises `NotCanonical`."""
+    where = wish.where.strip()
+    return Like(
+        tenant=question.tenant,
+        session=question.session if wish.scope == "session" else "",
+        tool=question.tool,
+        definition=question.definition,
+        where=where,
+        exact="" if where else likeness(question.tool, question.definition, args),
+        rule=question.rule,
+        policy_hash=question.policy_hash,
+    )
+
+
+def question_of(grant: Grant, questions: Iterable[Question]) -> Question | None:
+    """The question, among those of the approval that `grant` names, whose answers it claims to come of."""
+    return next((each for each in questions if grant_id(each.id, each.revision, grant.verdict) == grant.id), None)
+
+
+def borne_out(
+    grant: Grant, question: Question, answers: Iterable[StoredAnswer], now: datetime, args: Mapping[str, Any]
+) -> Agreed | None:
+    """What the answers to `question`, whose arguments are `args`, make of `grant`; None where it says anything else.
+
+    The caller checks the signatures. Who can write grants could else let any call run.
+    """
+    # How the question ended later takes no answer back that was given before.
+    found = agreed(request_at(question.model_copy(update={"ended_at": None, "ended_as": None}), answers, now))
+    if found is None or found.verdict != grant.verdict or grant.requester != question.requester.user:
+        return None
+    try:
+        like = like_of(question, found.wish, args)
+    except NotCanonical:
+        return None
+    ends = found.since + timedelta(seconds=found.wish.seconds) + _ROUNDED
+    bounded = grant.uses <= found.wish.uses and grant.expires_at <= ends
+    return found if bounded and (grant.like, grant.people) == (like, found.people) else None
 
 
 def likeness(tool: str, definition: str, args: Mapping[str, Any]) -> str:

@@ -22,7 +22,6 @@ def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
         accept_unsigned=request.accept_unsigned,
         proposers=request.proposers,
         seats=tuple(dict.fromkeys(seat(vote) for vote in request.votes)),
-        request=request if decision.remember is not None else None,
     )
 
 

@@ -28,7 +28,8 @@ class Grant(Shape):
     """One remembered answer as it lies in the store. Times by the store's clock, in UTC.
 
     `people` are all whose answer it is: as many as the quorum for an approval. `approval_id` is the request they
-    answered. `uses` is how often it may answer in all.
+    answered, `requester` whose call that was: an answer for a session serves nobody else. `uses` is how often it may
+    answer in all.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Grant(Shape):
     people: tuple[str, ...]
     reason: str = ""
     approval_id: str
+    requester: str = ""
     created_at: datetime
     expires_at: datetime
     uses: int

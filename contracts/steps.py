@@ -212,8 +212,7 @@ class StoredAnswers(Shape):
 class IdentifyTask(Shape):
     """Input of `signoff.identify`: may this decision's author decide this request, now?
 
-    `seats` are the people whose answer is counted already, their own or by somebody they delegated to. `request` is
-    there where the answer is to be remembered.
+    `seats` are the people whose answer is counted already, their own or by somebody they delegated to.
     """
 
     decision: Decision
@@ -225,7 +224,6 @@ class IdentifyTask(Shape):
     accept_unsigned: bool
     proposers: tuple[str, ...] = ()
     seats: tuple[str, ...] = ()
-    request: ApprovalRequest | None = None
 
 
 class Authority(Shape):

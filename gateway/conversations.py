@@ -1,6 +1,7 @@
 """Turns and sessions for those alone who may read them; for everybody else they are not there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from signoff.approvals.entries import stop
 from signoff.contracts.approval import ApprovalRequest
@@ -14,6 +15,7 @@ from signoff.gateway.caller import Allowed
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.reading import Concerned, may_read, may_stop, of_request, of_row, of_session, of_turn
 from signoff.gateway.recording import record
+from signoff.gateway.session_names import is_own, own_session
 from signoff.gateway.session_view import OPEN, turns_in_full
 from signoff.killswitch import OPERATOR
 from signoff.listing import turn_row
@@ -48,12 +50,34 @@ class Conversations:
     async def session(self, key: SessionKey, person: Person | None) -> SessionView:
         """A session as it stands."""
         view = await self._deps.desk.session(key)
-        if self._may_read(person, of_session(view)):
+        if self._may_read(person, self.of_session(view)):
             return view
         turns = await turns_in_full(self._deps, view)
-        if not self._may_read(person, of_session(view, turns.values())):
+        if not self._may_read(person, self.of_session(view, turns.values())):
             raise _unknown(key)
         return view
+
+    async def named_session(self, named: SessionKey, person: Person | None) -> SessionView:
+        """The session of this id, else the one that the person calls so."""
+        try:
+            return await self.session(named, person)
+        except NotFound:
+            own = own_session(named, person, development=self._deps.development)
+            if own == named:
+                raise
+        try:
+            return await self.session(own, person)
+        except NotFound:
+            raise _unknown(named) from None
+
+    def of_session(self, view: SessionView, turns: Iterable[TurnView] = ()) -> Concerned:
+        """Whom a session concerns, with `turns` of it that are known in full."""
+        about = of_session(view, turns)
+        if self._deps.development:
+            return about
+        # Whose it is stands in its id. What the workflow says of it is anybody's word who may start one in its place.
+        key = SessionKey(view.tenant, view.session)
+        return replace(about, askers=frozenset(each for each in about.askers if is_own(key, each)))
 
     async def request(self, approval: str, person: Person | None) -> ApprovalRequest:
         """One request, waiting or settled."""
@@ -116,7 +140,7 @@ class Conversations:
         """Ask every turn of a session that goes on to stop. Raises as `stop_turn`."""
         view = await self.session(key, person)
         going_on = (TurnKey(*key, turn.turn) for turn in view.turns if turn.state in OPEN)
-        await self._stop(person, of_session(view), *going_on)
+        await self._stop(person, self.of_session(view), *going_on)
 
     async def _stop(self, person: Person | None, about: Concerned, *keys: TurnKey) -> None:
         may, who, now = self.may_stop(person, about), "" if person is None else person.id, self._deps.clock()

@@ -110,11 +110,10 @@ async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receip
     if _unconfirmed(deps, request, decision, answer.confirm):
         return refusal(request, "malformed", f"{MISSING}: send one as `confirm`")
     if decision.remember is not None and request.allow_remember and request.state == "pending":
-        args = answer.edited_args or loaded.args
-        why = await ask_rules(True, Remembering(deps.catalog).problem, request, decision, args)
+        why = await ask_rules(True, Remembering(deps.catalog).problem, request, decision, loaded.args)
         if why:
             return refusal(request, "malformed", why)
-    return await deps.decisions.decide(request, decision)
+    return await deps.decisions.decide(request, decision, loaded.args)
 
 
 async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: str) -> Receipt:

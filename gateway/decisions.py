@@ -3,10 +3,10 @@
 Who was first is decided here, by the rows of one approval under their lock: not by clocks, and not by a workflow.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
@@ -20,6 +20,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.steps import Authority
+from signoff.gateway.grant_rows import write_agreed
 from signoff.registry.authority import Evidence, authority
 from signoff.registry.people import Directory
 from signoff.signing import Signer
@@ -58,12 +59,15 @@ class DecisionService:
         self._clock = clock
         self._development = development
 
-    async def decide(self, request: ApprovalRequest, decision: Decision) -> Receipt:
+    async def decide(
+        self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None = None
+    ) -> Receipt:
         """Take an answer to `request`, or the wish to withdraw it, and hand it to its turn.
 
-        What the turn cannot be given now it is given later. Raises `StoreUnavailable`: then nothing was taken.
+        `args` are the request's arguments; without them nothing is remembered. What the turn cannot be given now it is
+        given later. Raises `StoreUnavailable`: then nothing was taken.
         """
-        return await self._hand_over(await self._take(request, decision))
+        return await self._hand_over(await self._take(request, decision, args))
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
         """Hand a stored answer to its turn once more; whether the turn has it now."""
@@ -76,7 +80,7 @@ class DecisionService:
         await self._rows.hand_over(owed.approval, owed.vote.decision.delivery_id)
         return True
 
-    async def _take(self, request: ApprovalRequest, decision: Decision) -> _Taken:
+    async def _take(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> _Taken:
         """Insert an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
         received = decision.received_at or self._clock()
 
@@ -104,6 +108,8 @@ class DecisionService:
             if after is asked:
                 return _Taken(receipt_after(asked, after))
             add_answer(connection, rows, vote, settles=after.state != "pending")
+            if args is not None:
+                write_agreed(connection, after, args, self._clock())
             return _Taken(receipt_after(asked, after), signed)
 
         return await self._rows.locked(request.id, work)

@@ -10,11 +10,12 @@ from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Freeze, Frozen, Grant
 from signoff.contracts.person import Person
 from signoff.gateway.bodies import FreezeBody
-from signoff.gateway.caller import acting, caller_of, own_tenant
+from signoff.gateway.caller import acting, caller_of, own_tenant, person_of
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import Fault
 from signoff.gateway.freezing import freeze, require_operator, thaw
 from signoff.gateway.identity import DEFAULT_DECIDER
+from signoff.gateway.reading import Concerned, may_read
 from signoff.registry.nearest import shown
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants, shown_grant
@@ -27,7 +28,6 @@ class GrantsApi:
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
-        self._grants = Grants(deps.store)
         self._freezes = Freezes(deps.store)
 
     def router(self) -> APIRouter:
@@ -49,9 +49,10 @@ class GrantsApi:
         tenant: str | None = None,
         every: Annotated[bool, Query(description="Also what is over, used up or taken back.")] = False,
     ) -> dict[str, list[Grant]]:
-        """Newest first."""
+        """Newest first; those that whoever asks gave, is served by, or might have given."""
         tenant = own_tenant(caller_of(request), tenant)
-        return {"grants": [shown_grant(grant) for grant in await self._grants.all(tenant, every=every)]}
+        found = await readable_grants(self._deps, person_of(request), tenant, every=every)
+        return {"grants": [shown_grant(grant) for grant in found]}
 
     async def revoke(self, grant: str, request: Request, as_person: As = None, tenant: str | None = None) -> Grant:
         """Whose answer it is may take it back, and who has the role `admin`."""
@@ -82,13 +83,33 @@ class GrantsApi:
         return acting(self._deps, caller_of(request), named, default=DEFAULT_DECIDER, tenant=tenant)
 
 
+async def readable_grants(deps: GatewayDeps, person: Person | None, tenant: str, *, every: bool = False) -> list[Grant]:
+    """What is remembered in a tenant and concerns `person`, newest first; None is nobody in particular."""
+    found = await Grants(deps.store).all(tenant, every=every)
+    return [grant for grant in found if _may_read(deps, person, grant)]
+
+
 async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) -> Grant:
-    """Revoke a grant as `person`: one of those whose answer it is, or an operator. Raises `NotFound`, `Refused`."""
+    """Revoke a grant as `person`: one of those whose answer it is, or an operator.
+
+    Raises `Refused` for who may only read it, `NotFound` for what is not there and for everybody else.
+    """
     grants = Grants(deps.store)
     found = await grants.look(grant)
-    if found is None or found.like.tenant != tenant:
+    if found is None or found.like.tenant != tenant or not _may_read(deps, person, found):
         raise NotFound(f"there is no grant {shown(grant)}")
     if person.id not in found.people:
         require_operator(deps, person)
     told = act(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=found.id, channel="gateway")
     return shown_grant(await grants.revoke(found.id, tenant, by=person.id, also=writing([told])))
+
+
+def _may_read(deps: GatewayDeps, person: Person | None, grant: Grant) -> bool:
+    if person is None:
+        return deps.development
+    tool = deps.catalog.registry.resolve(grant.like.tool)
+    asked = frozenset() if tool is None else frozenset(deps.catalog.approvers(tool.activity))
+    requester = deps.people.person_id(grant.requester, grant.like.tenant)
+    own = {person.id} if deps.people.person_id(person.id, person.tenant) == requester else set()
+    about = Concerned(grant.like.tenant, frozenset({*grant.people, *own}), asked)
+    return may_read(person, deps.rights(person), about, development=deps.development)

@@ -10,13 +10,12 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Grant
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.forms import read_form
-from signoff.gateway.grants_api import take_back
+from signoff.gateway.grants_api import readable_grants, take_back
 from signoff.gateway.identity import display_name
 from signoff.gateway.render import Pages
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.gateway.words import Moment
-from signoff.store.grants import Grants
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class GrantsPages:
         return router
 
     async def index(self, request: Request) -> Response:
-        """What is remembered in the visitor's tenant, newest first."""
+        """What is remembered in the visitor's tenant and concerns them, newest first."""
         visitor = await self._visitors.visitor(request)
         done = text("grants.revoked", visitor.reader.language) if request.query_params.get("revoked") else ""
         return await self._page(visitor, note=done)
@@ -68,7 +67,7 @@ class GrantsPages:
         return RedirectResponse("/grants?revoked=1", status_code=303)
 
     async def _page(self, visitor: Visitor, *, note: str = "", bad: bool = False, status: int = 200) -> Response:
-        found = await Grants(self._deps.store).all(visitor.person.tenant)
+        found = await readable_grants(self._deps, visitor.person, visitor.person.tenant)
         rows = [self._row(grant, visitor) for grant in found]
         return self._pages.page("grants.html", visitor, status=status, nav="grants", rows=rows, note=note, bad=bad)
 

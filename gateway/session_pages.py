@@ -21,8 +21,8 @@ from signoff.gateway.faults import sentence, status_of
 from signoff.gateway.forms import read_form
 from signoff.gateway.identity import DEFAULT_ASKER
 from signoff.gateway.live import Live, event
-from signoff.gateway.reading import of_session
 from signoff.gateway.render import Pages
+from signoff.gateway.session_names import own_session
 from signoff.gateway.session_view import session_talk, state_of, turns_in_full
 from signoff.gateway.starting import new_id, read_session, say
 from signoff.gateway.texts import text
@@ -61,7 +61,7 @@ class SessionPages:
         visitor = await self._visitors.visitor(request)
         form = await _fields(request)
         note, status = self._unsaid(visitor, form, "new")
-        key = SessionKey(visitor.person.tenant, form.get("id", ""))
+        key = self._own_session(visitor, SessionKey(visitor.person.tenant, form.get("id", "")))
         if not note:
             note, status = await self._say(visitor, form, key)
         if note:
@@ -79,6 +79,10 @@ class SessionPages:
         key = _own(visitor, session)
         form = await _fields(request)
         note, status = self._unsaid(visitor, form, f"say {session_name(key)}")
+        if not note and self._own_session(visitor, key) != key:
+            # Who may only read it; a stranger is told, as everywhere, that there is none.
+            await self._conversations.session(key, visitor.person)
+            note, status = text("talk.not_yours", visitor.reader.language), 403
         if not note:
             note, status = await self._say(visitor, form, key)
         if note:
@@ -103,6 +107,9 @@ class SessionPages:
         await self._conversations.session(key, visitor.person)
         stream = self._live.follow(f"page {key.workflow_id}", lambda: self._versions(key))
         return streamed(request, stream, self._conversations.following(key))
+
+    def _own_session(self, visitor: Visitor, key: SessionKey) -> SessionKey:
+        return own_session(key, visitor.person, development=self._deps.development)
 
     def _unsaid(self, visitor: Visitor, form: dict[str, str], purpose: str) -> tuple[str, int]:
         """Why a form says nothing, and the status; "" where it does."""
@@ -179,7 +186,7 @@ class SessionPages:
             id=new_id(self._deps),
             token=visitor.token(f"say {name}"),
             stop=visitor.token(f"cancel {name}"),
-            may_stop=self._conversations.may_stop(visitor.person, of_session(view)),
+            may_stop=self._conversations.may_stop(visitor.person, self._conversations.of_session(view)),
             words=words,
             note=note,
         )

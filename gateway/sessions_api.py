@@ -12,6 +12,8 @@ from signoff.gateway.bodies import ResultBody, SayBody, SessionLinks, SessionSai
 from signoff.gateway.caller import Caller, acting, caller_of, own_tenant, person_of
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
+from signoff.gateway.identity import known_person
+from signoff.gateway.session_names import is_own, own_session
 from signoff.gateway.starting import add_result, read_session, say
 from signoff.gateway.turns_api import FAULTS
 
@@ -57,24 +59,29 @@ class SessionsApi:
     async def say(self, session: str, body: SayBody, request: Request) -> JSONResponse:
         """Answered in the order of arrival; a turn that waits for people holds up nobody.
 
-        `session` is `<tenant>.<session>`, or the session alone. The same `id` again is the same message.
+        `session` is `<tenant>.<session>`, or the session alone: the id that an answer told, or a name of one's own,
+        which nobody else's session can have taken. The same `id` again is the same message.
         """
-        key = _key(session, request)
-        receipt = await say(self._deps, self._own(body, key, caller_of(request)), key, channel="api")
-        return self._answer(key, receipt)
+        named = _key(session, request)
+        body = self._own(body, named, caller_of(request))
+        person = known_person(self._deps.people, body.user, named.tenant)
+        key = own_session(named, person, development=self._deps.development)
+        return self._answer(key, await say(self._deps, body, key, channel="api"))
 
     async def add(self, session: str, body: ResultBody, request: Request) -> JSONResponse:
         """Goes to the turn itself while it goes on, else to the next turn of the same actor, which begins at once."""
-        key = _key(session, request)
-        caller = caller_of(request)
-        if caller is not None and (await self._conversations.session(key, caller.person)).owner != caller.person.id:
-            # What is handed over here is acted upon in the owner's name.
-            raise Refused("only whose session it is can hand results to its turns", code="not_allowed")
+        key, caller = _key(session, request), caller_of(request)
+        if caller is not None:
+            view = await self._conversations.named_session(key, caller.person)
+            key = SessionKey(view.tenant, view.session)
+            if not self._deps.development and not is_own(key, caller.person.id):
+                # What is handed over here is acted upon in the owner's name.
+                raise Refused("only whose session it is can hand results to its turns", code="not_allowed")
         return self._answer(key, await add_result(self._deps, body, key))
 
     async def view(self, session: str, request: Request) -> JSONResponse:
         """Its turns, oldest first, and what is not answered yet. Each turn's calls are at `/v1/turns/{turn}`."""
-        view = await self._conversations.session(_key(session, request), person_of(request))
+        view = await self._conversations.named_session(_key(session, request), person_of(request))
         return JSONResponse(view.model_dump(mode="json"))
 
     def _own(self, body: SayBody, key: SessionKey, caller: Caller | None) -> SayBody:

@@ -17,6 +17,7 @@ from signoff.gateway.bodies import MessageBody, ResultBody, SayBody, TurnBody
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest
 from signoff.gateway.identity import known_person
+from signoff.gateway.session_names import own_session
 from signoff.gateway.uuid7 import uuid7
 from signoff.policy.bounds import out_of_bounds
 from signoff.registry.catalog import Catalog
@@ -44,7 +45,10 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     if why := out_of_bounds(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     messages = tuple([await _message(deps, each) for each in body.said])
-    key = TurnKey(body.tenant, body.session or turn_id, turn_id)
+    session = SessionKey(body.tenant, body.session or turn_id)
+    if body.session:
+        session = own_session(session, person, development=deps.development)
+    key = TurnKey(*session, turn_id)
     ctx = Pinned(
         actor=actor,
         session=key.session,
@@ -75,7 +79,9 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
 
 
 async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:
-    """Say something in a session; when this returns it is in Temporal. The receipt is never `refused`.
+    """Say something in a session of `body.user`; when this returns it is in Temporal. The receipt is never `refused`.
+
+    `key` is that of `own_session`, or what this person calls it.
 
     Of an actor that only the session knows, route and step are not looked up here: a turn that cannot begin there ends.
     Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other words), `Refused` (another's
@@ -83,6 +89,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
     """
     await Freezes(deps.store).refuse_new(key.tenant)
     person = known_person(deps.people, body.user, key.tenant)
+    key = own_session(key, person, development=deps.development)
     check_settable(deps, person, body)
     if why := out_of_bounds(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")

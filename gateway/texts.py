@@ -180,6 +180,7 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "call.quoted": "“{reason}”",
     # Conversation.
     "talk.title": "Conversation",
+    "talk.not_yours": "Nothing was said: this conversation is somebody else's. Begin one of your own.",
     "talk.with": "with {actor}, for {who}",
     "talk.with_actor": "with {actor}",
     "talk.queued": "Not read yet",

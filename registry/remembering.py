@@ -32,13 +32,16 @@ class Remembering:
     def problem(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any]) -> str:
         """Why `decision` cannot be remembered, in words for its author; "" when it can or need not be.
 
-        `args` are the request's arguments, or the decision's edited ones.
+        `args` are the request's arguments.
         """
         wish = decision.remember
         if wish is None:
             return ""
         if not request.allow_remember or request.kind != "approval":
             return "`remember`: the policy of this request lets no answer be remembered"
+        if decision.edited_args is not None:
+            # What it makes of the call is judged and perhaps corrected only after this answer.
+            return "`remember`: changed arguments are not remembered"
         if decision.verdict == "denied" and not request.veto:
             return "`remember`: one denial does not end this request, so it cannot be remembered"
         if decision.verdict == "approved" and request.rule == DOUBTED_RULE:
@@ -60,7 +63,7 @@ class Remembering:
             return False
         # The definition too: a tool that was changed is not the one that people were asked about.
         here = (like.tenant, like.tool, like.definition) == (ctx.tenant, tool.name, definition_hash(tool))
-        if not here or like.session not in ("", ctx.session):
+        if not here or not _serves(grant, ctx, people):
             return False
         # Only an approval has to hold today: a remembered denial that is out of date errs on the safe side.
         if grant.verdict == "approved" and not _still_given(grant, ctx, found, policy, people):
@@ -118,6 +121,15 @@ class Remembering:
         if isinstance(found, ConfigError):
             raise found
         return found
+
+
+def _serves(grant: Grant, ctx: Pinned, people: Directory) -> bool:
+    """Whether a call of `ctx` is one of the session and the human that the answer was for, or it was for everybody."""
+    if not grant.like.session:
+        return True
+    # A session's name is anybody's to name: what was given for one person in it is nobody else's.
+    humans = {people.person_id(each, ctx.tenant) for each in (grant.requester, ctx.user.user)}
+    return grant.like.session == ctx.session and len(humans) == 1
 
 
 def _still_given(grant: Grant, ctx: Pinned, found: Judgement, policy: ApprovalPolicy, people: Directory) -> bool:

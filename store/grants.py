@@ -10,12 +10,13 @@ from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, Like
 from signoff.store.schema import GRANTS, StoreClock
 from signoff.store.store import Also, Store
-from signoff.store.terms import added, moment, spend
+from signoff.store.terms import SPENT, added, hold_grant, moment, spend
 
 CANDIDATES: Final = 200
 """How many remembered answers for one tool are tried; with more of them people are asked instead."""
 _EXACT: Final = "these arguments"
-_USABLE: Final = (GRANTS.c.uses_left > 0, GRANTS.c.revoked_at.is_(None), GRANTS.c.expires_at > StoreClock())
+_ROWS: Final = select(GRANTS, (GRANTS.c.uses - SPENT).label("uses_left"))
+_USABLE: Final = (GRANTS.c.uses > SPENT, GRANTS.c.revoked_at.is_(None), GRANTS.c.expires_at > StoreClock())
 
 
 class Grants:
@@ -24,53 +25,10 @@ class Grants:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def write(
-        self,
-        grant_id: str,
-        verdict: Literal["approved", "denied"],
-        like: Like,
-        wish: Remember,
-        *,
-        people: tuple[str, ...],
-        approval_id: str,
-        reason: str = "",
-        since: datetime | None = None,
-        also: Also | None = None,
-    ) -> Grant:
-        """Remember an answer; returns what stands under this id, which is the first, revoked or used up or not.
-
-        It is over `wish.seconds` after `since`, or after now, whichever is earlier. `also` is written with a new one.
-        """
-        row = {
-            "id": grant_id,
-            "verdict": verdict,
-            **like.model_dump(exclude={"where", "exact"}),
-            "exact": like.exact,
-            "predicate": like.where,
-            "people": " ".join(people),
-            "reason": reason,
-            "approval_id": approval_id,
-            "uses": wish.uses,
-            "uses_left": wish.uses,
-        }
-
-        def write(connection: Connection) -> Grant:
-            now: int = connection.execute(select(StoreClock())).scalar_one()
-            # The earlier of the two: a late write does not lengthen the answer, nor does a clock that is ahead.
-            begin = moment(now) if since is None else min(moment(now), since)
-            end = _millis(begin + timedelta(seconds=wish.seconds))
-            new = added(connection, GRANTS, row | {"created_at": now, "expires_at": end})
-            if new and also is not None:
-                also(connection)
-            return _grant(connection.execute(select(GRANTS).where(GRANTS.c.id == grant_id)).one())
-
-        return await self._store.run(write)
-
     async def usable(self, tenant: str, session: str, tool: str) -> list[Grant]:
         """What may answer for a call of `tool` in this session now: denials first, then the oldest."""
         query = (
-            select(GRANTS)
-            .where(GRANTS.c.tenant == tenant, GRANTS.c.tool == tool, GRANTS.c.session.in_(("", session)), *_USABLE)
+            _ROWS.where(GRANTS.c.tenant == tenant, GRANTS.c.tool == tool, GRANTS.c.session.in_(("", session)), *_USABLE)
             # `denied` sorts behind `approved`: descending puts it first, and neither limit nor approval hides a denial.
             .order_by(GRANTS.c.verdict.desc(), GRANTS.c.created_at, GRANTS.c.id)
             .limit(CANDIDATES)
@@ -79,7 +37,7 @@ class Grants:
 
     async def look(self, grant_id: str) -> Grant | None:
         """One remembered answer, or None."""
-        query = select(GRANTS).where(GRANTS.c.id == grant_id)
+        query = _ROWS.where(GRANTS.c.id == grant_id)
 
         def read(connection: Connection) -> Grant | None:
             row = connection.execute(query).first()
@@ -89,7 +47,7 @@ class Grants:
 
     async def all(self, tenant: str, *, every: bool = False) -> list[Grant]:
         """What is remembered in a tenant, newest first; with `every` also what is over, used up or revoked."""
-        query = select(GRANTS).where(GRANTS.c.tenant == tenant).order_by(GRANTS.c.created_at.desc(), GRANTS.c.id)
+        query = _ROWS.where(GRANTS.c.tenant == tenant).order_by(GRANTS.c.created_at.desc(), GRANTS.c.id)
         query = query if every else query.where(*_USABLE)
         return await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
 
@@ -101,11 +59,12 @@ class Grants:
         named = (GRANTS.c.id == grant_id) & (GRANTS.c.tenant == tenant)
 
         def mark(connection: Connection) -> Row[Any] | None:
+            hold_grant(connection, grant_id)
             taken = update(GRANTS).where(named, GRANTS.c.revoked_at.is_(None))
             done = connection.execute(taken.values(revoked_at=StoreClock(), revoked_by=by))
             if done.rowcount and also is not None:
                 also(connection)
-            return connection.execute(select(GRANTS).where(named)).first()
+            return connection.execute(_ROWS.where(named)).first()
 
         row = await self._store.run(mark)
         if row is None:
@@ -115,6 +74,43 @@ class Grants:
     async def use(self, grant_id: str, ticket: str) -> bool:
         """Spend one use for a call that ends without a ticket, once for each key; False when nothing is left."""
         return await self._store.run(lambda connection: spend(connection, grant_id, ticket))
+
+
+def write_grant(
+    connection: Connection,
+    grant_id: str,
+    verdict: Literal["approved", "denied"],
+    like: Like,
+    wish: Remember,
+    *,
+    people: tuple[str, ...],
+    approval_id: str,
+    requester: str,
+    reason: str = "",
+    since: datetime | None = None,
+) -> bool:
+    """Remember an answer; whether that is new: what was written first under this id stands, revoked or used up or not.
+
+    It is over `wish.seconds` after `since`, or after now, whichever is earlier.
+    """
+    now: int = connection.execute(select(StoreClock())).scalar_one()
+    # The earlier of the two: a late write does not lengthen the answer, nor does a clock that is ahead.
+    begin = moment(now) if since is None else min(moment(now), since)
+    row = {
+        "id": grant_id,
+        "verdict": verdict,
+        **like.model_dump(exclude={"where", "exact"}),
+        "exact": like.exact,
+        "predicate": like.where,
+        "people": " ".join(people),
+        "reason": reason,
+        "approval_id": approval_id,
+        "requester": requester,
+        "uses": wish.uses,
+        "created_at": now,
+        "expires_at": _millis(begin + timedelta(seconds=wish.seconds)),
+    }
+    return added(connection, GRANTS, row)
 
 
 def shown_grant(grant: Grant) -> Grant:
@@ -145,6 +141,7 @@ def _grant(row: Row[Any]) -> Grant:
         people=tuple(row.people.split()),
         reason=row.reason,
         approval_id=row.approval_id,
+        requester=row.requester,
         created_at=moment(row.created_at),
         expires_at=moment(row.expires_at),
         uses=row.uses,

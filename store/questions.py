@@ -3,24 +3,28 @@
 Whoever runs a workflow can say anything of a call; what is shown, signed or run is read here and recomputed.
 """
 
+import logging
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
+from pydantic import ValidationError
 from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, text, update
 
 from signoff.approvals.course import StoredAnswer, request_at, request_of
 from signoff.approvals.deadlines import last_moment
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import ApprovalRequest, Ending, Question, Vote
+from signoff.contracts.canonical import NotCanonical
 from signoff.contracts.ids import TurnKey, new_code
 from signoff.store.schema import ANSWERS, BLOBS, QUESTIONS, StoreClock
 from signoff.store.store import Also, Store
 from signoff.store.terms import added, moment
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 OWED_SECONDS: Final = 5.0
 """How old an answer is before it is handed over by whoever looks; its own gateway does so at once."""
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7310273, hashtext(:approval))")
@@ -153,15 +157,15 @@ class Questions:
 
         def read(connection: Connection) -> list[ApprovalRequest]:
             now = moment(connection.execute(select(StoreClock())).scalar_one())
-            questions = [_question(row) for row in connection.execute(query)]
+            rows = connection.execute(query).all()
             given: dict[str, list[StoredAnswer]] = {}
             answered = select(ANSWERS).where(
                 ANSWERS.c.approval.in_(query.with_only_columns(QUESTIONS.c.approval).order_by(None))
             )
             for row in connection.execute(answered.order_by(ANSWERS.c.number)):
                 given.setdefault(row.approval, []).append(_answer(row))
-            found = [request_at(each, given.get(each.id, ()), now) for each in questions]
-            return [each for each in found if each.state == "pending"]
+            found = [_listed(row, given.get(row.approval, ()), now) for row in rows]
+            return [each for each in found if each is not None and each.state == "pending"]
 
         return await self._store.run(read)
 
@@ -357,6 +361,15 @@ def _question(row: Row[Any]) -> Question:
     if row.ended_at is None:
         return found
     return found.model_copy(update={"ended_at": moment(row.ended_at), "ended_as": row.ended_as})
+
+
+def _listed(row: Row[Any], answers: Sequence[StoredAnswer], now: datetime) -> ApprovalRequest | None:
+    """The request of a row; None for one that holds no question, which must not take the list of all others away."""
+    try:
+        return request_at(_question(row), answers, now)
+    except (ValidationError, NotCanonical) as error:
+        _log.error("the question %r cannot be read: %s", row.approval, type(error).__name__)
+        return None
 
 
 def _answer(row: Row[Any]) -> StoredAnswer:

@@ -178,13 +178,14 @@ GRANTS: Final = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("uses", Integer, nullable=False),
-    Column("uses_left", Integer, nullable=False),
+    Column("requester", String(64), nullable=False),
     Column("revoked_by", String(64), nullable=True),
     Column("revoked_at", BigInteger, nullable=True),
     Index("grants_by_tool", "tenant", "tool"),
 )
 """Remembered answers. `exact` is a digest of arguments, `predicate` a CEL expression over them; one of both is empty.
-`people` are ids with a space between them."""
+`people` are ids with a space between them, `requester` is who asked. How often one may still answer is `uses` less its
+rows in `grant_uses`: whoever spends a use changes nothing here."""
 
 GRANT_USES: Final = Table(
     "grant_uses",

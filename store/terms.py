@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, bindparam, delete, or_, select, text, update
+from sqlalchemy import Connection, Row, String, Table, bindparam, delete, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.contracts.grant import Freeze
@@ -21,17 +21,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SHARE: Final = text("SELECT pg_advisory_xact_lock_shared(7310271, hashtext(:tenant))")
 _ALONE: Final = text("SELECT pg_advisory_xact_lock(7310271, hashtext(:tenant))")
 _FREEZE: Final = select(FREEZES).where(FREEZES.c.tenant == bindparam("of"))
-_SPEND: Final = (
-    update(GRANTS)
-    .where(
-        GRANTS.c.id == bindparam("named"),
-        GRANTS.c.uses_left > 0,
-        GRANTS.c.revoked_at.is_(None),
-        GRANTS.c.expires_at > StoreClock(),
-    )
-    .values(uses_left=GRANTS.c.uses_left - 1)
-)
-_UNSPEND: Final = delete(GRANT_USES).where(
+# Two that take the last use of one grant would not see each other's row: their tickets have different keys.
+_SPENDING: Final = text("SELECT pg_advisory_xact_lock(7310274, hashtext(:grant))")
+SPENT: Final = select(func.count()).where(GRANT_USES.c.grant_id == GRANTS.c.id).correlate(GRANTS).scalar_subquery()
+"""How often a remembered answer has answered."""
+_NOTED: Final = select(GRANT_USES.c.key).where(
     GRANT_USES.c.grant_id == bindparam("named"), GRANT_USES.c.key == bindparam("ticket")
 )
 # Nobody counts uses of a tool while somebody else takes one; a transaction takes no other such lock after this one.
@@ -137,19 +131,24 @@ def read_freeze(row: Row[Any]) -> Freeze:
     return Freeze(tenant=row.tenant, reason=row.reason, by=row.frozen_by, at=moment(row.frozen_at))
 
 
+def hold_grant(connection: Connection, grant: str) -> None:
+    """Wait until whoever spends or revokes this grant has done so, and let nobody else before this ends."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_SPENDING, {"grant": grant})
+
+
 def spend(connection: Connection, grant: str, ticket: str) -> bool:
     """Spend one use of a grant for one ticket, once however often it is asked.
 
     False, with nothing changed, when the grant is used up, revoked or over.
     """
-    # The note goes first: a retry of the same ticket finds it and spends nothing.
-    if not added(connection, GRANT_USES, {"grant_id": grant, "key": ticket}):
+    hold_grant(connection, grant)
+    about = {"named": grant, "ticket": ticket}
+    # One statement: on SQLite a count that is read first could be out of date once the row is written.
+    if connection.execute(_spending(connection.dialect.name), about).first() is not None:
         return True
-    if connection.execute(_SPEND, {"named": grant}).rowcount == 1:
-        return True
-    # Not every caller rolls back (`Grants.use`): left there, the note would pass for a spent use at the next try.
-    connection.execute(_UNSPEND, {"named": grant, "ticket": ticket})
-    return False
+    # A retry of the same ticket has spent its use already.
+    return connection.execute(_NOTED, about).first() is not None
 
 
 def take_use(connection: Connection, use: Use, ticket: str) -> datetime | None:
@@ -213,6 +212,20 @@ def tenant_of(workflow: str) -> str:
 def moment(milliseconds: int) -> datetime:
     """The time behind what the store's clock says."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+@cache
+def _spending(dialect: str) -> Any:
+    left = select(GRANTS.c.id, bindparam("ticket", type_=String()), StoreClock()).where(
+        GRANTS.c.id == bindparam("named"),
+        GRANTS.c.uses > SPENT,
+        GRANTS.c.revoked_at.is_(None),
+        GRANTS.c.expires_at > StoreClock(),
+    )
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    key = list(GRANT_USES.primary_key)
+    adding = insert(GRANT_USES).from_select([*key, GRANT_USES.c.used_at], left, include_defaults=False)
+    return adding.on_conflict_do_nothing(index_elements=key).returning(*key)
 
 
 @cache

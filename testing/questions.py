@@ -18,8 +18,10 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import Authority, GateTask
+from signoff.gateway.grant_rows import write_agreed
 from signoff.registry.permission import override_hash
 from signoff.registry.tool import Tool
+from signoff.store.content import load
 from signoff.store.questions import ApprovalRows, Questions, add_answer
 from signoff.store.store import Store
 
@@ -62,7 +64,7 @@ async def ask(
 async def answer(
     store: Store, decision: Decision, *, at: datetime | None = None, authority: Authority | None = None
 ) -> None:
-    """Inserts an answer as the gateway does once it has found it good; it checks nothing of it.
+    """Inserts an answer as the gateway does once it has found it good, with what it wants remembered; checks nothing.
 
     It counts at the time it says it was received, else at `at` or now. `authority` is who the gateway found its author
     to be; by default whom the decision names, on a seat of their own. Raises LookupError where nobody was asked.
@@ -70,10 +72,15 @@ async def answer(
     found = authority or Authority(allowed=True, subject=decision.subject, assurance=decision.assurance)
     vote = vote_of(decision, found, decision.received_at or at or datetime.now(UTC))
 
+    asked = await Questions(store).read(decision.approval_id)
+    args: Mapping[str, Any] = {} if asked is None else await load(store, asked.latest.args)
+
     def insert(connection: Connection, rows: ApprovalRows | None) -> None:
         if rows is None:
             raise LookupError(f"nobody was asked about {decision.approval_id}")
         after = counted(rows.request(rows.latest, vote.at), vote)
         add_answer(connection, rows, vote, settles=decision.edited_args is None and after.state != "pending")
+        if decision.edited_args is None:
+            write_agreed(connection, after, args, vote.at)
 
     await Questions(store).locked(decision.approval_id, insert)

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, asked, decision, environment, permit_for, pinned, room_of, run, task_for
+from activity_kit import ARGS, about, asked, environment, permit_for, pinned, room_of, run, task_for
 from desk_fixtures import Ledger, pay_tool
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -14,18 +14,17 @@ from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import GateActivity
 from signoff.activities.room import Room
-from signoff.approvals.grants import likeness
+from signoff.approvals.grants import grant_id
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Remember
-from signoff.contracts.grant import Like
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import GateTask
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.tool import Tool
 from signoff.store.freezes import Freezes
-from signoff.store.grants import Grants
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.testing.questions import answer
 
 POLICIES = (False, True, ApprovalPolicy(auto_approve_if="args.amount < 50.0"), ApprovalPolicy(allow_remember=True))
 
@@ -42,20 +41,11 @@ async def prepared(store: Store, tool: Tool, room: Room, before: str, ctx: Any) 
     if before == "void":
         await store.void_unclaimed(key, workflow=workflow, call="c1.1", tool=tool.name)
     if before == "grant":
-        exact = likeness(tool.name, tool.definition, ARGS)
-        compiled = room.catalog.policy(tool.name)
-        like = Like(
-            tenant=ctx.tenant,
-            tool=tool.name,
-            definition=tool.definition,
-            exact=exact,
-            rule="requires_approval",
-            policy_hash=compiled.hash,
-        )
-        await Grants(store).write(
-            ctx.turn, "approved", like, Remember(), people=("approver",), approval_id=decision().approval_id
-        )
-        permit = permit.model_copy(update={"grant": ctx.turn})
+        earlier = ctx.model_copy(update={"turn": f"{ctx.turn}b"})
+        request = await asked(room, tool, ctx=earlier)
+        wish = Remember(scope="tenant")
+        await answer(store, about(request, approval_id=request.id, remember=wish))
+        permit = permit.model_copy(update={"grant": grant_id(request.id, request.revision, "approved")})
     return task_for(tool, permit, ticket=2 if before == "void" else 1)
 
 

@@ -119,6 +119,23 @@ async def test_a_change_is_asked_where_changes_are_allowed_and_of_the_same_peopl
         assert found.outcome.value.inline == why
 
 
+async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: Store) -> None:
+    """Its editor saw another tool's card."""
+    before, now = pay_tool(LEDGER, EDITABLE), pay_tool(LEDGER, EDITABLE, version="2")
+    request = await asked(room_of(store, before), before)
+    found = await ruling(room_of(store, now), {"amount": 1}, edit=about(request, edited_args={"amount": 1}))
+    assert found.outcome is not None
+    told = "the tool changed while you were asked; approve or deny, it is asked anew"
+    assert found.outcome.value.inline == told
+
+
+async def test_whom_an_escalation_added_goes_on_being_asked(store: Store) -> None:
+    """They came by the clock, not by the arguments; they stay, and they are not escalated to again."""
+    policy = EDITABLE.model_copy(update={"escalate_to": ("role:board",), "escalate_after": 0.0})
+    found = request_of((await edited(room_of(store, pay_tool(LEDGER, policy)), {"amount": 1})).request)
+    assert (found.approvers, found.escalate_after) == (("role:approvers", "role:board"), None)
+
+
 async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: Store) -> None:
     """By no rule, and with what the tool's own check makes of it by now where the people asked can read it."""
     policy = ApprovalPolicy(auto_approve_if="true")

@@ -22,6 +22,7 @@ from activity_kit import (
     told,
 )
 from desk_fixtures import GUEST, Ledger, pay_tool
+from sqlalchemy import update
 
 from signoff.activities import remembered
 from signoff.activities.gate import GateActivity, settled_outcome
@@ -51,6 +52,7 @@ from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.grants import Grants
 from signoff.store.people import vouching
 from signoff.store.questions import Questions
+from signoff.store.schema import GRANTS
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 
@@ -64,6 +66,11 @@ ASKED = NOW - timedelta(minutes=1)
 """When somebody answered, by the gateway's clock: before the store was written."""
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - 24 * HOUR),)))
 APPROVERS = (Person(id="approver", roles=("approvers",)), Person(id="ana", roles=("approvers",)))
+
+
+def room_with(store: Store, *tools: Tool, **fields: Any) -> Room:
+    """A room that knows the gateway's key."""
+    return dataclasses.replace(room_of(store, *tools, **fields), verifier=SIGNER.verifier())
 
 
 def asking(ledger: Ledger, policy: ApprovalPolicy = ALLOWED, **fields: Any) -> Tool:
@@ -120,10 +127,15 @@ async def denied(room: Room, request: ApprovalRequest, **said: Any) -> Authority
         allow_self=request.allow_self,
         min_assurance=request.min_assurance,
         accept_unsigned=True,
-        request=request,
     )
-    worker = dataclasses.replace(room, verifier=SIGNER.verifier())
-    return await environment("signoff.identify", is_local=True).run(IdentifyActivity(worker).identify, task)
+    return await environment("signoff.identify", is_local=True).run(IdentifyActivity(room).identify, task)
+
+
+async def given(room: Room, tool: Tool, turn: str, wish: Remember, **said: Any) -> str:
+    """The id of what is remembered of an answer to a call of another turn."""
+    request = await asked(room, tool, ctx=pinned(turn=turn))
+    await answer(room.store, about(request, approval_id=request.id, remember=wish, **said))
+    return grant_id(request.id, 1, said.get("verdict", "approved"))
 
 
 def judged(room: Room) -> Judgement:
@@ -150,6 +162,7 @@ def expected(tool: Tool, room: Room, verdict: Any, wish: Remember, **fields: Any
         "people": ("approver",),
         "reason": "go on",
         "approval_id": ID,
+        "requester": GUEST.user,
         "created_at": NOW,
         "expires_at": ASKED + timedelta(seconds=wish.seconds),
         "uses": wish.uses,
@@ -183,7 +196,7 @@ WISHES = (Remember(seconds=600, uses=3), SMALL.model_copy(update={"seconds": 60.
 async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store, wish: Remember) -> None:
     """Whose it is, of which question, for which calls, how often and from the answer on how long; and so recorded."""
     tool = asking(Ledger())
-    room = room_of(store, tool)
+    room = room_with(store, tool)
     for _ in range(2):
         await approved(room, tool, decision(remember=wish, received_at=ASKED))
     (grant,) = await kept(store)
@@ -198,7 +211,7 @@ async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store
     Seen to be remembered while the permit's decisions were taken for those that had been counted.
     """
     tool = asking(Ledger())
-    room = dataclasses.replace(room_of(store, tool), verifier=SIGNER.verifier())
+    room = room_with(store, tool)
     foreign = SIGNER.sign_decision(decision(approval_id="main.s.t.c9.9", remember=SMALL, received_at=ASKED))
     await approved(room, tool, decision(), decisions=(foreign,))
     assert await kept(store) == []
@@ -208,7 +221,7 @@ async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store
 async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, wish: Remember) -> None:
     """The same of a denial, which nothing runs by: it is kept while its author is looked up."""
     tool = asking(Ledger())
-    room = room_of(store, tool)
+    room = room_with(store, tool)
     request = await question(room)
     for _ in range(2):
         found = await denied(room, request, remember=wish, reason="too expensive")
@@ -220,7 +233,7 @@ async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, w
 
 async def test_a_denial_without_a_wish_is_not_remembered(store: Store) -> None:
     """It ends its own call only."""
-    room = room_of(store, asking(Ledger()))
+    room = room_with(store, asking(Ledger()))
     assert (await denied(room, await question(room))).allowed
     assert (await kept(store), (await ruled(room)).verdict) == ([], "ask")
 
@@ -228,7 +241,7 @@ async def test_a_denial_without_a_wish_is_not_remembered(store: Store) -> None:
 @pytest.mark.parametrize("reason", ["too expensive", ""])
 async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store: Store, reason: str) -> None:
     """Who denied what, when and why, in the model's words and in the outcome; a use is spent once for each call."""
-    room = room_of(store, asking(Ledger()))
+    room = room_with(store, asking(Ledger()))
     await denied(room, await question(room), remember=WISHES[0], reason=reason)
     (grant,) = await kept(store)
     repeated = ToolDenied(
@@ -261,19 +274,17 @@ async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store:
 
 async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> None:
     """The rest of the judgement stands; the outcome made of it is plain JSON."""
-    room = room_of(store, asking(Ledger()))
+    room = room_with(store, asking(Ledger()))
     await denied(room, await question(room), remember=WISHES[0])
     (grant,) = await kept(store)
-    both = ("ana", "approver")
-    like = grant.like.model_copy(update={"session": ""})
     await Grants(store).revoke(grant.id, "main", by="ana")
-    await Grants(store).write("gtwo", "denied", like, WISHES[0], people=both, approval_id="other", reason="no")
+    second = await given(room, asking(Ledger()), "other", WISHES[0], verdict="denied", subject="ana", reason="no")
     found = judged(room)
     ended = await Remembered(room).consulted(pinned(turn="next"), CALL, ARGS, found)
     assert ended.denied is not None
-    assert (ended.denied.approval_id, ended.denied.decided_by) == ("other", "ana, approver")
+    assert (ended.denied.approval_id, ended.denied.decided_by) == ("main.s.other.c1.1", "ana")
     assert ended == dataclasses.replace(
-        found, kind="settled", code="denied", message="no", denied=ended.denied, grant="gtwo"
+        found, kind="settled", code="denied", message="no", denied=ended.denied, grant=second
     )
     assert settled_outcome(ended, CALL).value.inline == json.loads(ended.denied.model_dump_json())
 
@@ -281,7 +292,7 @@ async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> No
 def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
     """It runs by the grant, and why says by whose and until when; what no rule judged stays as it is."""
     tool = asking(Ledger())
-    room = room_of(store, tool)
+    room = room_with(store, tool)
     until = datetime(2026, 3, 1, 12, 5, 59, tzinfo=UTC)
     grant = expected(tool, room, "approved", SMALL, people=("ana", "bo"), expires_at=until)
     found = judged(room)
@@ -300,7 +311,7 @@ def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
 
 def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
     """It is denied with the reason of the freeze; what was settled before stays settled as it was."""
-    found = judged(room_of(store, asking(Ledger())))
+    found = judged(room_with(store, asking(Ledger())))
     reason = "frozen: drill"
     ended = frozen(found, "drill", CALL)
     told_so = ToolDenied(source="policy", tool="pay", call_id="c1.1", reason=reason)
@@ -308,12 +319,12 @@ def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
     assert frozen(ended, "again", CALL) is ended
 
 
-async def test_outside_development_only_a_signed_answer_is_remembered(store: Store) -> None:
-    """What anybody could have written decides nothing for later calls; its author is told."""
+async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> None:
+    """What anybody could have written decides nothing for later calls, nor its own; its author is told."""
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, accept_unsigned=True, min_assurance="none"))
-    request = await question(room_of(store, tool, people=APPROVERS))
-    room = room_of(store, tool, people=APPROVERS, profile="production")
-    why = "`remember`: only a signed answer is remembered"
+    request = await question(room_with(store, tool, people=APPROVERS))
+    room = room_with(store, tool, people=APPROVERS, profile="production")
+    why = "`remember`: only an answer given through the gateway is remembered"
     found = await denied(room, request, remember=WISHES[0], signed=False)
     assert (found.allowed, found.code, found.note) == (False, "malformed", why)
     assert await kept(store) == []
@@ -326,18 +337,17 @@ async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: St
     login = "https://login.example.com#7"
     cy = Person(id=id_of(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
     tool = asking(Ledger())
-    room = dataclasses.replace(room_of(store, tool), verifier=SIGNER.verifier())
-    grant = expected(tool, room, "approved", SMALL)
-    await Grants(store).write("gcy", "approved", grant.like, SMALL, people=(cy.id,), approval_id=ID)
+    room = room_with(store, tool)
+    grant = await given(room, tool, "other", SMALL, subject=cy.id)
     assert (await ruled(room, {"amount": 1})).verdict == "ask"
     await store.run(vouching(vouch(SIGNER, cy, names=(), now=NOW, lifetime=HOUR)))
-    assert (await ruled(room, {"amount": 1})).grant == "gcy"
+    assert (await ruled(room, {"amount": 1})).grant == grant
 
 
 async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
     """In another turn and session of the tenant, with other arguments for which the predicate holds."""
     tool = asking(Ledger())
-    room = room_of(store, tool)
+    room = room_with(store, tool)
     await approved(room, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
     ruling = await ruled(room, {"amount": 50}, session="other")
@@ -349,11 +359,9 @@ async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
 async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many predicates people leave behind, so much is spent on asking them; then a person is asked."""
     tool = asking(Ledger())
-    room = room_of(store, tool)
+    room = room_with(store, tool)
     for number in range(3):
-        wish = Remember(scope="tenant", where=f"args.amount <= {20 + number}.0")
-        like = expected(tool, room, "approved", wish).like
-        await Grants(store).write(f"g{number}", "approved", like, wish, people=("approver",), approval_id=ID)
+        await given(room, tool, f"t{number}", Remember(scope="tenant", where=f"args.amount <= {20 + number}.0"))
     assert len(await kept(store)) == 3
     assert (await ruled(room, {"amount": 22})).verdict == "run"
     steps = compile_where("args.amount <= 20.0", room.catalog.policy("pay")).steps({"amount": 22})
@@ -366,7 +374,7 @@ async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypa
 async def test_exact_arguments_in_one_session(store: Store) -> None:
     """Without a predicate only the very same arguments, however numbers are written; elsewhere people are asked."""
     tool = asking(Ledger())
-    room = room_of(store, tool)
+    room = room_with(store, tool)
     await approved(room, tool, decision(remember=Remember()))
     assert (await ruled(room)).verdict == "run"
     assert (await ruled(room, {**ARGS, "amount": 20.0})).verdict == "run"
@@ -389,17 +397,17 @@ async def test_exact_arguments_in_one_session(store: Store) -> None:
 async def test_another_question_is_asked_anew(store: Store, change: dict[str, Any]) -> None:
     """Another policy, another definition, somebody who left, a rule that denies: nothing runs by the old answer."""
     tool = asking(Ledger())
-    await approved(room_of(store, tool), tool, decision(remember=SMALL))
+    await approved(room_with(store, tool), tool, decision(remember=SMALL))
     more = {name: change[name] for name in ("people", "policies") if name in change}
     fields = {name: value for name, value in change.items() if name not in more}
-    later = room_of(store, asking(Ledger(), **fields), **more)
+    later = room_with(store, asking(Ledger(), **fields), **more)
     assert (await ruled(later)).verdict != "run"
 
 
 async def test_nobody_approves_their_own_calls_in_advance(store: Store) -> None:
     """Who gave the answer may not use it, unless the policy lets people approve their own."""
     tool = asking(Ledger())
-    room = room_of(store, tool, people=APPROVERS)
+    room = room_with(store, tool, people=APPROVERS)
     await approved(room, tool, decision(remember=SMALL))
     mine = Principal(user="approver", roles=("approvers",))
     assert (await ruled(room, user=mine)).verdict == "ask"
@@ -410,7 +418,7 @@ async def test_another_entry_of_who_approved_uses_nothing_of_theirs(store: Store
     """One human who asks by one entry and approved in advance by another would approve their own calls."""
     tool = asking(Ledger())
     second = Person(id="second", person_id="approver")
-    room = room_of(store, tool, people=[*APPROVERS, second])
+    room = room_with(store, tool, people=[*APPROVERS, second])
     await approved(room, tool, decision(remember=SMALL))
     assert (await ruled(room, user=Principal(user="second"))).verdict == "ask"
     assert (await ruled(room, user=GUEST)).verdict == "run"
@@ -419,7 +427,7 @@ async def test_another_entry_of_who_approved_uses_nothing_of_theirs(store: Store
 async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(store: Store) -> None:
     """As with rules: of whom nobody is sure, for him no answer was given in advance."""
     tool = asking(Ledger())
-    room = room_of(store, tool)
+    room = room_with(store, tool)
     await approved(room, tool, decision(remember=SMALL))
     assert (await ruled(room, user=Principal(user="guest", tier="gold"))).verdict == "ask"
 
@@ -438,7 +446,7 @@ async def test_a_quorum_has_to_want_the_same_remembered(
 ) -> None:
     """Two people, two wishes that agree; of different counts and lengths the smaller holds."""
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, quorum=2))
-    room = room_of(store, tool, people=APPROVERS)
+    room = room_with(store, tool, people=APPROVERS)
     await approved(room, tool, decision(remember=SMALL), decision(subject="ana", remember=second))
     assert [(grant.people, grant.uses) for grant in await kept(store)] == (
         [] if uses is None else [(("approver", "ana"), uses)]
@@ -449,7 +457,7 @@ async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store
     """A forged, revoked or foreign grant: judged anew, the handler is not called."""
     ledger = Ledger()
     tool = asking(ledger)
-    room = room_of(store, tool)
+    room = room_with(store, tool)
     await approved(room, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
     ledger.rows.clear()
@@ -469,10 +477,58 @@ async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store
     assert ledger.rows == []
 
 
+async def test_a_grant_for_a_session_serves_whose_it_is(store: Store) -> None:
+    """Somebody else who names the session is asked about, and the same human by another entry is served.
+
+    Seen to serve anybody while only the session's name was compared.
+    """
+    tool = asking(Ledger())
+    people = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
+    room = room_with(store, tool, people=people)
+    await approved(room, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
+    verdicts = [(await ruled(room, user=Principal(user=name))).verdict for name in ("guest", "second", "max")]
+    assert verdicts == ["run", "run", "ask"]
+
+
+INVENTED: dict[str, dict[str, Any]] = {
+    "more uses": {"uses": 900},
+    "more time": {"expires_at": 4_000_000_000_000},
+    "another predicate": {"predicate": "true"},
+    "everywhere": {"session": ""},
+    "for somebody else": {"requester": "max"},
+    "of somebody else": {"people": "ana"},
+    "of an approval that nobody gave": {"approval_id": "main.s.never.c1.1"},
+    "of another revision": {"id": "gother"},
+    "an approval made of a denial": {"verdict": "denied"},
+}
+
+
+@pytest.mark.parametrize("name", INVENTED)
+async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name: str) -> None:
+    """Whoever can write rows as a worker makes no grant of it: question and signed answers have to say the same."""
+    tool = asking(Ledger())
+    room = room_with(store, tool, people=[*APPROVERS, Person(id="guest"), Person(id="max")])
+    await approved(room, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
+    user = Principal(user="guest")
+    assert (await ruled(room, user=user)).verdict == "run"
+    await store.run(lambda connection: connection.execute(update(GRANTS).values(**INVENTED[name])))
+    assert (await ruled(room, user=user)).verdict == "ask"
+
+
+async def test_an_answer_that_the_gateway_did_not_sign_bears_out_nothing(store: Store) -> None:
+    """A row of `answers` with a changed or foreign signature, as on a store without roles a worker could write one."""
+    tool = asking(Ledger())
+    room = room_with(store, tool)
+    request = await asked(room, tool)
+    signed = SIGNER.sign_decision(about(request, remember=SMALL.model_copy(update={"uses": 1}), received_at=ASKED))
+    await answer(store, signed.model_copy(update={"remember": SMALL}))
+    assert (len(await kept(store)), (await ruled(room)).verdict) == (1, "ask")
+
+
 async def test_a_tool_that_only_reads_spends_its_grant_once(store: Store) -> None:
     """It takes a ticket for that; after a crash it may read again without spending twice."""
     tool = asking(Ledger(), read_only=True)
-    room = room_of(store, tool)
+    room = room_with(store, tool)
     await approved(room, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
     permit = permit_for(tool, grant=grant.id, ctx=pinned(turn="next"))

@@ -3,7 +3,6 @@
 import uuid
 from typing import Any
 
-import pytest
 from attack_site import AttackSite, approval_id, payee, until
 
 from signoff.contracts.ids import TurnKey
@@ -16,7 +15,7 @@ async def remembered(site: AttackSite, to: str) -> tuple[str, TurnKey]:
     remember = {"scope": "session", "where": f"args.to == '{to}'", "uses": 10}
     assert (await site.person("ana").approve(approval_id(key), remember=remember))["status"] == "accepted"
     assert (await rui.result(key))["calls"][0]["code"] == "ok"
-    return session, key
+    return key.session, key
 
 
 async def over_or_asked(site: AttackSite, key: TurnKey) -> None:
@@ -39,9 +38,11 @@ async def test_what_is_remembered_serves_its_own_session(site: AttackSite) -> No
     assert site.amounts(to) == [5, 6]
 
 
-@pytest.mark.xfail(strict=True, reason="open: 02")
 async def test_a_turn_that_names_anothers_session_is_not_served(site: AttackSite) -> None:
-    """Max starts a turn that names Rui's session: nothing that was remembered for Rui runs for him."""
+    """Max starts a turn that names Rui's session: nothing that was remembered for Rui runs for him.
+
+    Seen to run while only the names of sessions were compared.
+    """
     to, max_ = payee(), site.person("max")
     session, _ = await remembered(site, to)
     body = {"text": f'[[["gift", {{"amount": 6, "to": "{to}"}}]]]', "actor": "clerk", "session": session}
@@ -52,19 +53,32 @@ async def test_a_turn_that_names_anothers_session_is_not_served(site: AttackSite
     assert site.amounts(to) == [5]
 
 
-@pytest.mark.xfail(strict=True, reason="open: 02")
 async def test_a_taken_session_tells_nothing_of_itself(site: AttackSite) -> None:
-    """A stranger who says something in Rui's session by its name is answered as in one that nobody has."""
+    """A stranger who says something in Rui's session, by its name or its id, is answered as in one that nobody has.
+
+    Seen to fail while a session was the first one's who said something in it.
+    """
     rui, zoe = site.person("rui"), site.person("zoe")
-    taken, free = f"s{uuid.uuid4().hex[:12]}", f"s{uuid.uuid4().hex[:12]}"
-    assert (await rui.say(taken, [])).status_code in (201, 202)
-    assert (await zoe.say(taken, [])).status_code == (await zoe.say(free, [])).status_code
+    taken = f"s{uuid.uuid4().hex[:12]}"
+    said = await rui.say(taken, [])
+    assert said.status_code in (201, 202)
+
+    async def answered(name: str) -> tuple[int, str]:
+        answer = await zoe.say(name, [])
+        body = answer.json()
+        return answer.status_code, answer.text.replace(body["session"], "S").replace(body["turn"], "T")
+
+    for name in (taken, said.json()["session"]):
+        free = f"s{uuid.uuid4().hex}"[: len(name)]
+        assert await answered(name) == await answered(free)
 
 
-@pytest.mark.xfail(strict=True, reason="open: 02")
 async def test_grants_are_told_to_whom_they_concern_alone(site: AttackSite) -> None:
     """Neither the API nor the page tells a stranger of the grant or its session; whose it is, who asked and an
-    administrator see it."""
+    administrator see it.
+
+    Seen to fail while everybody of the tenant was shown every grant.
+    """
     to = payee()
     session, key = await remembered(site, to)
 

@@ -2,7 +2,6 @@
 
 import uuid
 
-import pytest
 from attack_site import AttackSite, approval_id, payee, until
 from impostor import Impostor
 
@@ -14,16 +13,19 @@ async def taken_over(site: AttackSite, impostor: Impostor, to: str) -> TurnKey:
     session = f"s{uuid.uuid4().hex[:12]}"
     said = await site.person("rui").say(session, [("pay", {"amount": 9, "to": to})])
     assert said.status_code in (200, 201, 202), said.text
-    key = TurnKey("main", session, said.json()["turn"])
+    key = TurnKey("main", said.json()["session"], said.json()["turn"])
     await site.person("ana").waiting(approval_id(key))
-    await impostor.client.get_workflow_handle(SessionKey("main", session).workflow_id).terminate()
-    await site.person("max").say(session, [])
+    await impostor.client.get_workflow_handle(SessionKey("main", key.session).workflow_id).terminate()
+    for name in (session, key.session):
+        await site.person("max").say(name, [])
     return key
 
 
-@pytest.mark.xfail(strict=True, reason="open: 18")
 async def test_the_turns_of_a_session_stay_their_requesters(site: AttackSite, impostor: Impostor) -> None:
-    """Max reads nothing of Rui's turn: not over the API, not on a page, not in the session's own view."""
+    """Max reads nothing of Rui's turn: not over the API, not on a page, not in the session's own view.
+
+    Seen to fail while a session was whoever's said something in it first, by its bare name.
+    """
     to = payee()
     key = await taken_over(site, impostor, to)
     max_, page = site.person("max").http, (await site.browser("max")).http
@@ -52,9 +54,12 @@ async def test_whose_turn_it_was_still_reads_it(site: AttackSite, impostor: Impo
     await until(ran)
 
 
-@pytest.mark.xfail(strict=True, reason="open: 18")
 async def test_an_ended_sessions_name_goes_back_to_its_own_owner(site: AttackSite, impostor: Impostor) -> None:
-    """After the takeover Rui says something in his session by its name, and is heard."""
+    """After the takeover Rui says something in his session by its id, and is heard; by its name it is the same one.
+
+    Seen to be refused as somebody else's while the first to speak there owned it.
+    """
     key = await taken_over(site, impostor, payee())
     answer = await site.person("rui").say(key.session, [])
     assert answer.status_code in (200, 201, 202), answer.text
+    assert answer.json()["session"] == key.session

@@ -1,8 +1,13 @@
 """Asking and deciding from a terminal, on a real server with a real worker."""
 
+import asyncio
+
 import pytest
 from cli_kit import MANIFEST, Cli, assert_one_sentence, waiting_request
 
+from signoff.cli.stores import working_store
+from signoff.cli.working import running_worker
+from signoff.cli.workplace import find_workplace
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
 from signoff.contracts.listing import TurnRow, WaitingCard
@@ -196,12 +201,21 @@ async def test_a_refused_answer_changes_nothing(desk: Cli) -> None:
 async def test_without_a_worker_nothing_that_was_accepted_is_lost(
     cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str
 ) -> None:
-    """The turn's id is told although nobody answers yet, and an answer is stored for the worker to come."""
+    """The turn's id is told although nobody answers yet; once asked, it is answered also while the worker is away."""
     for name, value in (("MANIFEST", str(MANIFEST)), ("TASK_QUEUE", task_queue)):
         clean_env.setenv(f"SIGNOFF_{name}", value)
     clean_env.setenv("TEMPORAL_ADDRESS", server.address)
     said = assert_one_sentence(await cli("ask", "pay 500", "--json"))
     assert "is accepted and safe, but no worker answered in time" in said
     turn = said.split("`")[1]
-    stored = await cli("approve", f"main.{turn}.{turn}.c1.1", "--json")
-    assert (stored.code, stored.data["status"]) == (0, "pending")
+    place, approval = find_workplace(), f"main.{turn}.{turn}.c1.1"
+    assert (await cli("approve", approval, "--json")).code == 1
+    async with (
+        working_store(place.settings) as store,
+        running_worker(place, await server.connect(), store, task_queue=task_queue),
+    ):
+        while not any(card["id"] == approval for card in (await cli("inbox", "--json")).data):
+            await asyncio.sleep(0.1)
+    stored = await cli("approve", approval, "--json")
+    assert (stored.code, stored.data["status"]) == (0, "pending"), stored.err
+    assert "approved" in (await cli("show", approval)).out

@@ -1,6 +1,7 @@
 """Several answers at once, remembered ones, and the kill switch from a terminal."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_kit import MANIFEST, Cli, assert_one_sentence, waiting_request
@@ -10,7 +11,7 @@ from signoff.cli.workplace import find_workplace
 from signoff.contracts.decision import Remember
 from signoff.contracts.grant import Grant, Like
 from signoff.contracts.receipt import Receipt
-from signoff.store.grants import Grants
+from signoff.store.grants import write_grant
 
 
 async def test_several_requests_are_approved_by_one_command(desk: Cli) -> None:
@@ -120,7 +121,8 @@ async def test_grants_of_another_tenant(cli: Cli, clean_env: pytest.MonkeyPatch,
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
     like = Like(tenant="acme", tool="pay", definition="d" * 64, where="args.amount <= 5", rule="r", policy_hash="p")
     async with working_store(find_workplace().settings) as store:
-        await Grants(store).write("g1", "approved", like, Remember(), people=("zoe",), approval_id="acme.s.t.c1.1")
+        whose: dict[str, Any] = {"people": ("zoe",), "approval_id": "acme.s.t.c1.1", "requester": "rui"}
+        await store.run(lambda connection: write_grant(connection, "g1", "approved", like, Remember(), **whose))
     assert (await cli("grants", "list")).out.strip() == "nothing is remembered"
     there = ("--tenant", "acme")
     assert [each["id"] for each in (await cli("grants", "list", *there, "--json")).data] == ["g1"]

@@ -12,7 +12,7 @@ from cli_kit import MANIFEST, Cli
 from signoff.audit.log import AuditLog
 from signoff.contracts.decision import Remember
 from signoff.contracts.grant import Like
-from signoff.store.grants import Grants
+from signoff.store.grants import write_grant
 from signoff.store.store import open_store
 
 
@@ -72,7 +72,8 @@ async def test_a_grant_taken_back_is_recorded_once(place: Cli, clean_env: pytest
     async def remembered() -> list[str]:
         async with open_store("sqlite:///signoff.db") as store:
             like = Like(tenant="main", session="", tool="pay", definition="d", where="args.amount < 5.0", exact="")
-            await Grants(store).write("g1", "approved", like, Remember(), people=("ana",), approval_id="main.s.t.c1.1")
+            whose: dict[str, Any] = {"people": ("ana",), "approval_id": "main.s.t.c1.1", "requester": "rui"}
+            await store.run(lambda connection: write_grant(connection, "g1", "approved", like, Remember(), **whose))
             return await AuditLog(store).streams()
 
     assert await remembered() == []

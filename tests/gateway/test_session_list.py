@@ -93,7 +93,8 @@ async def test_a_session_alone_is_one_of_the_caller_s_tenant(desk: GatewayDesk) 
     headers = bearer(await token_of(locked, "kim", tenant=tenant))
     path = f"/v1/sessions/{session}"
     said = await locked.http.post(f"{path}/messages", json={"text": "hello", "actor": "desk"}, headers=headers)
-    assert (said.status_code, said.json()["id"]) == (201, f"{tenant}.{session}"), said.text
+    assert (said.status_code, said.json()["tenant"]) == (201, tenant), said.text
+    assert said.json()["session"].startswith(f"{session}-")
     assert (await locked.http.get(path, headers=headers)).json()["owner"] == "kim"
     other = await locked.http.get(f"/v1/sessions/main.{session}", headers=headers)
     assert other.status_code == 404

@@ -7,12 +7,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 from gateway_desk import BASE, GatewayDesk, fresh
 from gateway_login import bearer, locked_desk, token_of
 
 from signoff.contracts.call import Pinned
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import SessionKey, TurnKey, is_id
+from signoff.contracts.person import Person
 from signoff.contracts.session import turn_of
+from signoff.gateway.session_names import is_own, own_session
 
 
 async def _said(gateway: GatewayDesk, session: str, text: str, **fields: Any) -> httpx.Response:
@@ -118,18 +121,24 @@ async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayDesk) -> No
 async def test_a_session_is_its_owner_s(gateway: GatewayDesk) -> None:
     """Nobody says or adds anything in another's name; another tenant finds nothing; each scope opens its own."""
     locked = locked_desk(gateway)
-    session, hello = fresh(), {"text": "hello", "actor": "desk"}
-    messages, results = f"/v1/sessions/{session}/messages", f"/v1/sessions/{session}/results"
+    name, hello = fresh(), {"text": "hello", "actor": "desk"}
+    messages, results = f"/v1/sessions/{name}/messages", f"/v1/sessions/{name}/results"
     ana, bo = bearer(await token_of(locked, "ana")), bearer(await token_of(locked, "bo"))
-    assert (await locked.http.post(messages, json={**hello, "id": "a"}, headers=ana)).status_code == 201
+    said = await locked.http.post(messages, json={**hello, "id": "a"}, headers=ana)
+    assert said.status_code == 201
+    session = said.json()["session"]
     await _view(gateway, session, "complete")
     late = {"turn": "a", "text": "give it to bo"}
-    # Whose id is taken is told so; who may not read the session is not told that it is there.
-    for path, body, told in ((messages, hello, (403, "not_allowed")), (results, late, (404, "unknown"))):
-        answer = await locked.http.post(path, json=body, headers=bo)
-        assert (answer.status_code, answer.json()["code"]) == told
+    # A name is each person's own, and an id of somebody else's is a name as well.
+    answer = await locked.http.post(results, json=late, headers=bo)
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown")
+    begun = [
+        (await locked.http.post(f"/v1/sessions/{each}/messages", json={**hello, "id": "a"}, headers=bo)).json()
+        for each in (name, session)
+    ]
+    assert len({session, *(each["session"] for each in begun)}) == 3
     stranger = bearer(await token_of(locked, "zoe", tenant="acme"))
-    for path in (f"/v1/sessions/{session}", f"/v1/sessions/main.{session}"):
+    for path in (f"/v1/sessions/{session}", f"/v1/sessions/main.{session}", f"/v1/sessions/main.{name}"):
         assert (await locked.http.get(path, headers=stranger)).status_code == 404
     reader = bearer(await token_of(locked, "ana", "read", "decide"))
     assert (await locked.http.post(messages, json=hello, headers=reader)).json()["code"] == "scope"
@@ -137,6 +146,25 @@ async def test_a_session_is_its_owner_s(gateway: GatewayDesk) -> None:
     view = await _view(gateway, session, "complete", "complete")
     assert [turn["requester"] for turn in view["turns"]] == ["ana", "ana"]
     assert view["owner"] == "ana"
+    assert (await locked.http.get(f"/v1/sessions/{name}", headers=ana)).json()["session"] == session
+
+
+@pytest.mark.parametrize("name", ["s", "a" * 36, "a" * 37, "a" * 48, f"{'a' * 47}b"])
+def test_whose_a_session_is_stands_in_its_id(name: str) -> None:
+    """Every name makes an id for each person, of whom it says so; the id itself means the same session."""
+    people, named = [Person(id="ana"), Person(id="bo")], SessionKey("main", name)
+    ana, bo = [own_session(named, each, development=False) for each in people]
+    assert all(map(is_id, (ana.session, bo.session)))
+    assert [is_own(ana, "ana"), is_own(ana, "bo"), is_own(bo, "bo")] == [True, False, True]
+    assert own_session(ana, people[0], development=False) == ana
+    assert own_session(ana, people[1], development=False) not in (ana, bo)
+    assert own_session(named, people[0], development=True) == own_session(named, None, development=False) == named
+
+
+def test_two_long_names_of_one_person_are_two_sessions() -> None:
+    """Though they begin and end alike: what is cut away stays in the id as its hash."""
+    names = [f"{'a' * 24}{each}{'a' * 22}" for each in "xy"]
+    assert len({own_session(SessionKey("main", name), Person(id="ana"), development=False) for name in names}) == 2
 
 
 def _fields(page: str, action: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What is no good answer changes nothing, is told so, and is written down: through the API, as Update and as Signal."""
 
 import asyncio
+import dataclasses
 import json
 import uuid
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from desk_fixtures import yes
 from gateway_desk import SIGNER, GatewayDesk
-from gateway_login import STRANGER, bearer, token_of
+from gateway_login import STRANGER, bearer, locked_desk, token_of
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from signoff.audit.log import AuditLog
@@ -20,10 +21,18 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.receipt import Receipt
+from signoff.gateway.attempts import AttemptRecords
 from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.testing.questions import answer as store_answer
 
 FOREIGN = Signer(PrivateKeys(keys=(new_key(datetime(2026, 1, 1, tzinfo=UTC)),)))
 Facts = dict[str, Any]
+
+
+@pytest.fixture(name="locked")
+def fresh_gateway(locked: GatewayDesk) -> GatewayDesk:
+    """A gateway that has not written down anybody's attempts in this minute."""
+    return locked_desk(dataclasses.replace(locked, deps=dataclasses.replace(locked.deps, attempts=AttemptRecords())))
 
 
 async def asked(locked: GatewayDesk, text: str = "both", by: str = "guest") -> ApprovalRequest:
@@ -47,13 +56,19 @@ def handle_of(locked: GatewayDesk, request: ApprovalRequest) -> WorkflowHandle[A
 
 def answer(request: ApprovalRequest, **fields: Any) -> Decision:
     """Ana's yes, as the gateway would write it, and not signed yet."""
-    given = {"subject": "ana", "digest": request.digest, "received_at": datetime.now(UTC)}
+    given = {"subject": "ana", "question_hash": request.question_hash, "received_at": datetime.now(UTC)}
     return yes(key_of(request), **given | fields)
 
 
 def signed(request: ApprovalRequest, **fields: Any) -> Decision:
     """The same with the gateway's signature."""
     return SIGNER.sign_decision(answer(request, **fields))
+
+
+async def given(locked: GatewayDesk, decision: Decision) -> Receipt:
+    """Give an answer as the gateway does: it lies in the store before the turn has it."""
+    await store_answer(locked.deps.store, decision)
+    return await locked.desk.signoff.decide(decision)
 
 
 async def attempts(locked: GatewayDesk, request: ApprovalRequest) -> list[Record]:
@@ -65,7 +80,7 @@ async def attempts(locked: GatewayDesk, request: ApprovalRequest) -> list[Record
 async def agreed(locked: GatewayDesk, request: ApprovalRequest) -> None:
     """Ana and Bo agree, whatever others tried, and the call runs once."""
     for person in ("ana", "bo"):
-        receipt = await locked.desk.signoff.decide(signed(request, subject=person))
+        receipt = await given(locked, signed(request, subject=person))
         assert receipt.status != "refused", receipt
     await asyncio.wait_for(locked.desk.signoff.result(key_of(request)), 60)
     assert await locked.runs(request.id) == 1
@@ -87,15 +102,15 @@ ATTEMPTS: dict[str, tuple[str, Callable[[ApprovalRequest], Decision]]] = {
         "assurance", lambda r: signed(r, approval_id="main.x.y.c1.1").model_copy(update={"approval_id": r.id})
     ),
     "replayed: another request's, as it was": ("unknown", lambda r: signed(r, approval_id="main.x.y.c1.1")),
-    "late": ("expired", lambda r: signed(r, received_at=_later(r))),
-    "wrong digest": ("stale", lambda r: signed(r, digest="0" * 64)),
+    "late": ("assurance", lambda r: signed(r, received_at=_later(r))),
+    "wrong digest": ("stale", lambda r: signed(r, question_hash="0" * 64)),
     "wrong revision": ("stale", lambda r: signed(r, revision=2)),
-    "cross-tenant": ("not_allowed", lambda r: signed(r, subject=STRANGER.id)),
-    "a stranger": ("not_allowed", lambda r: signed(r, subject="nobody")),
-    "somebody who left": ("not_allowed", lambda r: signed(r, subject="gone")),
-    "no approver of this": ("not_allowed", lambda r: signed(r, subject="approver")),
-    "who asked": ("not_allowed", lambda r: signed(r, subject="guest")),
-    "an edit of a stranger": ("not_allowed", lambda r: signed(r, subject="nobody", edited_args={"amount": 1})),
+    "cross-tenant": ("assurance", lambda r: signed(r, subject=STRANGER.id)),
+    "a stranger": ("assurance", lambda r: signed(r, subject="nobody")),
+    "somebody who left": ("assurance", lambda r: signed(r, subject="gone")),
+    "no approver of this": ("assurance", lambda r: signed(r, subject="approver")),
+    "who asked": ("assurance", lambda r: signed(r, subject="guest")),
+    "an edit where none may": ("not_allowed", lambda r: signed(r, subject="nobody", edited_args={"amount": 1})),
     "an answer of another kind": ("malformed", lambda r: signed(r, verdict="happened")),
 }  # fmt: skip
 
@@ -103,7 +118,10 @@ ATTEMPTS: dict[str, tuple[str, Callable[[ApprovalRequest], Decision]]] = {
 async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_both_doors(
     locked: GatewayDesk,
 ) -> None:
-    """As an Update it gets its receipt, as a Signal it is counted; the record has each with its code, no argument."""
+    """As an Update it gets its receipt, as a Signal it is counted; the record has each with its code, no argument.
+
+    What is signed and does not lie in the store the gateway never took, whoever it names: `assurance`.
+    """
     request = await asked(locked)
     handle, sent = handle_of(locked, request), {}
     for what, (code, make) in ATTEMPTS.items():
@@ -121,7 +139,7 @@ async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_
     assert await locked.desk.signoff.request(request.id) == request
     await agreed(locked, request)
     records = await attempts(locked, request)
-    told = {record.key.split("/")[1]: record.facts["receipt"] for record in records if "receipt" in record.facts}
+    told = {record.key.split("/")[2]: record.facts["receipt"] for record in records if "receipt" in record.facts}
     assert told == {delivery: code for delivery, (_, code) in sent.items()}
     assert not [record for record in records if '"to"' in record.data]
 
@@ -131,10 +149,12 @@ async def test_an_answer_given_twice_counts_once_and_is_recorded(locked: Gateway
     request = await asked(locked)
     first, handle = signed(request), handle_of(locked, request)
     body = first.model_dump(mode="json", exclude_none=True)
-    receipts = [await locked.desk.signoff.decide(first) for _ in range(3)]
+    receipts = [await given(locked, first), *[await locked.desk.signoff.decide(first) for _ in range(2)]]
     for _ in range(3):
         await handle.signal(names.APPROVAL_RESPONSE, body)
-    other = await locked.desk.signoff.decide(signed(request))
+    headers, url = bearer(await token_of(locked, "ana")), f"/v1/approvals/{request.id}/decide"
+    again = {"verdict": "approved", "question_hash": request.question_hash}
+    other = Receipt.model_validate((await locked.http.post(url, json=again, headers=headers)).json())
     assert [(receipt.status, receipt.votes) for receipt in (*receipts, other)] == [("counted", 1)] * 4
     assert other.code == "duplicate"
     await agreed(locked, request)
@@ -215,8 +235,8 @@ WRONG: dict[str, tuple[str, Facts, int, str]] = {
     "a stranger": ("approver", {}, 403, "not_allowed"),
     "who asked": ("guest", {}, 403, "not_allowed"),
     "somebody else's name": ("approver", {"as": "ana"}, 403, "not_allowed"),
-    "wrong digest": ("ana", {"digest": "0" * 64}, 409, "stale"),
-    "wrong mark": ("ana", {"digest": "00000000"}, 409, "stale"),
+    "wrong hash": ("ana", {"question_hash": "0" * 64}, 409, "stale"),
+    "a mark": ("ana", {"question_hash": "00000000"}, 409, "stale"),
     "wrong revision": ("ana", {"revision": 7}, 409, "stale"),
 }
 
@@ -224,10 +244,11 @@ WRONG: dict[str, tuple[str, Facts, int, str]] = {
 async def test_each_refusal_of_the_api_is_recorded_under_who_tried(locked: GatewayDesk) -> None:
     """With a good token and a wrong wish: the receipt says why, and the record has it under the token's person."""
     request = await asked(locked)
+    good = {"verdict": "approved", "question_hash": request.question_hash}
     for what, (person, body, status, code) in WRONG.items():
         headers = bearer(await token_of(locked, person))
         url = f"/v1/approvals/{request.id}/decide"
-        sent = await locked.http.post(url, json={"verdict": "approved", **body}, headers=headers)
+        sent = await locked.http.post(url, json={**good, **body}, headers=headers)
         assert (sent.status_code, sent.json()["code"]) == (status, code), (what, sent.text)
     assert (await locked.desk.signoff.request(request.id)).votes == ()
     await agreed(locked, request)
@@ -239,13 +260,14 @@ async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded
     """Ana is an approver of what she asks for; by either way it is refused as her own."""
     request = await asked(locked, "pay", "ana")
     headers = bearer(await token_of(locked, "ana"))
-    sent = await locked.http.post(f"/v1/approvals/{request.id}/decide", json={"verdict": "approved"}, headers=headers)
+    own = {"verdict": "approved", "question_hash": request.question_hash}
+    sent = await locked.http.post(f"/v1/approvals/{request.id}/decide", json=own, headers=headers)
     assert (sent.status_code, sent.json()["code"]) == (403, "self_approval")
-    assert (await locked.desk.signoff.decide(signed(request))).code == "self_approval"
-    assert (await locked.desk.signoff.decide(signed(request, subject="approver"))).status == "accepted"
+    assert (await locked.desk.signoff.decide(signed(request))).code == "assurance"
+    assert (await given(locked, signed(request, subject="approver"))).status == "accepted"
     await asyncio.wait_for(locked.desk.signoff.result(key_of(request)), 60)
     told = [(record.subject, record.facts.get("receipt", "")) for record in await attempts(locked, request)]
-    assert told == [("ana", "self_approval"), ("ana", "self_approval"), ("approver", "")]
+    assert told == [("ana", "self_approval"), ("ana", "assurance"), ("approver", "")]
 
 
 async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked: GatewayDesk) -> None:
@@ -265,7 +287,7 @@ async def test_an_answer_to_what_was_never_asked_is_recorded_too(locked: Gateway
     """A request, a code and words that name nothing: 404 each, in the record of whatever they named."""
     log, headers = AuditLog(locked.deps.store), bearer(await token_of(locked, "ana"))
     before = len(await log.stream("admin/main"))
-    for name in (f"main.{uuid.uuid4().hex[:12]}.t.c1.1", "ZZZ-ZZZ", "nothing"):
+    for name in (f"main.{uuid.uuid4().hex[:12]}.t.c1.1", "Z9Z-9ZZ", "nothing"):
         sent = await locked.http.post(f"/v1/approvals/{name}/decide", json={"verdict": "approved"}, headers=headers)
         assert (sent.status_code, sent.json()["code"]) == (404, "unknown"), sent.text
         named = parse_approval_id(name)

@@ -47,7 +47,7 @@ def answered(key: TurnKey, request: ApprovalRequest, after: float) -> Decision:
     """A yes that the gateway received so many seconds before (negative) or after the deadline."""
     assert request.expires_at is not None
     received = request.expires_at + timedelta(seconds=after)
-    return SIGNER.sign_decision(yes(key, digest=request.digest, received_at=received))
+    return SIGNER.sign_decision(yes(key, question_hash=request.question_hash, received_at=received))
 
 
 async def receipt_of(client: Client, key: TurnKey) -> Receipt:

@@ -129,9 +129,14 @@ async def test_the_gateway_logs_no_argument_and_no_token(locked: GatewayDesk, ca
     key = TurnKey(body["tenant"], body["session"], body["turn"])
     request = next(call.approval for call in (await locked.desk.waiting(key)).calls if call.approval is not None)
     url = f"/v1/approvals/{request.id}/decide"
-    for person, sent in (("bo", {"verdict": "approved"}), ("approver", {"verdict": PASSWORD}), ("approver", {})):
+    for person, sent in (
+        ("bo", {"verdict": "approved", "question_hash": request.question_hash}),
+        ("approver", {"verdict": PASSWORD}),
+        ("approver", {}),
+    ):
         assert (await locked.http.post(url, json=sent, headers=bearer(tokens[person]))).status_code >= 400
-    answer = await locked.http.post(url, json={"verdict": "approved"}, headers=bearer(tokens["approver"]))
+    good = {"verdict": "approved", "question_hash": request.question_hash}
+    answer = await locked.http.post(url, json=good, headers=bearer(tokens["approver"]))
     assert answer.json()["status"] == "accepted"
     await locked.desk.signoff.result(key)
     records = await AuditLog(locked.deps.store).stream(key.workflow_id)

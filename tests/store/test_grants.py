@@ -12,7 +12,7 @@ from signoff.contracts.decision import Remember
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, Like
 from signoff.store.freezes import Freezes
-from signoff.store.grants import Grants
+from signoff.store.grants import Grants, write_grant
 from signoff.store.schema import GRANTS
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import Claim
@@ -30,10 +30,13 @@ LIKE = Like(tenant="main", tool="pay", definition="d" * 64, where="args.amount <
 
 async def written(store: Store, grant_id: str = "g1", **fields: Any) -> Grant:
     """One remembered answer."""
-    given: dict[str, Any] = {"people": ("ana",), "approval_id": "main.s.t.c1.1"} | fields
+    given: dict[str, Any] = {"people": ("ana",), "approval_id": "main.s.t.c1.1", "requester": "rui"} | fields
     verdict, like = given.pop("verdict", "approved"), given.pop("like", LIKE)
     wish = Remember(seconds=given.pop("seconds", 60), uses=given.pop("uses", 3))
-    return await Grants(store).write(grant_id, verdict, like, wish, **given)
+    await store.run(lambda connection: write_grant(connection, grant_id, verdict, like, wish, **given))
+    found = await Grants(store).look(grant_id)
+    assert found is not None
+    return found
 
 
 async def test_what_was_written_is_found_again(store: Store) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, update
 
 from signoff.approvals.digest import question_hash
 from signoff.approvals.machine import counted
@@ -17,6 +17,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import read_code
 from signoff.contracts.person import Principal
 from signoff.store.questions import ApprovalRows, Questions, add_answer
+from signoff.store.schema import QUESTIONS
 from signoff.store.store import Store, open_store
 
 DECLARED = {"name": "pay"}
@@ -144,6 +145,16 @@ async def test_only_open_questions_wait(store: Store) -> None:
         ("open", 1), ("half", 1), ("late", 1), ("again", 2),
     ]  # fmt: skip
     assert [len(each.votes) for each in waiting] == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("body", ['{"id": "x"}', "null"])
+async def test_a_row_that_holds_no_question_hides_no_other(store: Store, body: str) -> None:
+    """Who can write rows must not take the list of everybody away; seen to, while one row failed them all."""
+    await put(store, question("main.s.t.bad"))
+    change = update(QUESTIONS).values(body=body)
+    await store.run(lambda connection: connection.execute(change).close())
+    good = await put(store)
+    assert [each.id for each in await Questions(store).waiting("main")] == [good.id]
 
 
 async def test_an_answer_is_owed_until_its_turn_has_it(store: Store) -> None:

@@ -12,7 +12,7 @@ from signoff.contracts.call import CallCode, CallOutcome
 from signoff.contracts.decision import Remember
 from signoff.contracts.grant import Like
 from signoff.registry.usage import UsageLimit, Use
-from signoff.store.grants import Grants
+from signoff.store.grants import Grants, write_grant
 from signoff.store.schema import USES, StoreClock
 from signoff.store.store import Store
 from signoff.store.terms import SWEPT
@@ -184,7 +184,8 @@ async def test_what_is_not_claimed_takes_nothing(store: Store) -> None:
     assert await Usage(store).look([a_use(1)]) == [None]
     like = Like(tenant="main", tool="pay", definition="d", where="true", rule="r", policy_hash="p")
     wish = Remember(seconds=60, uses=3)
-    await Grants(store).write("g", "approved", like, wish, people=("ana",), approval_id="a")
+    whose: dict[str, Any] = {"people": ("ana",), "approval_id": "a", "requester": "rui"}
+    await store.run(lambda connection: write_grant(connection, "g", "approved", like, wish, **whose))
     await claim(store, a_use(2))
     assert (await claim(store, a_use(3), grant="g")).kind == "used_up"
     grant = await Grants(store).look("g")

@@ -177,7 +177,7 @@ async def test_an_edit_overrides_nothing_that_its_author_was_not_asked_about(
         listed = args["to"] == "Mallory"
         return Permission.deny("on the sanctions list", can_override=True) if listed else Permission.allow()
 
-    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(), check_permissions=check)])
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"), check_permissions=check)])
     async with bench(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as desk:
         key = await desk.start()
         await desk.waiting(key)
@@ -236,7 +236,7 @@ async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(
 ) -> None:
     """People see them, the model is told, the record has it, and an edit of them starts from there."""
     ledger = Ledger()
-    catalog = catalog_of([pay_tool(ledger, asks, validate_input=capitals)])
+    catalog = catalog_of([pay_tool(ledger, asks and ApprovalPolicy(edit="approve"), validate_input=capitals)])
     script = [calls(("pay", {"amount": 20, "to": "ana"})), respond("done")]
     note = "The arguments were corrected (`to`): names have a capital."
     async with bench(client, store, task_queue, catalog, script) as desk:

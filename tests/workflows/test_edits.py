@@ -37,11 +37,13 @@ async def request_of(desk: Bench, key: TurnKey) -> ApprovalRequest:
 async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, store: Store, task_queue: str) -> None:
     """With a quorum of one the edit is the approval: the new arguments run once, the model is told of the change."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+    async with bench(
+        client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT
+    ) as desk:
         key = await desk.start()
         first = (await desk.waiting(key)).calls[0].approval
         assert first is not None
-        answer = yes(key, edited_args={"amount": 380, "to": "Ana"}, digest=first.digest)
+        answer = yes(key, edited_args={"amount": 380, "to": "Ana"}, question_hash=first.question_hash)
         if door == "update":
             receipt = await desk.signoff.decide(answer)
             assert (receipt.status, receipt.state, receipt.decided_by) == ("accepted", "approved", "approver")
@@ -63,7 +65,7 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
 ) -> None:
     """Who approved 420 has not approved 380; the editor has; one more is asked, and lists show the new revision."""
     ledger = Ledger()
-    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))])
     async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
         key = await desk.start()
         await desk.waiting(key)
@@ -72,7 +74,7 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
         (card,) = (await (await client.get_workflow_handle(key.workflow_id).describe()).memo())[names.MEMO_CARDS]
         waiting = await request_of(desk, key)
         stale = await desk.signoff.decide(yes(key, subject="cy"))
-        last = await desk.signoff.decide(yes(key, subject="ana", revision=2, digest=waiting.digest))
+        last = await desk.signoff.decide(yes(key, subject="ana", revision=2, question_hash=waiting.question_hash))
         await desk.signoff.result(key)
     assert (edit.status, edit.votes, edit.needed) == ("counted", 1, 2)
     assert [vote.subject for vote in waiting.votes] == ["bo"]
@@ -105,7 +107,7 @@ async def test_an_edit_is_judged_like_a_proposal(
 ) -> None:
     """What the schema, a rule or the policy refuses is refused to people too; the request waits on, unchanged."""
     ledger = Ledger()
-    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(**policy))])
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(**{"edit": "approve"} | policy))])
     async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
         key = await desk.start()
         await desk.waiting(key)
@@ -124,7 +126,7 @@ async def test_an_edit_is_judged_like_a_proposal(
 async def test_what_a_rule_would_let_pass_is_asked_all_the_same(client: Client, store: Store, task_queue: str) -> None:
     """Edited below the limit of `auto_approve_if` the call still needs its people: an edit is nobody's rule."""
     ledger = Ledger()
-    policy = ApprovalPolicy(auto_approve_if="args.amount < 50.0", quorum=2)
+    policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", quorum=2)
     async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE) as desk:
         key = await desk.start()
         await desk.waiting(key)
@@ -141,7 +143,7 @@ async def test_an_edit_below_a_limit_stays_with_those_it_was_routed_to(
 ) -> None:
     """They decide what a rule would let pass, too, and not the default approvers."""
     ledger = Ledger()
-    policy = ApprovalPolicy(auto_approve_if="args.amount < 50.0", route_to="['role:approvers']")
+    policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", route_to="['role:approvers']")
     catalog = catalog_of([pay_tool(ledger, policy)], default_approvers=("role:others",))
     async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
         key = await desk.start()
@@ -156,7 +158,7 @@ async def test_an_edit_below_a_limit_stays_with_those_it_was_routed_to(
 async def test_an_edit_of_an_edit(client: Client, store: Store, task_queue: str) -> None:
     """The last arguments run; the model is told of the change from what it proposed."""
     ledger = Ledger()
-    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
+    catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))])
     async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
         key = await desk.start()
         await desk.waiting(key)
@@ -173,7 +175,9 @@ async def test_an_edit_of_an_edit(client: Client, store: Store, task_queue: str)
 async def test_two_editors_at_once(client: Client, store: Store, task_queue: str) -> None:
     """One is first, the other is told that this was asked again or decided; exactly one set of arguments runs."""
     ledger = Ledger()
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT, people=PEOPLE) as desk:
+    async with bench(
+        client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT, people=PEOPLE
+    ) as desk:
         key = await desk.start()
         await desk.waiting(key)
         edits = [yes(key, subject=who, edited_args={"amount": n}) for n, who in ((1, "ana"), (2, "bo"), (3, "cy"))]
@@ -188,7 +192,9 @@ async def test_two_editors_at_once(client: Client, store: Store, task_queue: str
 
 async def test_who_may_not_decide_may_not_edit(client: Client, store: Store, task_queue: str) -> None:
     """A stranger and the requester change nothing, and the gates are not even asked."""
-    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+    async with bench(
+        client, store, task_queue, catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve"))]), SCRIPT
+    ) as desk:
         key = await desk.start()
         await desk.waiting(key)
         before = len(await desk.events(key))
@@ -206,7 +212,9 @@ async def test_who_may_not_decide_may_not_edit(client: Client, store: Store, tas
 async def test_large_edited_arguments_lie_in_the_store(client: Client, store: Store, task_queue: str) -> None:
     """What is too large for a history is kept by reference there, and runs whole."""
     ledger, long = Ledger(), "é" * INLINE_BYTES
-    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+    async with bench(
+        client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT
+    ) as desk:
         key = await desk.start()
         await desk.waiting(key)
         await desk.signoff.decide(yes(key, edited_args={"amount": 1, "to": long}))
@@ -218,7 +226,7 @@ async def test_large_edited_arguments_lie_in_the_store(client: Client, store: St
 
 async def test_an_edited_call_is_found_under_one_code(client: Client, store: Store, task_queue: str) -> None:
     """The code stays; while it waits it is open, and closed when it is decided."""
-    catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(quorum=2))])
+    catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve", quorum=2))])
     async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
         key = await desk.start()
         code = (await request_of(desk, key)).code if (await desk.waiting(key)) else ""
@@ -242,7 +250,7 @@ async def test_what_a_person_wrote_is_corrected_only_before_their_eyes(
 ) -> None:
     """A deploy brings a check that corrects them: people are asked again, with what it makes of them, by no rule."""
     ledger = Ledger()
-    policy = ApprovalPolicy(auto_approve_if="args.amount < 50.0", quorum=2)
+    policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", quorum=2)
     async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE) as desk:
         key = await desk.start()
         await desk.waiting(key)

@@ -134,7 +134,7 @@ async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(
         await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.escalated)
         request = await request_of(desk, key)
         assert request.escalate_at is not None
-        given = {"subject": "cfo", "digest": request.digest, "received_at": request.escalate_at}
+        given = {"subject": "cfo", "question_hash": request.question_hash, "received_at": request.escalate_at}
         receipt = await desk.signoff.decide(signer.sign_decision(yes(key, **given)))
         # Asked anew it would wait for people again, for as long as the first time.
         view = await desk.until(key, lambda v: v.result is not None or _revision(v) > 1)

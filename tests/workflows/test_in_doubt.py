@@ -55,7 +55,7 @@ async def test_the_question_says_what_is_asked_of_whom(client: Client, store: St
             (await desk.signoff.decide(answer)).code
             for answer in (
                 yes(key, revision=None),
-                yes(key, revision=2, digest=first.digest if first else ""),
+                yes(key, revision=2, question_hash=first.question_hash if first else ""),
                 yes(key, revision=2, edited_args={"amount": 1}),
                 yes(key, revision=2, remember={}),
                 yes(key, revision=2, verdict="happened", result="x" * 2_001),
@@ -66,7 +66,7 @@ async def test_the_question_says_what_is_asked_of_whom(client: Client, store: St
         await desk.signoff.result(key)
     assert first is not None
     assert (doubt.id, doubt.code, doubt.approvers) == (first.id, first.code, first.approvers)
-    assert (doubt.edit, doubt.allow_remember, doubt.digest != first.digest) == (False, False, True)
+    assert (doubt.edit, doubt.allow_remember, doubt.digest != first.digest) == ("off", False, True)
     assert doubt.card.rows == first.card.rows
     assert doubt.card.note == "Nobody knows whether this happened: the tool was begun and never answered."
     assert view.state == "suspended"
@@ -101,7 +101,7 @@ async def test_it_did_not_happen_run_it(client: Client, store: Store, task_queue
         key = await desk.start()
         first = (await desk.waiting(key)).calls[0].approval
         doubt = await lost(desk, key)
-        await desk.signoff.decide(yes(key, revision=2, digest=doubt.digest))
+        await desk.signoff.decide(yes(key, revision=2, question_hash=doubt.question_hash))
         result = await desk.signoff.result(key)
     assert first is not None
     assert [outcome.code for outcome in result.calls] == ["ok"]
@@ -168,7 +168,7 @@ async def test_a_call_that_ran_by_rule_is_asked_about_too(client: Client, store:
     async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
         key = await desk.start()
         doubt = await in_doubt(desk, key)
-        await desk.signoff.decide(yes(key, revision=2))
+        await desk.signoff.decide(yes(key, revision=doubt.revision))
         result = await desk.signoff.result(key)
     assert doubt.approvers == ("role:approvers",)
     assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("ok", "auto_approve_if")]

@@ -96,7 +96,9 @@ async def test_an_approval_does_not_carry_over_to_another_tool_of_the_name(
         assert ledger.rows == []
         request = again.calls[0].approval
         assert request is not None
-        assert (await desk.signoff.decide(yes(key, revision=2, digest=request.digest))).status == "accepted"
+        assert (
+            await desk.signoff.decide(yes(key, revision=2, question_hash=request.question_hash))
+        ).status == "accepted"
         assert [each.value.inline for each in (await desk.signoff.result(key)).calls] == ["route"]
     assert [row[0] for row in ledger.rows] == ["route"]
 

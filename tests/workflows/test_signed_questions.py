@@ -50,7 +50,12 @@ async def now(desk: Bench, key: TurnKey) -> ApprovalRequest:
 
 def signed(key: TurnKey, request: ApprovalRequest, who: str, **fields: object) -> Decision:
     """An answer to `request` as the gateway sends it."""
-    given = {"subject": who, "revision": request.revision, "digest": request.digest, "received_at": datetime.now(UTC)}
+    given = {
+        "subject": who,
+        "revision": request.revision,
+        "question_hash": request.question_hash,
+        "received_at": datetime.now(UTC),
+    }
     return SIGNER.sign_decision(yes(key, **given | fields))
 
 

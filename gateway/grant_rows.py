@@ -1,0 +1,52 @@
+"""Remembered answers as rows: written with the answer that completes them, in its transaction."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from signoff.approvals.entries import act, fingerprint
+from signoff.approvals.grants import agreed, grant_id, like_of
+from signoff.audit.log import writing
+from signoff.contracts.approval import ApprovalRequest
+from signoff.store.grants import write_grant
+
+
+def write_agreed(connection: Connection, request: ApprovalRequest, args: Mapping[str, Any], at: datetime) -> None:
+    """Write what the answers to `request` want remembered, if they settle it and agree, and that it was written."""
+    found = agreed(request)
+    if found is None:
+        return
+    like, name = like_of(request, found.wish, args), grant_id(request.id, request.revision, found.verdict)
+    new = write_grant(
+        connection,
+        name,
+        found.verdict,
+        like,
+        found.wish,
+        people=found.people,
+        approval_id=request.id,
+        requester=request.requester.user,
+        reason=found.votes[-1].reason,
+        since=found.since,
+    )
+    told = act(
+        like.tenant,
+        "remember",
+        found.people[-1],
+        at,
+        kind="grant",
+        key=f"remember/{name}",
+        grant=name,
+        verdict=found.verdict,
+        people=list(found.people),
+        approval=request.id,
+        tool=like.tool,
+        session=like.session,
+        like=fingerprint(like.model_dump()),
+        uses=found.wish.uses,
+        seconds=found.wish.seconds,
+    )
+    if new:
+        writing([told])(connection)

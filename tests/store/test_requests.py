@@ -1,0 +1,166 @@
+"""Requests as people are shown them: read from the store and recomputed; what is not proved is not shown."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
+from signed_askers import signed_asker
+from sqlalchemy import Connection, insert, select, update
+
+from signoff.activities.room import Room
+from signoff.approvals.digest import question_hash
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import Pinned
+from signoff.contracts.errors import NotFound
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.limits import INLINE_BYTES
+from signoff.policy.model import ApprovalPolicy
+from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.store.questions import Questions
+from signoff.store.refusals import refusals_since
+from signoff.store.requests import RequestReader
+from signoff.store.schema import BLOBS, QUESTIONS
+from signoff.store.store import Store
+from signoff.testing.questions import ask
+
+NOW = datetime.now(UTC)
+SIGNER = Signer(PrivateKeys(keys=(new_key(NOW),)))
+TURN = TurnKey("main", "s", "t")
+ARGS = {"amount": 20, "to": "Ana"}
+ASKER = signed_asker(SIGNER, GUEST, *TURN, at=NOW)
+
+
+async def put(store: Store, args: Any = None, **more: Any) -> ApprovalRequest:
+    """The question about one call, as a worker's gates write it; its own requester, where `user` says so."""
+    tool = pay_tool(Ledger(), ApprovalPolicy(edit="approve"), title="Payment")
+    room = Room(catalog=catalog_of([tool]), store=store, people=catalog_of([tool]).people, drivers={}, mark_key=KEY)
+    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=more.pop("user", ASKER))
+    return await ask(room, ctx, tool, ARGS if args is None else args, **more)
+
+
+KEY = b"k" * 32
+
+
+def reader(store: Store, *, development: bool = False, verifier: Verifier | None = None) -> RequestReader:
+    """What pages, the API and channels read by."""
+    return RequestReader(store, lambda: verifier or SIGNER.verifier(), development=development)
+
+
+async def unproved(store: Store) -> int:
+    """How many rows the operator is told of that were not proved."""
+    await store._refusals.flush()
+    return (await refusals_since(store.run, timedelta(days=1))).get("unproved", 0)
+
+
+async def refuses(store: Store, approval: str = "main.s.t.c1.1", **fields: Any) -> bool:
+    """Whether the request is neither shown nor listed, in the words for what is not there, and is counted."""
+    before = await unproved(store)
+    with pytest.raises(NotFound, match=f"there is no request `{approval}`"):
+        await reader(store, **fields).load(approval)
+    assert await unproved(store) == before + 1
+    return not await reader(store, **fields).waiting("main")
+
+
+async def change(store: Store, **fields: Any) -> None:
+    """Who can write the store changes the row of the question."""
+
+    def write(connection: Connection) -> None:
+        body = json.loads(connection.execute(select(QUESTIONS.c.body)).scalar_one())
+        connection.execute(update(QUESTIONS).values(body=json.dumps(body | fields)))
+
+    await store.run(write)
+
+
+async def test_a_request_is_drawn_from_its_row_alone(store: Store) -> None:
+    """Card, arguments and declaration; as the gates showed it, but for the mark, which is the store's own."""
+    asked = await put(store)
+    found = await reader(store).load(asked.id)
+    assert (found.request.card.effect, found.request.card.tool_title) == ("Pay 20 to Ana", "Payment")
+    assert found.request.card.rows == asked.card.rows
+    assert found.request.question_hash == asked.question_hash == question_hash(asked)
+    assert (found.args, found.declaration["name"]) == (ARGS, "pay")
+    assert (found.request.requester, found.request.expires_at) == (ASKER, asked.expires_at)
+    [listed] = await reader(store).waiting("main")
+    assert (listed.id, listed.effect, listed.code) == (asked.id, "Pay 20 to Ana", asked.code)
+    assert await reader(store).by_code("main", asked.code) == asked.id
+
+
+async def test_what_nobody_asked_is_not_there_and_is_not_counted(store: Store) -> None:
+    """Neither another call nor a revision that never was."""
+    await put(store)
+    for name, revision in (("main.s.t.c9.9", None), ("main.s.t.c1.1", 2)):
+        with pytest.raises(NotFound):
+            await reader(store).load(name, revision)
+    assert await unproved(store) == 0
+
+
+async def test_a_settled_request_is_shown_as_what_it_is(store: Store) -> None:
+    """And is not listed among those that wait."""
+    asked = await put(store)
+    await Questions(store).end(asked.id, 1, "cancelled")
+    assert (await reader(store).load(asked.id)).request.state == "cancelled"
+    assert await reader(store).waiting("main") == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"args": {"inline": {"amount": 9400, "to": "Ana"}}},
+        {"args": {"inline": {"amount": 2**60}}},
+        {"digest": "0" * 64},
+        {"tool": "refund"},
+        {"call": "c1.2"},
+        {"turn": "another"},
+        {"tenant": "other"},
+        {"doubt_of": 1},
+        {"definition": "0" * 64},
+    ],
+)
+async def test_a_row_that_is_not_that_of_its_call_is_not_shown(store: Store, fields: dict[str, Any]) -> None:
+    """Other arguments, another call or another digest than the tool would compute."""
+    await put(store)
+    await change(store, **fields)
+    assert await refuses(store)
+
+
+@pytest.mark.parametrize("what", ["arguments", "declaration"])
+async def test_a_changed_blob_is_not_shown(store: Store, what: str) -> None:
+    """Large arguments, and the declaration that cards are drawn from, are what their hashes say, or nothing."""
+    asked = await put(store, {"amount": 1, "to": "x" * INLINE_BYTES})
+    assert asked.args.blob is not None
+    sha256 = asked.args.blob.sha256 if what == "arguments" else asked.definition
+    body = b'{"amount":1,"to":"Eve"}' if what == "arguments" else b'{"name":"pay","effect":"Nothing"}'
+    await store.run(
+        lambda connection: connection.execute(update(BLOBS).where(BLOBS.c.sha256 == sha256).values(body=body)).close()
+    )
+    assert await refuses(store)
+
+
+async def test_another_tools_declaration_is_not_shown(store: Store) -> None:
+    """A row of this tool that names the declaration of another, under its true hash."""
+    await put(store)
+    other = pay_tool(Ledger(), name="look")
+    row = {"sha256": other.definition, "size": 9, "body": json.dumps(other.declaration).encode()}
+    await store.run(lambda connection: connection.execute(insert(BLOBS).values(**row)).close())
+    await change(store, definition=other.definition)
+    assert await refuses(store)
+
+
+@pytest.mark.parametrize("change_of", [{"user": "ana"}, {"tier": "trusted"}, {"signature": ""}, {"nonce": "other"}])
+async def test_a_requester_whom_the_gateway_did_not_sign_for_is_not_shown(
+    store: Store, change_of: dict[str, Any]
+) -> None:
+    """Who asked is on the card, and says who may not decide: another name than was signed is nobody's."""
+    asked = await put(store, user=ASKER.model_copy(update=change_of))
+    assert await refuses(store)
+    assert await refuses(store, development=True)
+    assert await refuses(store, approval=asked.id, verifier=Verifier())
+
+
+async def test_only_development_shows_what_nobody_signed(store: Store) -> None:
+    """There turns are started without a gateway."""
+    await put(store, user=GUEST)
+    assert await refuses(store)
+    assert (await reader(store, development=True).load("main.s.t.c1.1")).request.requester == GUEST
