@@ -27,10 +27,14 @@ Kind = Literal["word", "code", "pause", "ask", "good", "bad", "odd"]
 
 @dataclass(frozen=True)
 class Token:
-    """One piece of a line. `text` is a folded word, or a code as `read_code` gives it, else what stands there."""
+    """One piece of a line. `text` is a folded word, or a code as `read_code` gives it, else what stands there.
+
+    `capital`: a word that begins with a capital letter.
+    """
 
     kind: Kind
     text: str
+    capital: bool = False
 
 
 # The last is the Greek one, which NFKC makes a semicolon: what asks must not become what ends a sentence.
@@ -161,7 +165,7 @@ def _word(word: str) -> list[Token]:
     if not word:
         return []
     ends = word.rstrip("'")
-    return [Token("word", fold(ends)) if ends == word else Token("odd", word)]
+    return [Token("word", fold(ends), word[0].isupper()) if ends == word else Token("odd", word)]
 
 
 def _mark(char: str) -> list[Token]:

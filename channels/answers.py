@@ -34,7 +34,7 @@ READ_CHARS: Final = 64 * 1024
 """What is longer is not read to its end."""
 _LONGEST: Final = 6
 """Words of the longest phrase."""
-_NAMED: Final = 4
+_NAMED: Final = 2
 """Words that a greeting may say to name somebody."""
 _UNFINISHED: Final = (",", ":", ";", "-", "\u2013", "\u2014", "\u3001", "\uff0c")
 # What some program shows as the end of a line is one here, or a line would be longer than what was seen.
@@ -266,7 +266,7 @@ def _parts_of(
     whole, at = True, 0
     words = [piece.text if piece.kind == "word" else "" for piece in clause]
     own = name_words(sender.names) - reserve_words()
-    greeted = False
+    greeted, names = False, 0
     while at < len(words):
         phrase, part = _phrase_at(words, at, phrases.parts)
         if phrase:
@@ -284,7 +284,10 @@ def _parts_of(
             )
             whole = whole and (part != "joint" or joins)
             continue
-        named = greeted and first and at <= _NAMED and words[at].isalpha() and words[at] not in reserve_words()
+        # `Hi Ana Sousa,` names somebody, and so does `hi ana,`; `Hi reduce it,` does not.
+        named = greeted and first and words[at].isalpha() and words[at] not in reserve_words()
+        named = named and names < _NAMED and (clause[at].capital or len(words) == at + 1 == 2)
+        names += named
         whole = whole and (not words[at] or words[at] in own or named)
         at += 1
     return found, whole

@@ -111,7 +111,7 @@ LABELS: Final = _words(
     teams zoom whatsapp signal telegram threema calendar address addr t m f e w p o d c telefon mobil handy
     durchwahl zentrale telefax büro anschrift adresse internet teléfono móvil movil celular oficina fijo dirección
     correo téléphone port portable fixe bureau standard courriel site telefono cell. cellulare ufficio indirizzo
-    sito telefone telemóvel telem tlm tlf morada endereço escritório correio hrb ust-idnr vat reg no. nr nr. nif
+    sito telefone telemóvel telem tlm tlf morada endereço escritório correio hrb ust-idnr vat reg nr nr. nif
     siret iban bic pgp gpg key fingerprint
     """
 )
@@ -222,23 +222,31 @@ NOTICES: Final[Mapping[str, str]] = {
 NOTICE_WORDS: Final = _words(
     """
     confidential confidentiality privileged recipient recipients addressee addressees intended disclose disclosure
-    disclosed disseminate dissemination distribution distribute copying copied copy delete destroy notify sender
+    disclosed disseminate dissemination distribution distribute copying copied copy delete destroy notify
     unauthorized unauthorised prohibited attachments attachment attached transmission virus viruses liability liable
-    disclaim disclaimer e-mail email message communication print printing environment proprietary legally monitored
-    opinions views entity individual addressed solely contents paper vertraulich vertrauliche vertraulichen
+    disclaim disclaimer print printing environment proprietary monitored
+        addressed vertraulich vertrauliche vertraulichen
     vertraulichkeit empfänger adressat adressaten absender weitergabe weiterleitung unbefugte unbefugten unerlaubte
-    kopieren vernichten löschen anhang anhänge anlagen nachricht umwelt ausdrucken viren haftung irrtümlich e-mails
-    mail bestimmt geschützte confidencial confidencialidad destinatario destinatarios remitente divulgación copia
-    difusión prohibida prohibido eliminar elimine borrar adjuntos mensaje correo imprimir medioambiente ambiente
-    privilegiada datos notifique confidentiel confidentielle confidentielles confidentialité destinataire
-    destinataires expéditeur diffusion divulgation copie interdite détruire supprimer pièces jointes courriel
+    kopieren vernichten löschen anhang anhänge umwelt ausdrucken viren haftung irrtümlich
+      geschützte confidencial confidencialidad destinatario destinatarios remitente divulgación copia
+    difusión prohibida prohibido eliminar elimine borrar adjuntos imprimir medioambiente ambiente
+    privilegiada notifique confidentiel confidentielle confidentielles confidentialité destinataire
+    destinataires expéditeur diffusion divulgation copie interdite détruire supprimer pièces jointes
     imprimer environnement avertir riservato riservate riservata riservatezza destinatari mittente divulgazione
-    diffusione vietata distruggere cancellare allegati messaggio stampare comunicazione gdpr regolamento
+    diffusione vietata distruggere cancellare allegati stampare gdpr
     confidenciais confidencialidade destinatário destinatários remetente divulgação cópia distribuição proibida
-    apagar anexos mensagem comunicação
+    apagar anexos
     """
 )
-"""Each sentence of a notice has one of these, or the notice is asked about."""
+"""Each sentence of a notice has one of these, and a notice two of them, or it is asked about."""
+AGAINST: Final = _words(
+    """
+    joke joking kidding mistake mistaken wrong void denial deny pay paid payment buy order act transfer amount invoice
+    ignore disregard instead scherz spaß falsch zahlen zahlung broma pago pagar blague payer paiement scherzo pagare
+    pagamento brincadeira pagar pagamento
+    """
+)
+"""No sentence of a notice has one of these: a notice speaks of mail, and not of what is asked."""
 BANNERS: Final = (
     "[external]", "[ext]", "[extern]", "[external email]", "[external sender]", "[external mail]", "[externe mail]",
     "[externe e-mail]", "[externo]", "[correo externo]", "[externe]", "[courriel externe]", "[esterno]",

@@ -26,6 +26,7 @@ from signoff.channels.answers import (
     reserve_words,
 )
 from signoff.channels.footer_phrases import (
+    AGAINST,
     BANNERS,
     CLOSINGS,
     COMPANIES,
@@ -47,6 +48,7 @@ from signoff.channels.reserve_words import MONEY_SIGNS
 from signoff.contracts.limits import FOOTER_LINES
 
 _NOTICE_CHARS: Final = 4_000
+_NOTICE_LEAST: Final = 2
 _SHORT_WORDS: Final = 12
 """A block of fewer words that could be a condition is never remembered: what was meant once may be meant again."""
 _COMPANY_WORDS: Final = 3
@@ -169,12 +171,13 @@ def _is_notice(text: str) -> bool:
     if len(text) > _NOTICE_CHARS:
         return False
     folded = fold(text.lstrip("*_[(- "))
-    return folded.startswith(_openings()) and _each_sentence_has(text, NOTICE_WORDS)
+    told = len(_words(text) & NOTICE_WORDS) >= _NOTICE_LEAST
+    return told and folded.startswith(_openings()) and _each_sentence_has(text, NOTICE_WORDS)
 
 
 def _each_sentence_has(text: str, words: frozenset[str]) -> bool:
     sentences = [each for each in _SENTENCE.split(text[:_NOTICE_CHARS]) if any(map(str.isalnum, each))]
-    told = _decisions()
+    told = _decisions() | AGAINST
     for sentence in sentences:
         found = _words(sentence)
         # A heading such as `Disclaimer:` is a sentence of its own here.
@@ -257,6 +260,8 @@ def _is_contact(line: str, sender: Sender) -> bool:
     """A line of name, title, company, numbers or addresses, each word of it known to be part of one."""
     if not MONEY_SIGNS.isdisjoint(line.replace("<", "").replace(">", "")):
         return False
+    bare = _URL.sub(_kept_word, _MAIL.sub(" ", line))
+    addressed = bare != line
     pieces = [piece for piece in _URL.sub(_kept_word, _MAIL.sub(" ", line)).split() if piece.strip(_TIGHT)]
     # All of it was addresses.
     if not pieces:
@@ -265,10 +270,10 @@ def _is_contact(line: str, sender: Sender) -> bool:
     own = _own(sender)
     reserved = reserve_words() | _decisions()
     plain = [word for word in words if word]
-    if len(plain) > _CONTACT_WORDS or any(word in reserved and word not in LABELS for word in plain):
+    if len(plain) > _CONTACT_WORDS or any(word in reserved for word in plain):
         return False
     return (
-        _is_numbers(pieces, words, own)
+        _is_numbers(pieces, words, own, addressed=addressed)
         or _is_title(pieces, words, own)
         or _is_company(pieces, words)
         or _is_place(pieces)
@@ -290,9 +295,11 @@ _DOMAINS: Final = frozenset(
 )
 
 
-def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]) -> bool:
+def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str], *, addressed: bool) -> bool:
     """`Tel. +49 30 1234 - 0`: labels, and digits enough for a number that somebody calls."""
     digits = sum(char.isdigit() for piece in pieces for char in piece)
+    if not digits and not addressed:
+        return False
     labelled = any(word in LABELS for word in words)
     # A label without any number stood before an address, which was taken out.
     if digits and digits < 6 and not any("ext" in word for word in words):
