@@ -3,8 +3,8 @@
 from alembic import op
 from sqlalchemy import Column, String
 
-revision = "r0011"
-down_revision = "r0010"
+revision = "r0010"
+down_revision = "r0009"
 
 
 def upgrade() -> None:
