@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -21,50 +21,11 @@ TURNS_SEEN: Final = 5_000
 """How many turns are looked through for those that somebody may read; visibility knows no requesters."""
 SESSIONS_SEEN: Final = 1_000
 """Of so many sessions, and so many turns that wait, a list of sessions is made at most."""
-_WINDOWS = tuple(timedelta(hours=hours) for hours in (0, 1, 8, 24, 7 * 24, 30 * 24, 3_650 * 24))
-_NARROW = timedelta(seconds=1)
-"""SQL visibility cannot sort. Where more wait than are asked for, the deadline before which just enough of them fall
-is searched by counting: first by these windows from now, then by halving, down to one second."""
-
-
-async def waiting(
-    client: Client,
-    *,
-    tenant: str,
-    approvers: Sequence[str] | None = None,
-    wanted: Callable[[WaitingCard], bool] | None = None,
-    limit: int = 100,
-) -> list[WaitingCard]:
-    """Requests that wait in `tenant`, soonest deadline first; only those `approvers` may decide, when given.
-
-    Only those `wanted`, when given, of the `TURNS_SEEN` that are due first.
-
-    Raises `ServerUnavailable`.
-    """
-    query = _suspended(tenant, approvers)
-    # One more than are seen: only so it shows whether there are more, and whether the search for deadlines is needed.
-    seen = limit if wanted is None else TURNS_SEEN
-    rows = [row async for row in _executions(client, query, seen + 1)]
-    if len(rows) > seen:
-        surely, rest = await _soonest(client, query, seen)
-        rows = [row for part in (surely, rest) async for row in _executions(client, part, 2 * seen)]
-    cards = [card for row in rows for card in await _cards(row)]
-    # The query finds turns in which one card is for them; others of the same turn may be for other people.
-    mine = [card for card in cards if approvers is None or set(card.approvers) & set(approvers)]
-    return sorted((card for card in mine if wanted is None or wanted(card)), key=_deadline)[:limit]
 
 
 async def count_waiting(client: Client, *, tenant: str, approvers: Sequence[str] | None = None) -> int:
     """How many turns wait for one of `approvers`. Raises `ServerUnavailable`."""
     return await _count(client, _suspended(tenant, approvers))
-
-
-async def by_code(client: Client, code: str, *, tenant: str, approvers: Sequence[str] | None = None) -> list[str]:
-    """Approval ids whose short code is `code`, open or decided, among those a person may decide."""
-    query = f'{_turns(tenant)} AND {names.SA_CODES} IN ("{code}", "{code}!")'
-    # Decided ones as well: who answers late by a code is told what became of it, and not that there is no such code.
-    cards = [card async for row in _executions(client, query, 20) for card in await _cards(row, every=True)]
-    return [c.id for c in cards if c.code == code and (approvers is None or set(c.approvers) & set(approvers))]
 
 
 async def turns(
@@ -130,35 +91,6 @@ async def sessions(
     return sorted(found, key=_started, reverse=True)
 
 
-async def _soonest(client: Client, query: str, wanted: int) -> tuple[str, str]:
-    """Two queries for the nearest deadlines: one that fewer than `wanted` turns meet, one that fills the page."""
-    now = datetime.now(UTC)
-    # The first window is empty: a page may be full of what is overdue.
-    low, high = now - _WINDOWS[-1], now + _WINDOWS[-1]
-    for window in _WINDOWS:
-        high = now + window
-        if await _count(client, f"{query} AND {_before(high)}") >= wanted:
-            break
-        low = high
-    # It ends at one second, as many may be due in the same moment; who reads takes no more than twice the page.
-    while high - low > _NARROW:
-        middle = low + (high - low) / 2
-        found = await _count(client, f"{query} AND {_before(middle)}")
-        if wanted <= found <= 2 * wanted:
-            high = middle
-            break
-        low, high = (low, middle) if found >= wanted else (middle, high)
-    return f"{query} AND {_before(low)}", f"{query} AND {_from(low)} AND {_before(high)}"
-
-
-def _before(moment: datetime) -> str:
-    return f'{names.SA_DUE_AT} < "{moment.isoformat()}"'
-
-
-def _from(moment: datetime) -> str:
-    return f'{names.SA_DUE_AT} >= "{moment.isoformat()}"'
-
-
 async def _count(client: Client, query: str) -> int:
     try:
         return (await client.count_workflows(query)).count
@@ -212,7 +144,7 @@ def _failed(error: RPCError) -> ServerUnavailable:
     return ServerUnavailable(f"the Temporal server could not list turns: {first}")
 
 
-async def _cards(row: WorkflowExecution, *, every: bool = False) -> list[WaitingCard]:
+async def _cards(row: WorkflowExecution) -> list[WaitingCard]:
     key = parse_workflow_id(row.id)
     if key is None:
         return []
@@ -221,7 +153,7 @@ async def _cards(row: WorkflowExecution, *, every: bool = False) -> list[Waiting
     codes = set(row.typed_search_attributes.get(shown.CODES) or ())
     cards = _cards_in(memo, row.id)
     named = {"tenant": key.tenant, "session": key.session, "turn": key.turn}
-    return [card.model_copy(update=named) for card in cards if every or card.code in codes]
+    return [card.model_copy(update=named) for card in cards if card.code in codes]
 
 
 async def _turn_row(row: WorkflowExecution) -> TurnRow | None:
@@ -287,10 +219,6 @@ def _cards_in(memo: Mapping[str, Any], workflow: str) -> list[WaitingCard]:
 def _text(memo: Mapping[str, Any], name: str) -> str:
     found = memo.get(name)
     return found if isinstance(found, str) else ""
-
-
-def _deadline(card: WaitingCard) -> datetime:
-    return card.expires_at or datetime.max.replace(tzinfo=UTC)
 
 
 def _started(row: TurnRow | SessionRow) -> datetime:
