@@ -6,8 +6,10 @@ import time
 from collections.abc import Coroutine, Sequence
 from copy import deepcopy
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
+from sqlalchemy import Connection
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
@@ -29,8 +31,9 @@ from signoff.activities.room import Room
 from signoff.activities.usage import use_of
 from signoff.contracts.approval import Question
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
 from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import ToolReply, ToolTask
 from signoff.registry.context import ToolContext
@@ -40,6 +43,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.usage import used_up
 from signoff.store.content import load
 from signoff.store.freezes import Freezes
+from signoff.store.questions import lock_approval, read_rows
 from signoff.store.tickets import Ticket, ticket_key
 
 T = TypeVar("T")
@@ -186,6 +190,7 @@ class ToolActivity:
             nonce=task.permit.ctx.user.nonce,
             grant=found.grant,
             use=use_of(self._room.catalog, tool, task.permit.ctx, task.permit.call),
+            holds=partial(self._still_holds, task.permit) if task.permit.kind == "approved" else None,
             also=self._journal.together(begins),
         )
         claim = await self._whole(claiming)
@@ -201,6 +206,8 @@ class ToolActivity:
             return await self._ended(task, frozen(found, claim.frozen, _call(task)))
         if claim.kind == "other":
             return await self._refused(task, _OTHER_ACTION)
+        if claim.kind == "superseded":
+            return ToolReply(again="stale", note="this was asked again, or is not asked any more")
         if claim.kind == "ungranted":
             return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
         if claim.again is not None and tool.usage_limit is not None:
@@ -229,6 +236,16 @@ class ToolActivity:
         await self._results.patiently(lambda: store.record(key, outcome, also=self._journal.together(ends)))
         await self._journal.apart(ends)
         return ToolReply(outcome=outcome)
+
+    def _still_holds(self, permit: Permit, connection: Connection) -> bool:
+        """Whether the question and the answers of an approved call stand as they did, where its ticket is claimed."""
+        turn = TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn)
+        approval_id = ApprovalKey(turn, permit.call).id
+        lock_approval(connection, approval_id)
+        policy = self._room.catalog.policy(self._tool.activity)
+        takes = self._approvals.takes_unsigned(policy)
+        approval = approval_of(permit, read_rows(connection, approval_id), accept_unsigned=takes)
+        return approval is not None and not (approval.problem or approval.stale)
 
     async def _never_began(self, task: ToolTask, key: str) -> None:
         """Give back the ticket, and the use that it took, of a call that was stopped before its handler was called."""

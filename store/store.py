@@ -164,6 +164,7 @@ class Store:
         nonce: str = "",
         grant: str = "",
         use: Use | None = None,
+        holds: Callable[[Connection], bool] | None = None,
         also: Also | None = None,
     ) -> Claim:
         """Claim the ticket `key`; of all claimers ever, exactly one is answered `fresh`. `owner` is for people.
@@ -171,8 +172,8 @@ class Store:
         `nonce` is that of the turn's principal: under one call of it there is one action that is claimed or done.
         In the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, in place
         of those of the call's earlier tickets, which were given up; and the tenant, which `workflow` names, is seen not
-        to be frozen; else nothing is claimed. `also` is what else is written with a fresh ticket, or it is not claimed
-        either.
+        to be frozen; else nothing is claimed. `holds` says whether the right to run still stands there. `also` is what
+        else is written with a fresh ticket, or it is not claimed either.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -200,6 +201,8 @@ class Store:
                 raise _NotGiven(Claim(kind="frozen", frozen=frozen))
             if another_action(connection, values):
                 raise _NotGiven(Claim(kind="other"))
+            if holds is not None and not holds(connection):
+                raise _NotGiven(Claim(kind="superseded"))
             if grant and not spend(connection, grant, key):
                 raise _NotGiven(Claim(kind="ungranted"))
             if use is not None:

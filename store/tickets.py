@@ -6,7 +6,7 @@ from typing import Literal
 from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome
 
-ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted", "used_up", "other"]
+ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted", "used_up", "superseded", "other"]
 TicketState = Literal["claimed", "done", "void"]
 
 
@@ -17,7 +17,8 @@ class Claim(Shape):
     became of it; `void`: it must not run under this key any more; `undone`: somebody began, and it is known to have
     come to nothing, so that the next ticket may be claimed. `frozen`, `ungranted` and `used_up`: nothing was
     claimed, as the tenant is frozen, the grant has no use left, or the tool none until `again`. `other`: nothing was
-    claimed, as another action was begun or done under this call, or the key is another call's. `frozen` is why the
+    claimed, as another action was begun or done under this call, or the key is another call's. `superseded`: nothing
+    was claimed, as the question behind it was asked anew or has ended meanwhile. `frozen` is why the
     tenant is, also beside another kind.
     """
 

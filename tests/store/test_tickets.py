@@ -15,3 +15,11 @@ def test_tickets_are_numbered_from_one(number: int) -> None:
     """There is no ticket before the first."""
     with pytest.raises(ValueError, match="from 1"):
         ticket_key("abc", number)
+
+
+async def test_a_right_that_is_gone_where_the_ticket_is_claimed_claims_nothing(store: Store) -> None:
+    """It is looked at once more in the claim's own transaction; the ticket is there for whoever has the right later."""
+    given = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "pay"}
+    lost = await store.claim("key", **given, holds=lambda connection: False)
+    assert (lost.kind, await store.look("key")) == ("superseded", None)
+    assert (await store.claim("key", **given, holds=lambda connection: True)).kind == "fresh"
