@@ -22,7 +22,6 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deciding import (
     Answer,
     decide,
-    find_approval,
     read_batch_item,
     read_decide,
     read_key,
@@ -32,7 +31,7 @@ from signoff.gateway.deciding import (
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.failing import unexpected
 from signoff.gateway.faults import Fault, receipt_status
-from signoff.gateway.identity import DEFAULT_DECIDER, known_person
+from signoff.gateway.identity import DEFAULT_DECIDER
 from signoff.gateway.masking import masked_request
 
 _WORDS: Final = {
@@ -85,16 +84,19 @@ class ApprovalsApi:
     async def index(
         self,
         request: Request,
-        as_person: Annotated[str | None, Query(alias="as", description="Only what this person may decide.")] = None,
+        as_person: Annotated[
+            str | None,
+            Query(alias="as", description="Only what they may decide; oneself, unless in development."),
+        ] = None,
         mine: Annotated[bool, Query(description="Only what the token's own person may decide.")] = False,
         tenant: str | None = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> dict[str, list[WaitingCard]]:
-        """Those that whoever asks may read, from visibility and memo; read a request by its id before deciding."""
+        """Those that whoever asks may read; read a request by its id before deciding."""
         caller = caller_of(request)
         tenant = own_tenant(caller, tenant)
-        person = None if as_person is None else known_person(self._deps.people, as_person, tenant)
-        if mine:
+        person = None
+        if mine or as_person is not None:
             person = acting(self._deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
         approvers = None if person is None else self._deps.rights(person)
         readable = self._conversations.readable(person_of(request))
@@ -198,10 +200,7 @@ class ApprovalsApi:
         found = await self._named(approval, body.as_person, request)
         if isinstance(found, Receipt):
             return _answered(await self._noted(found, request, body.model_dump_json()))
-        try:
-            return _answered(await withdraw(self._deps, *found, body.reason))
-        except NotFound as error:
-            return _answered(refused("unknown", approval, error.message))
+        return _answered(await withdraw(self._deps, *found, body.reason))
 
     async def _turned_away(self, receipt: Receipt, request: Request, raw: bytes) -> JSONResponse:
         return _answered(await self._noted(receipt, request, raw.decode(errors="replace")))
@@ -237,7 +236,8 @@ class ApprovalsApi:
     async def _find(self, approval: str, request: Request) -> str:
         """The request behind an id or a code, of the caller's tenant. Raises `NotFound`."""
         caller = caller_of(request)
-        approval_id = await find_approval(self._deps, approval, own_tenant(caller, None))
+        person, tenant = person_of(request), own_tenant(caller, None)
+        approval_id = await self._conversations.approval_id(approval, person, tenant)
         key = parse_approval_id(approval_id)
         own_tenant(caller, key.turn.tenant if key is not None else None)
         return approval_id

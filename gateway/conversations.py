@@ -6,7 +6,7 @@ from dataclasses import replace
 from signoff.approvals.entries import stop
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
-from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
+from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id, read_code
 from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.session import SessionView
@@ -19,6 +19,7 @@ from signoff.gateway.session_names import is_own, own_session
 from signoff.gateway.session_view import OPEN, turns_in_full
 from signoff.killswitch import OPERATOR
 from signoff.listing import turn_row
+from signoff.registry.nearest import shown
 from signoff.store.questions import OWED_SECONDS, Questions
 from signoff.store.requests import LoadedRequest
 
@@ -78,6 +79,21 @@ class Conversations:
         # Whose it is stands in its id. What the workflow says of it is anybody's word who may start one in its place.
         key = SessionKey(view.tenant, view.session)
         return replace(about, askers=frozenset(each for each in about.askers if is_own(key, each)))
+
+    async def approval_id(self, name: str, person: Person | None, tenant: str) -> str:
+        """The approval id behind an id, which is not looked up, or a short code among those the person may read."""
+        if parse_approval_id(name) is not None:
+            return name
+        code = read_code(name)
+        if code is None:
+            told = "it is neither an approval id nor a code such as `K7Q-2FM`"
+            raise NotFound(f"there is no request {shown(name)}: {told}")
+        found = await self._deps.requests.by_code(tenant, code)
+        try:
+            # That a code leads anywhere is told to those alone who may read what it leads to.
+            return (await self.request(found or "", person)).id
+        except NotFound:
+            raise NotFound(f"there is no request with the code {shown(name)}") from None
 
     async def request(self, approval: str, person: Person | None) -> ApprovalRequest:
         """One request, waiting or settled."""

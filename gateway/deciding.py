@@ -15,26 +15,24 @@ from signoff.approvals.machine import refusal, settled_receipt, stale
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Assurance, Decision, Remember, Verdict
 from signoff.contracts.errors import NotFound, Refused
-from signoff.contracts.ids import parse_approval_id, read_code
 from signoff.contracts.limits import DECISION_BYTES
-from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.gateway.bodies import BatchItem, DecideBody
 from signoff.gateway.confirming import MISSING, confirmed
+from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edited_card import as_edited
 from signoff.gateway.faults import sentence
 from signoff.gateway.masking import unmasked_args
 from signoff.killswitch import OPERATOR
 from signoff.policypool import ask_rules
-from signoff.registry.nearest import shown
 from signoff.registry.people import Directory
 from signoff.registry.remembering import Remembering
 from signoff.registry.seats import Seat, seat_of, table_of
 from signoff.store.requests import LoadedRequest
 
-_CHECKED_LATER: Final = "your change is stored and is checked when a worker is back"
+_NO_REQUEST: Final = "there is no such request"
 KEY_CHARS: Final = 200
 _log = logging.getLogger(__name__)
 
@@ -63,23 +61,11 @@ class Answer:
     received_at: datetime | None = None
 
 
-async def find_approval(deps: GatewayDeps, name: str, tenant: str = DEFAULT_TENANT) -> str:
-    """The approval id behind an id or a short code. Raises `NotFound`, `StoreUnavailable`."""
-    if parse_approval_id(name) is not None:
-        return name
-    code = read_code(name)
-    if code is None:
-        raise NotFound(f"there is no request {shown(name)}: it is neither an approval id nor a code such as `K7Q-2FM`")
-    found = await deps.requests.by_code(tenant, code)
-    if found is None:
-        raise NotFound(f"there is no request with the code {shown(name)}")
-    return found
-
-
 async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt:
     """Answer a request as the person the gateway knows, stamped with its clock and signed.
 
-    Raises `ServerUnavailable`. A refusal is written down here: the turn may be over, or may never have seen it.
+    Raises `ServerUnavailable`. A refusal is written down here: the turn may be over, or may never have seen it. Whoever
+    may not read the request is answered as if there were none.
     """
     answer = dataclasses.replace(answer, delivery=answer.delivery or uuid.uuid4().hex)
     receipt = await _decide(deps, approval_id, answer)
@@ -87,6 +73,8 @@ async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt
         tried = _draft(deps, approval_id, answer.revision, answer.question_hash, answer)
         entry = entries.attempt(tried, receipt, deps.clock(), witness="gateway")
         await deps.attempts.note(deps.store, entry, receipt.code)
+        if not await _readable(deps, approval_id, answer.person):
+            return refused("unknown", approval_id, _NO_REQUEST)
     return receipt
 
 
@@ -94,7 +82,7 @@ async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receip
     try:
         loaded = await deps.requests.load(approval_id)
     except NotFound:
-        return refused("unknown", approval_id, "there is no such request")
+        return refused("unknown", approval_id, _NO_REQUEST)
     request = loaded.request
     seat = seat_at(request, answer.person, deps.people, deps.clock())
     if seat.code:
@@ -117,8 +105,14 @@ async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receip
 
 
 async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: str) -> Receipt:
-    """Withdraw a request: who asked, who may decide, and operators can. Raises `NotFound`, `StoreUnavailable`."""
-    request = (await deps.requests.load(approval_id)).request
+    """Withdraw a request: who asked, who may decide, and operators can. Raises `StoreUnavailable`.
+
+    Whoever may not read the request is answered as if there were none.
+    """
+    try:
+        request = (await deps.requests.load(approval_id)).request
+    except NotFound:
+        return refused("unknown", approval_id, _NO_REQUEST)
     concerned = person.id == request.requester.user or OPERATOR in person.roles
     if not concerned and seat_at(request, person, deps.people, deps.clock()).code:
         told = f"only who asked, who may decide, or the role `{OPERATOR}`, can withdraw this"
@@ -126,7 +120,7 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
         stranger = Decision(approval_id=approval_id, verdict="withdrawn", reason=reason, subject=person.id)
         entry = entries.attempt(stranger, receipt, deps.clock(), witness="gateway")
         await deps.attempts.note(deps.store, entry, receipt.code)
-        return receipt
+        return receipt if await _readable(deps, approval_id, person) else refused("unknown", approval_id, _NO_REQUEST)
     wish = Decision(
         approval_id=approval_id,
         revision=request.revision,
@@ -138,6 +132,14 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
         received_at=deps.clock(),
     )
     return await deps.decisions.decide(request, wish)
+
+
+async def _readable(deps: GatewayDeps, approval_id: str, person: Person) -> bool:
+    try:
+        await Conversations(deps).loaded(approval_id, person)
+    except NotFound:
+        return False
+    return True
 
 
 def seat_at(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Seat:

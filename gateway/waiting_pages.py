@@ -19,7 +19,7 @@ from signoff.gateway.answer_form import SPANS, USES, answer_in, verbs_of, verdic
 from signoff.gateway.caller import streamed
 from signoff.gateway.card_view import CardPage, typed_right, typed_words
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.deciding import decide, find_approval, withdraw
+from signoff.gateway.deciding import decide, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.faults import BadRequest, receipt_status
 from signoff.gateway.forms import read_form
@@ -94,10 +94,8 @@ class WaitingPages:
     async def card(self, request: Request, approval: str) -> Response:
         """One request, beside the list where there is room."""
         visitor = await self._visitors.visitor(request)
-        approval_id = await find_approval(self._deps, approval, visitor.person.tenant)
+        approval_id = await self._conversations.approval_id(approval, visitor.person, visitor.person.tenant)
         if approval_id != approval:
-            # That a code leads anywhere is told to those alone who may read what it leads to.
-            await self._conversations.request(approval_id, visitor.person)
             return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
         if request.query_params.get("part") == "card":
             card = await open_card(self._deps, approval_id, visitor)
@@ -119,7 +117,7 @@ class WaitingPages:
         if verdict is None:
             return await self._card_page(visitor, approval, note=text("receipt.no_verdict", language), status=422)
         if careful and verdict == "approved":
-            words = typed_words((await self._deps.requests.load(approval)).request, visitor)
+            words = typed_words(await self._conversations.request(approval, visitor.person), visitor)
             if words and not typed_right(form.get("typed", ""), words):
                 note = text("card.typed_wrong", language, what=words[0])
                 return await self._card_page(visitor, approval, note=note, status=422)
