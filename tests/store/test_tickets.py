@@ -2,6 +2,7 @@
 
 import pytest
 
+from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 
 
