@@ -1,0 +1,66 @@
+"""A thousand utterances in six languages, written by authors who had not seen the reader.
+
+`deceptive.jsonl` holds what looks like a yes and is none; `ordinary.jsonl` what people answer every day. Neither was
+used to build the reader: a phrase from here that is taught to it belongs into `mails/answers.yaml` as well, and what
+is measured here is no longer held out from then on.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from signoff.channels.answers import Said, Sender, read
+from signoff.channels.mail_footers import read_mail_answer
+from signoff.channels.mail_quotes import newly_written
+
+HERE = Path(__file__).parent / "utterances"
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    """The utterances of a file: `text`, `lang`, `channel` (`chat` or `mail`), `expect` and `why`."""
+    return [json.loads(line) for line in (HERE / name).read_text().splitlines()]
+
+
+def read_row(row: dict[str, Any], names: tuple[str, ...] = ()) -> Said:
+    """What is read of an utterance, through the channel it was written for."""
+    sender = Sender(row["lang"], names, {"K7Q2FM": "Pay 520 EUR"})
+    if row["channel"] == "chat":
+        return read(row["text"], sender)
+    written = newly_written(row["text"].split("\n"))
+    return read_mail_answer(written.above, written.below, sender)
+
+
+def names_in(row: dict[str, Any]) -> tuple[str, ...]:
+    """The lines of a text that could be its writer's name: what they say must not help a yes."""
+    lines = [line.strip() for line in row["text"].split("\n")[1:]]
+    return tuple(line for line in lines if line[:1].isupper() and len(line.split()) <= 3 and line[-1] not in ",.!")
+
+
+def test_no_deceptive_utterance_is_read_as_a_yes() -> None:
+    """Of 500, none, whether or not its writer's name is known."""
+    rows = rows_of("deceptive.jsonl")
+    assert len(rows) == 500
+    for names in ((), None):
+        said = [(row, read_row(row, names_in(row) if names is None else names)) for row in rows]
+        assert [row["text"] for row, each in said if each.verdict == "approved"] == []
+
+
+def test_no_ordinary_utterance_is_read_as_another_answer() -> None:
+    """What is not understood is asked back; nothing is read as its contrary, and a question decides nothing."""
+    allowed = {"yes": {"approved", None}, "no": {"denied", None}, "ask": {None}}
+    rows = rows_of("ordinary.jsonl")
+    assert Counter(row["expect"] for row in rows) == {"yes": 250, "no": 150, "ask": 100}
+    assert [row["text"] for row in rows if read_row(row, names_in(row)).verdict not in allowed[row["expect"]]] == []
+
+
+def test_a_share_of_ordinary_utterances_is_read() -> None:
+    """The rates that docs/channels.md gives, as lower bounds: a reader that asks about everything is no reader."""
+    read_as: Counter[tuple[str, str]] = Counter()
+    for row in rows_of("ordinary.jsonl"):
+        if read_row(row, names_in(row)).verdict is not None:
+            read_as[row["channel"], row["expect"]] += 1
+    assert read_as["chat", "yes"] >= 56
+    assert read_as["chat", "no"] >= 66
+    assert read_as["mail", "yes"] >= 25
+    assert read_as["mail", "no"] >= 25
