@@ -1,6 +1,7 @@
 """`worker`: the process of an installation that works, alone or as a part of another."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from signoff.settings import login_roles, require_ready
 from signoff.store.store import Store
 from signoff.worker import build_worker, furnish, quicken
 
+_log = logging.getLogger(__name__)
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -59,6 +61,12 @@ async def running_worker(
         backends=built_in_backends(settings.state_dir / "storage"),
     )
     worker = build_worker(client, room, task_queue=task_queue)
+    if settings.profile == "production" and store.dialect == "postgresql" and store.role != "worker":
+        _log.warning(
+            "this worker's SIGNOFF_STORE_URL is the store's %s's: who takes it over can answer for anybody; give it a "
+            "role of its own (`signoff store roles`)",
+            store.role,
+        )
     where = f"worker {task_queue}"
     # Before the worker runs: the record has the policies before anything is judged by them.
     await note_catalog(store, place.catalog, where)
