@@ -102,10 +102,9 @@ _WORKER: Final = {
         changed="state <> 'done' OR CAST(outcome AS json) ->> 'code' = 'in_doubt'",
     ),
     USES: Rights(select=True, insert=True, update=_only(USES, "returned_at"), delete=True),
-    GRANT_USES: Rights(select=True, insert=True, delete=True),
+    GRANT_USES: _ADD,
     ANSWERS: _READ,
-    # Workers still write what is remembered and count down its uses; once the gateway does both, this is `_READ`.
-    GRANTS: Rights(select=True, insert=True, update=_only(GRANTS, "uses_left")),
+    GRANTS: _READ,
     FREEZES: _READ,
     PEOPLE: _READ,
     KEYS: Rights(select=True, rows=f"name IN ({', '.join(repr(name) for name in WORKER_KEYS)})"),

@@ -50,10 +50,15 @@ FORBIDDEN = (
     "VALUES ('k', 'c', 'event', '{}', 0, 0, 'new', 0, 0)",
     "SELECT body FROM arrivals",
     "SELECT digest FROM footers",
+    "INSERT INTO grants (id, tenant, session, tool, definition, exact, predicate, rule, policy_hash, verdict, people, "
+    "reason, approval_id, created_at, expires_at, uses, requester) VALUES ('mine', 'main', '', 'pay', '', '', 'true', "
+    "'', '', 'approved', 'ana', '', '', 0, 9, 9, 'rui')",
     "UPDATE grants SET expires_at = 9",
     "UPDATE grants SET revoked_at = NULL",
     "UPDATE grants SET predicate = 'true'",
+    "UPDATE grants SET uses = 9",
     "DELETE FROM grants",
+    "DELETE FROM grant_uses",
     "INSERT INTO keys (name, secret, created_at) VALUES ('mine', '', 0)",
     "UPDATE keys SET secret = ''",
     "DELETE FROM keys",
