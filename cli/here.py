@@ -40,6 +40,7 @@ from signoff.registry.seats import rights
 from signoff.signing import Signer
 from signoff.store.content import json_bytes, load, to_content
 from signoff.store.freezes import Freezes
+from signoff.store.questions import Questions
 from signoff.store.store import open_store
 
 CHANNEL = "cli"
@@ -139,13 +140,16 @@ class Here:
 
     async def turns(self, *, state: str, actor: str, limit: int) -> list[TurnRow]:
         """See `Desk`."""
-        return await listing.turns(
-            self.signoff.temporal, tenant=self.place.tenant, state=state, actor=actor, limit=limit
-        )
+        client, tenant = self.signoff.temporal, self.place.tenant
+        async with self._deps() as deps:
+            asked = Questions(deps.store)
+            return await listing.turns(client, asked, tenant=tenant, state=state, actor=actor, limit=limit)
 
     async def sessions(self, *, limit: int) -> list[SessionRow]:
         """See `Desk`."""
-        return await listing.sessions(self.signoff.temporal, tenant=self.place.tenant, limit=limit)
+        client, tenant = self.signoff.temporal, self.place.tenant
+        async with self._deps() as deps:
+            return await listing.sessions(client, Questions(deps.store), tenant=tenant, limit=limit)
 
     async def session(self, name: str) -> SessionView:
         """See `Desk`."""

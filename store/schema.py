@@ -64,6 +64,7 @@ QUESTIONS: Final = Table(
     Column("revision", Integer, primary_key=True, autoincrement=False),
     Column("tenant", String(64), nullable=False),
     Column("session", String(64), nullable=False),
+    Column("turn", String(64), nullable=False),
     Column("code", String(6), nullable=False),
     Column("body", Text, nullable=False),
     Column("opened_at", BigInteger, nullable=False),
@@ -73,6 +74,7 @@ QUESTIONS: Final = Table(
     # A code means one approval of a tenant, as long as its row is kept; later revisions have the code of the first.
     Index("questions_codes", "tenant", "code", unique=True, sqlite_where=_FIRST, postgresql_where=_FIRST),
     Index("questions_waiting", "tenant", "ended_at", "last_at"),
+    Index("questions_turns", "tenant", "session", "turn"),
     Index("questions_opened", "opened_at"),
     Index("questions_ended", "ended_at"),
 )
