@@ -89,11 +89,13 @@ _ADD: Final = Rights(select=True, insert=True)
 _COUNTS: Final = Rights(select=True, insert=True, update=_only(REFUSALS, "number"), delete=True)
 _PROBE: Final = Rights(select=True, insert=True, update=_only(PROBES, "at"))
 _END: Final = _only(QUESTIONS, "ended_at", "ended_as")
+# An ending is set once: taken away, a call that was withdrawn after its approval could run.
+_NOT_ENDED: Final = "ended_at IS NULL"
 _NO_CHAIN: Final = "stream <> 'checkpoints'"
 
 _WORKER: Final = {
     BLOBS: _ADD,
-    QUESTIONS: Rights(select=True, insert=True, update=_END),
+    QUESTIONS: Rights(select=True, insert=True, update=_END, changed=_NOT_ENDED),
     # What is done stays done, so that nothing runs a second time, but for an outcome of which nobody knew.
     TICKETS: Rights(
         select=True,
@@ -131,7 +133,7 @@ _WORKER: Final = {
 
 _GATEWAY: Final = {
     BLOBS: _ADD,
-    QUESTIONS: Rights(select=True, update=_END),
+    QUESTIONS: Rights(select=True, update=_END, changed=_NOT_ENDED),
     TICKETS: _READ,
     USES: _READ,
     GRANT_USES: _READ,

@@ -149,6 +149,20 @@ async def asked(site: AttackSite, args: dict[str, Any], taken: asyncpg.Connectio
     return key, Question.model_validate_json(row["body"]), row
 
 
+async def test_what_has_ended_is_not_opened_again(site_of_roles: AttackSite, taken: asyncpg.Connection) -> None:
+    """A worker ends a question, which is towards "does not run", and cannot take an ending away.
+
+    Seen to be asked again where the questions' rows had no condition.
+    """
+    key, _, _ = await asked(site_of_roles, {"amount": 7, "to": payee()}, taken)
+    ana, change = site_of_roles.person("ana"), "UPDATE questions SET ended_at = $2, ended_as = $3 WHERE approval = $1"
+    given = (await ana.see(approval_id(key))).view["state"]
+    done = await taken.execute(change, approval_id(key), 1, "cancelled")
+    undone = await taken.execute(change, approval_id(key), None, None)
+    left = (await ana.see(approval_id(key))).view["state"]
+    assert (given, done, undone, left) == ("pending", "UPDATE 1", "UPDATE 0", "cancelled")
+
+
 async def ask_instead(taken: asyncpg.Connection, row: Any, question: Question) -> None:
     """Insert a question that no gate asked, as the latest of its approval."""
     await taken.execute(
