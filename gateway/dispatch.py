@@ -12,6 +12,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.gateway.deps import GatewayDeps
 from signoff.listing import turn_row, turns
 from signoff.store.deliveries import Deliveries, DeliveryRow
+from signoff.store.opened_values import OpenedValues
 from signoff.store.questions import OWED_SECONDS, Questions
 
 LOOK_SECONDS: Final = 2.0
@@ -86,6 +87,7 @@ class RequestSweep:
         now = self._deps.clock()
         if self._swept is None or now - self._swept >= CARDS_SWEPT:
             await self._cards.sweep(CARDS_KEPT)
+            await OpenedValues(self._deps.store).sweep(CARDS_KEPT)
             self._swept = now
         if amiss and self._courier is not None:
             self._courier.wake()

@@ -280,6 +280,17 @@ FOOTERS: Final = Table(
 """Blocks below people's sign-offs that could have been part of an answer: `digest` is a block's sha-256, `code` that of
 the request which was answered with it, `known_at` when they said that it means nothing."""
 
+OPENED_VALUES: Final = Table(
+    "opened_values",
+    METADATA,
+    Column("question_hash", String(64), primary_key=True),
+    Column("tenant", String(64), primary_key=True),
+    Column("person", String(64), primary_key=True),
+    Column("page", Integer, primary_key=True),
+    Column("opened_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Who opened which page of all the values of a question, where its card does not draw them all; the gateway's alone."""
+
 AUDIT_HEADS: Final = Table(
     "audit_heads",
     METADATA,
