@@ -194,13 +194,15 @@ def _row(leaf: Leaf, limit: int) -> CardRow:
     line = value_line(leaf.value, limit)
     text = _hidden_text(leaf.value) if leaf.secret else line.text
     label = one_line(leaf.label, NAME_CHARS).text
+    name = one_line(leaf.name, NAME_CHARS)
     return CardRow(
-        name=one_line(leaf.name, NAME_CHARS).text or "⟦empty⟧",
+        name=name.text or "⟦empty⟧",
         # Our own mark, behind a text in which none can be forged.
         label=label if leaf.declared else f"{label} {UNDECLARED}",
         value=text,
         secret=leaf.secret,
-        cut=line.cut and not leaf.secret,
+        # A key is the call's as well as a value: one that is cut could say anything.
+        cut=name.cut or (line.cut and not leaf.secret),
         length=line.length,
         format=one_line(format_of(leaf), NAME_CHARS).text,
     )

@@ -121,7 +121,7 @@ def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
 def _locking(dialect: str) -> Any:
     adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(AUDIT_HEADS)
     # Sets what is there already: DO NOTHING would neither lock the row nor return it.
-    unchanged = {"covered": AUDIT_HEADS.c.covered}
+    unchanged = {"seq": AUDIT_HEADS.c.seq}
     made = adding.on_conflict_do_update(index_elements=[AUDIT_HEADS.c.stream], set_=unchanged)
     return made.returning(AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash, StoreClock())
 

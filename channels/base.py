@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from signoff.channels.shapes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.voice import voice_of
+from signoff.channels.wording import card_words
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import Refused, Unavailable
 from signoff.contracts.limits import MIB
@@ -93,6 +95,13 @@ class Channel(ABC):
     @abstractmethod
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """Send one card; `before` is the first one where this reminds of it. Raises `NotDelivered`."""
+
+    def draws_whole(self, notice: Notice) -> bool:
+        """Whether the card, as `deliver` sends it, gives every value; by one that does not nobody approves.
+
+        A channel that has less room than a mail has says so itself.
+        """
+        return card_words(notice, voice_of(notice.person, self.means.clock()), how="text").whole
 
     @abstractmethod
     async def close(self, sent: Sent, closed: Closed) -> None:

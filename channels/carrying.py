@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from signoff.approvals.entries import carried
 from signoff.channels.base import Channel, NotDelivered
-from signoff.channels.shapes import Closed, Notice, Sent
+from signoff.channels.shapes import PARTIAL, Closed, Notice, Sent
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.person import Person
 from signoff.registry.people import Directory
@@ -110,7 +110,8 @@ class Carrier:
             await self._cards.reminded(row.token)
             await self._told(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
         else:
-            await self._cards.sent(row.token, sent.vendor_id, sent.handle)
+            whole = row.request.card.whole and self._channel.draws_whole(notice)
+            await self._cards.sent(row.token, sent.vendor_id, sent.handle if whole else {**sent.handle, PARTIAL: True})
             await self._told(row, "sent", vendor_id=sent.vendor_id)
         return 1
 

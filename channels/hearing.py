@@ -324,10 +324,12 @@ class Hearing:
         request = asked.request
         # A template has buttons where its card should have none, and words can be written below any card.
         typed = request.confirm == "type" or request.kind == "in_doubt"
-        if request.state == "pending" and typed and self._seated(person, request):
+        unseen = said.verdict == "approved" and not asked.whole
+        if request.state == "pending" and (typed or unseen) and self._seated(person, request):
             language = voice_of(person, self._clock()).language
             link = await self._desk.link(request, person, channel.kind)
-            words = f"{text('reply.link_only', language)} {text('reply.see', language, link=link)}"
+            why = text("reply.link_only" if typed else "reply.unseen", language)
+            words = f"{why} {text('reply.see', language, link=link)}"
             told = Reply(text=words, language=language)
             return _Made({"what": "link", "person": person.id}, told, heard.where)
         # Noted before it is decided: after a crash in between, the next try must not be about what is shown by then.

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from signoff.channels.base import Channel
-from signoff.channels.shapes import Heard
+from signoff.channels.shapes import PARTIAL, Heard
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import Person
 from signoff.store.deliveries import Deliveries, DeliveryRow
@@ -17,11 +17,15 @@ UNKNOWN: Final = "unknown"
 
 @dataclass(frozen=True)
 class Asked:
-    """One revision of a request, as somebody was asked; its hash is `UNKNOWN` where nobody knows what they saw."""
+    """One revision of a request, as somebody was asked; its hash is `UNKNOWN` where nobody knows what they saw.
+
+    `whole` unless what they saw does not give every value of it: then it is approved elsewhere.
+    """
 
     request: ApprovalRequest
     revision: int
     question_hash: str
+    whole: bool = True
 
 
 def note_of(asked: Asked) -> dict[str, Any]:
@@ -30,12 +34,15 @@ def note_of(asked: Asked) -> dict[str, Any]:
         "request": asked.request.model_dump(mode="json"),
         "revision": asked.revision,
         "question_hash": asked.question_hash,
+        "whole": asked.whole,
     }
 
 
 def read_note(note: Mapping[str, Any]) -> Asked:
     """What `note_of` wrote down."""
-    return Asked(ApprovalRequest.model_validate(note["request"]), note["revision"], note["question_hash"])
+    return Asked(
+        ApprovalRequest.model_validate(note["request"]), note["revision"], note["question_hash"], note["whole"]
+    )
 
 
 @dataclass(frozen=True)
@@ -148,7 +155,8 @@ async def _as_told(deliveries: Deliveries, person: Person, request: ApprovalRequ
     rows = [row for row in rows if row.sent_at is not None and row.sent_at <= at]
     if rows:
         return _as_shown(max(rows, key=lambda row: row.revision))
-    return Asked(request, 1, request.question_hash if request.revision == 1 else UNKNOWN)
+    shown = request.question_hash if request.revision == 1 else UNKNOWN
+    return Asked(request, 1, shown, request.card.whole)
 
 
 def _shown(rows: Iterable[DeliveryRow]) -> tuple[Asked, ...]:
@@ -158,7 +166,7 @@ def _shown(rows: Iterable[DeliveryRow]) -> tuple[Asked, ...]:
 def _as_shown(row: DeliveryRow) -> Asked:
     """What a card showed. A request that was over when it was asked again keeps its number, and nothing else of it."""
     shown = row.request.question_hash if row.request.revision == row.revision else UNKNOWN
-    return Asked(row.request, row.revision, shown)
+    return Asked(row.request, row.revision, shown, row.request.card.whole and PARTIAL not in row.handle)
 
 
 def _one_of(asked: Sequence[Asked]) -> Pointed:

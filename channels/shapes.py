@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,10 @@ class Sent(Shape):
 
     vendor_id: str = ""
     handle: dict[str, Any] = Field(default_factory=dict)
+
+
+PARTIAL: Final = "partial"
+"""In the handle of a card that does not give every value, added for whoever hears the answers to it."""
 
 
 class Closed(Shape):

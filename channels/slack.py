@@ -20,10 +20,11 @@ from websockets.exceptions import WebSocketException
 from signoff.channels.base import Channel, Forged, Malformed, Means, NotDelivered, Options, Take
 from signoff.channels.outward import retry_after
 from signoff.channels.shapes import Closed, Finding, Notice, Raw, Received, Reply, Sent
-from signoff.channels.slack_blocks import card_blocks, closed_blocks, escaped, reason_view
+from signoff.channels.slack_blocks import LIMITS, card_blocks, closed_blocks, escaped, reason_view
 from signoff.channels.slack_payloads import event, interaction, read_payload
 from signoff.channels.texts import ENGLISH
 from signoff.channels.voice import voice_of
+from signoff.channels.wording import card_words
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 
 TOLERANCE: Final = 300
@@ -76,6 +77,11 @@ class Slack(Channel):
             return before
         channel, stamp = str(told.get("channel")), str(told.get("ts"))
         return Sent(vendor_id=f"{channel}:{stamp}", handle={"channel": channel, "ts": stamp})
+
+    def draws_whole(self, notice: Notice) -> bool:
+        """See `Channel`."""
+        voice = voice_of(notice.person, self.means.clock())
+        return card_words(notice, voice, how="buttons", limits=LIMITS).whole
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`."""

@@ -102,7 +102,7 @@ def _paragraphs(words: CardWords) -> Iterator[str]:
     yield from _cut("\n".join(filter(None, (words.note, words.asked, words.rule))))
     if words.says:
         yield from _cut(f"{words.says_lead}\n“{words.says}”")
-    elsewhere = "" if words.decides else words.how
+    elsewhere = "" if words.approves else words.how
     yield from _cut("\n".join(filter(None, (words.counted, words.due, words.more, words.incomplete, elsewhere))))
 
 
@@ -123,10 +123,8 @@ def _cut(words: str) -> Iterator[str]:
 
 
 def _decisions(token: str, words: CardWords) -> list[Block]:
-    return [
-        _button(APPROVE, words.approve, value=token, style="primary"),
-        _button(DENY, words.deny, value=token, style="danger"),
-    ]
+    deny = _button(DENY, words.deny, value=token, style="danger")
+    return [_button(APPROVE, words.approve, value=token, style="primary"), deny] if words.approves else [deny]
 
 
 def _button(action: str, label: str, **more: str) -> Block:

@@ -18,7 +18,15 @@ from signoff.approvals.visible import one_line
 from signoff.channels.base import Channel, Forged, Malformed, Means, NotDelivered, Options, Take
 from signoff.channels.shapes import Closed, Finding, Notice, Raw, Received, Reply, Sent
 from signoff.channels.telegram_bot import Bot
-from signoff.channels.telegram_cards import ALERT_UNITS, below, card_message, closed_message, cut, text_message
+from signoff.channels.telegram_cards import (
+    ALERT_UNITS,
+    below,
+    card_message,
+    closed_message,
+    cut,
+    fitting_words,
+    text_message,
+)
 from signoff.channels.telegram_updates import ALLOWED, read_update, vendor_id
 from signoff.channels.voice import voice_of
 
@@ -73,6 +81,11 @@ class Telegram(Channel):
             return before
         number = told.get("message_id") if isinstance(told, dict) else None
         return Sent(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
+
+    def draws_whole(self, notice: Notice) -> bool:
+        """See `Channel`."""
+        voice = voice_of(notice.person, self.means.clock())
+        return fitting_words(notice, voice, self.assurance).whole
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`. The message is edited, and its buttons go."""

@@ -25,10 +25,11 @@ _PRESSED: Final = re.compile(r"([ad]):([a-z0-9]{1,32})\Z")
 
 def card_message(notice: Notice, voice: Voice, assurance: Assurance) -> Message:
     """A card. A reminder and a list have no buttons, which nobody would take away: cards have."""
-    words = _fitting(notice, voice, assurance)
+    words = fitting_words(notice, voice, assurance)
     message = text_message(words.text)
     if words.decides and notice.kind == "ask":
-        buttons = [_button("a", notice.token, words.approve), _button("d", notice.token, words.deny)]
+        deny = _button("d", notice.token, words.deny)
+        buttons = [_button("a", notice.token, words.approve), deny] if words.approves else [deny]
         message["reply_markup"] = {"inline_keyboard": [buttons]}
     return message
 
@@ -65,7 +66,7 @@ def cut(words: str, limit: int) -> str:
     return shown
 
 
-def _fitting(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
+def fitting_words(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
     """The card's words, few enough to fit."""
     # Limits count characters, of which one has at most two units: half of the room always fits.
     for whole in (TEXT_UNITS, TEXT_UNITS * 3 // 4, TEXT_UNITS // 2):

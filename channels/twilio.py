@@ -25,6 +25,7 @@ from signoff.channels.twilio_messages import (
     Via,
     card_fields,
     closed_fields,
+    fields_draw_whole,
     is_address,
     template_fields,
     text_fields,
@@ -101,6 +102,11 @@ class Twilio(Channel):
             fields = card_fields(notice, voice, self.assurance, options.via)
         sent = await self._send(notice.address, fields)
         return sent if before is None else before
+
+    def draws_whole(self, notice: Notice) -> bool:
+        """See `Channel`."""
+        voice = voice_of(notice.person, self.means.clock())
+        return fields_draw_whole(notice, voice, self.assurance)
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be, on WhatsApp."""

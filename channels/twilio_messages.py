@@ -12,8 +12,8 @@ from signoff.approvals.visible import ELLIPSIS
 from signoff.channels.endings import closing_text
 from signoff.channels.shapes import Closed, Notice
 from signoff.channels.voice import Voice
-from signoff.channels.whatsapp_messages import plain, template_message, units
-from signoff.channels.wording import Limits, card_words
+from signoff.channels.whatsapp_messages import plain, template_message, template_words, units
+from signoff.channels.wording import CardWords, Limits, card_words
 from signoff.contracts.decision import Assurance
 
 Via: TypeAlias = Literal["whatsapp", "sms"]
@@ -33,12 +33,22 @@ def is_address(address: str, via: Via) -> bool:
 
 def card_fields(notice: Notice, voice: Voice, assurance: Assurance, via: Via) -> Fields:
     """A card as text, which says how to answer with its code."""
+    return text_fields(_fitting(notice, voice, assurance).text, via)
+
+
+def fields_draw_whole(notice: Notice, voice: Voice, assurance: Assurance) -> bool:
+    """Whether a card gives every value, in whichever form it is sent."""
+    return _fitting(notice, voice, assurance).whole and template_words(notice, voice, assurance).whole
+
+
+def _fitting(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
+    """The card's words, few enough to fit."""
     for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
         limits = Limits(whole=whole, value=300, says=300, rows=40)
-        words = card_words(notice, voice, how="text", assurance=assurance, limits=limits).text
-        if units(words) <= BODY_UNITS:
+        words = card_words(notice, voice, how="text", assurance=assurance, limits=limits)
+        if units(words.text) <= BODY_UNITS:
             break
-    return text_fields(words, via)
+    return words
 
 
 def template_fields(notice: Notice, voice: Voice, assurance: Assurance, content: str) -> Fields:

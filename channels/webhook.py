@@ -251,6 +251,7 @@ def _asked(notice: Notice, voice_now: datetime) -> dict[str, Any]:
         "more": notice.more,
         "whole": words.whole,
         "decides": words.decides,
+        "approves": words.approves,
         "link": notice.link,
         "text": words.text,
     }

@@ -23,6 +23,7 @@ from signoff.channels.whatsapp_messages import (
     Message,
     card_message,
     closed_message,
+    draws_whole,
     recipient,
     template_message,
     text_message,
@@ -88,6 +89,11 @@ class WhatsApp(Channel):
             message = template_message(notice, voice, self.assurance, template, language)
             sent = await self._send(notice.address, message, about)
         return sent if before is None else before
+
+    def draws_whole(self, notice: Notice) -> bool:
+        """See `Channel`."""
+        voice = voice_of(notice.person, self.means.clock())
+        return draws_whole(notice, voice, self.assurance)
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be."""

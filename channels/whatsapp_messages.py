@@ -53,15 +53,16 @@ def card_message(notice: Notice, voice: Voice, assurance: Assurance) -> Message:
         words = _fitting(notice, voice, assurance, TEXT_UNITS, _whole)
         return text_message(words.text)
     words = _fitting(notice, voice, assurance, BODY_UNITS, _whole)
-    buttons = [_button(_APPROVE + notice.token, words.approve), _button(_DENY + notice.token, words.deny)]
+    deny = _button(_DENY + notice.token, words.deny)
+    buttons = [_button(_APPROVE + notice.token, words.approve), deny] if words.approves else [deny]
     body = {"text": plain(words.text)}
     return {"type": "interactive", "interactive": {"type": "button", "body": body, "action": {"buttons": buttons}}}
 
 
 def template_message(notice: Notice, voice: Voice, assurance: Assurance, name: str, language: str) -> Message:
     """The card as an approved template, on one line a parameter. Its buttons are there even where only the link
-    decides; whoever presses one is told so."""
-    words = _fitting(notice, voice, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
+    decides, or where it is not whole; whoever presses one that does not count is told so."""
+    words = template_words(notice, voice, assurance)
     body = {"type": "body", "parameters": [{"type": "text", "text": _parameter(each)} for each in _values(words)]}
     payloads = (_APPROVE + notice.token, _DENY + notice.token)
     buttons = [
@@ -75,6 +76,17 @@ def template_message(notice: Notice, voice: Voice, assurance: Assurance, name: s
     ]
     spoken = {"policy": "deterministic", "code": language}
     return {"type": "template", "template": {"name": name, "language": spoken, "components": [body, *buttons]}}
+
+
+def template_words(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
+    """What a card says that is sent as a template."""
+    return _fitting(notice, voice, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
+
+
+def draws_whole(notice: Notice, voice: Voice, assurance: Assurance) -> bool:
+    """Whether a card gives every value, in whichever form it is sent."""
+    free = _fitting(notice, voice, assurance, BODY_UNITS, _whole)
+    return free.whole and template_words(notice, voice, assurance).whole
 
 
 def closed_message(closed: Closed, voice: Voice) -> Message:
@@ -134,7 +146,7 @@ def _whole(words: CardWords) -> str:
 def _values(words: CardWords) -> tuple[str, str, str, str]:
     """A card in the parameters of the template, each of which must say something."""
     says = f"{words.says_lead} “{words.says}”" if words.says else ""
-    how = "" if words.decides else words.how
+    how = "" if words.approves else words.how
     rows = (row.text for row in words.rows)
     facts = (words.note, words.asked, words.rule, says, words.counted, words.due, words.more, words.incomplete, how)
     # No value may look like two: what stands between them stands in none.

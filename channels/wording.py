@@ -18,8 +18,9 @@ from signoff.contracts.decision import Assurance, at_least
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
 
-How = Literal["text", "reply", "buttons", "link"]
-"""How a channel takes answers: a message with the code, a reply to the card itself, buttons, or only the link."""
+How = Literal["text", "reply", "buttons", "link", "unseen"]
+"""How a channel takes answers: a message with the code, a reply to the card itself, buttons, or only the link; where a
+card is not whole, nothing but a no (`unseen`)."""
 
 LEAST_CHARS: Final = 400
 """The least room in which a card says what it has to."""
@@ -64,7 +65,8 @@ class CardWords:
     """A card part by part, for channels that lay it out themselves; `text` is all of it as plain text.
 
     Empty parts are not said. `whole` is False where something of the action is not shown; then `incomplete` says so,
-    with the link. `subject` is one line that names it in a list. `decides` is False where only the link can answer.
+    with the link. `subject` is one line that names it in a list. `decides` is False where only the link can answer, and
+    `approves` also where the card is not whole: then it can be denied here, and is approved where all of it is read.
     """
 
     heading: str
@@ -86,6 +88,7 @@ class CardWords:
     link: str
     whole: bool
     decides: bool
+    approves: bool
     approve: str
     deny: str
 
@@ -157,7 +160,9 @@ class _Writer:
         told = short if self.how == "link" else text("card.incomplete", self.voice.language, link=self.notice.link)
         bare = replace(self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS)
         # Said also of a call without arguments: who asks, and by which rule, is not there.
-        bare = replace(bare, whole=False, incomplete=told, open="")
+        how = self.how if self.how == "link" else "unseen"
+        said = how_words(how, self.request, self.voice, self.notice.link)
+        bare = replace(bare, whole=False, approves=False, incomplete=told, how=said, open="")
         # An address that is cut leads nowhere.
         fitting = (bare, replace(bare, due=""), replace(bare, due="", incomplete=short, how="", open=""))
         words = next((each for each in fitting if len(each.text) + _LEAST_EFFECT <= room), fitting[-1])
@@ -170,7 +175,7 @@ class _Writer:
         lines = () if digest else self.lines(value, rows)
         whole = digest or not (any(line.note or not line.label for line in lines))
         heading, code, effect = self.heading(), show_code(request.code), shown_again(request.card.effect, EFFECT_CHARS)
-        how = how_words(self.how, request, voice, notice.link)
+        how = how_words(self.how if whole or self.how == "link" else "unseen", request, voice, notice.link)
         linked = self.how == "link"
         incomplete = "" if whole else text("card.incomplete", language, link=notice.link)
         # The link stands in `how` already.
@@ -197,6 +202,7 @@ class _Writer:
             link=notice.link,
             whole=whole,
             decides=not linked,
+            approves=not linked and whole,
             approve=text("button.approve", language),
             deny=text("button.deny", language),
         )

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from signoff.approvals.unseen import SEEN_CHARS, Value, every_value
 from signoff.cli.changes import change_lines
 from signoff.cli.words import ago, clean, clock, state_text, until
 from signoff.contracts.approval import ApprovalRequest, Vote
@@ -31,12 +32,23 @@ def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
     facts.add_column(overflow="fold")
     for row in card.rows:
         facts.add_row(row.label or row.name, row.value + (f" ({row.length} characters)" if row.cut else ""))
+    if not card.whole:
+        facts.add_row("", Text("The lines above do not show every value. Every value of this call:", style="bold"))
+        for each in _values(request):
+            told = f" ({each.size} bytes, sha-256 {each.sha256})" if each.sha256 else ""
+            facts.add_row(Text(each.name), Text(each.text + told))
     facts.add_row("", "")
     for name, value in (*_about(request, now), *_course(request, now), *_ending(request)):
         facts.add_row(name, value)
     effect = f"Did this happen? {card.effect}" if request.kind == "in_doubt" else card.effect
     todo = [Text(""), *(Text(line, style="dim") for line in _todo(request))] if request.state == "pending" else []
     return Group(Text(effect, style="bold"), Text(""), facts, *todo)
+
+
+def _values(request: ApprovalRequest) -> list[Value]:
+    """Every value of a request, as far as its arguments came with it."""
+    args = request.args.inline
+    return every_value(args, {}, request.secrets) if isinstance(args, dict) else []
 
 
 def _about(request: ApprovalRequest, now: datetime) -> Facts:
@@ -111,11 +123,13 @@ def _vote(vote: Vote) -> str:
 
 def _todo(request: ApprovalRequest) -> list[str]:
     code = show_code(request.code)
+    # Given by the lines that show all of it alone, so that whoever has it has had them on their screen.
+    seen = f" --seen {request.seen[:SEEN_CHARS]}" if request.seen and not request.card.whole else ""
     if request.kind == "in_doubt":
         return [
             f"signoff happened {code} --result ...    it happened",
-            f"signoff approve {code}    it did not, run it",
+            f"signoff approve {code}{seen}    it did not, run it",
             f"signoff deny {code} --reason ...    give up",
         ]
     edit = f"    signoff approve {code} --set NAME=VALUE" if request.edit != "off" else ""
-    return [f"signoff approve {code}    signoff deny {code} --reason ...{edit}"]
+    return [f"signoff approve {code}{seen}    signoff deny {code} --reason ...{edit}"]

@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from signoff.approvals.unseen import SEEN_CHARS, SEEN_NEEDED
 from signoff.cli.changes import change_lines, read_settings
 from signoff.cli.desks import Desk, desk_of
 from signoff.cli.loading import loading
@@ -16,6 +17,7 @@ from signoff.cli.words import clean, receipt_line, utc_now, waiting_table
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
+from signoff.contracts.ids import show_code
 from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.gateway.confirming import MISSING, confirmed
@@ -39,11 +41,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Said:
-    """An answer as the command line has it: `confirm` is what was typed again, `change` what is to be changed."""
+    """An answer as the command line has it: `confirm` is what was typed again, `change` what is to be changed,
+    `seen` what `signoff show` told below every value."""
 
     answer: Decision
     confirm: str = ""
     change: Change = Change()
+    seen: str = ""
 
 
 Names = Annotated[
@@ -78,6 +82,7 @@ def approve(
     names: Names,
     reason: Annotated[str, typer.Option(help="Why; kept with the decision.")] = "",
     confirm: Annotated[str, typer.Option(help="For requests that ask for it: a value of the card, typed again.")] = "",
+    seen: Annotated[str, typer.Option(help="For cards that are not whole: what `signoff show` says to add.")] = "",
     settings: Settings = None,
     editor: Annotated[bool, typer.Option("--edit", help="Change the arguments first, as JSON in $EDITOR.")] = False,
     remember: Annotated[bool, typer.Option("--remember", help="Approve the next calls like this, too.")] = False,
@@ -97,9 +102,11 @@ def approve(
     """
     wish = _wish(remember, where, lasting, uses, everywhere)
     change = Change(read_settings(settings or ()), editor)
+    if seen and len(names) > 1:
+        raise typer.BadParameter("this is of one request alone", param_hint="--seen")
     if change and len(names) > 1:
         raise typer.BadParameter("only one request at a time can be changed", param_hint="--set/--edit")
-    said = Said(Decision(approval_id="", verdict="approved", reason=reason, remember=wish), confirm, change)
+    said = Said(Decision(approval_id="", verdict="approved", reason=reason, remember=wish), confirm, change, seen)
     run(lambda out: _decide(out, names, said, desk_of(url, manifest, address, speaks=person)), as_json=as_json)
 
 
@@ -222,7 +229,10 @@ async def _answered(out: Output, desk: Desk, name: str, said: Said) -> tuple[Rec
         seen = as_edited(request, edited, found.catalog)
     if seen is not None and answer.verdict == "approved":
         _check_confirmed(seen, said.confirm)
-    receipt = await desk.answer(answer, approval_id, request, said.confirm)
+    read = ""
+    if request is not None and answer.verdict == "approved" and request.state == "pending":
+        read = _check_seen(request, said.seen)
+    receipt = await desk.answer(answer, approval_id, request, said.confirm, read)
     if request is None:
         return receipt, receipt_line(receipt)
     if said.change and receipt.status in ("accepted", "counted"):
@@ -242,6 +252,19 @@ def _wish(remember: bool, where: str, lasting: str, uses: int, everywhere: bool)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--for") from None
     return Remember(scope="tenant" if everywhere else "session", where=where, seconds=length, uses=uses)
+
+
+def _check_seen(request: ApprovalRequest, written: str) -> str:
+    """What proves that every value was on a screen, where the card has no room for all; "" for a whole card.
+
+    Raises `Refused` where it was not.
+    """
+    if request.card.whole:
+        return ""
+    if len(written) < SEEN_CHARS or not request.seen.startswith(written):
+        told = f"`signoff show {show_code(request.code)}` shows all of them and says what to add"
+        raise Refused(f"{SEEN_NEEDED}; {told}", code="malformed")
+    return request.seen
 
 
 def _check_confirmed(request: ApprovalRequest, typed: str) -> None:

@@ -37,9 +37,12 @@ class Desk(Protocol):
         """The arguments to change."""
 
     async def answer(
-        self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = ""
+        self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = "", seen: str = ""
     ) -> Receipt:
-        """Decide as the person, bound to the request as it was shown; `confirm` is what was typed again."""
+        """Decide as the person, bound to the request as it was shown.
+
+        `confirm` is what was typed again, `seen` what came with every value of a request whose card is not whole.
+        """
 
     async def withdraw(self, name: str, reason: str) -> tuple[Receipt, str]:
         """Withdraw a request as the person; its receipt, and the effect that does not come. Raises as `asked`."""

@@ -26,10 +26,11 @@ from signoff.cli.workplace import Running, Workplace, find_workplace, server_is_
 from signoff.client import Signoff
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.embedded import ServerHandle, ServerOptions, connect, ensure_search_attributes, run_server
-from signoff.listing import count_waiting
 from signoff.registry.catalog import Catalog
 from signoff.registry.inventory import inventory
 from signoff.settings import Settings
+from signoff.store.questions import Questions
+from signoff.store.store import Store
 
 DATABASE_NAME: Final = "temporal.db"
 
@@ -109,7 +110,7 @@ async def _dev(
             stack.callback(out.say, "stopping: gateway")
             # Last to come and first to go: who finds the word in another terminal finds everything running.
             stack.enter_context(_word_left(place, server))
-            await _greet(out, place, server)
+            await _greet(out, place, server, store)
             async with _watched(server) as ended:
                 await until_stopped(stop, worker, gateway, *ended)
     out.say("stopped; started again, it takes up where it stopped")
@@ -174,9 +175,10 @@ def _word_left(place: Workplace, server: Server) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-async def _greet(out: Output, place: Workplace, server: Server) -> None:
+async def _greet(out: Output, place: Workplace, server: Server, store: Store) -> None:
     settings, tenant = place.settings, place.tenant
-    waiting = await count_waiting(server.client, tenant=tenant)
+    waiting = len(await Questions(store).waiting(tenant))
+    asks = f"{plural(waiting, 'request')} for people, see `signoff inbox`" if waiting else "nothing yet"
     found = {"inbox": settings.public_url, "temporal": server.address, "temporal_ui": server.ui_url, "waiting": waiting}
     lines = [
         f"Signoff {__version__}, development profile: nobody signs in, everyone says who they are",
@@ -185,7 +187,7 @@ async def _greet(out: Output, place: Workplace, server: Server) -> None:
         f"Temporal  {server.ui_url or 'without its UI'}  (server {server.address})",
         *(f"Model     {line}" for line in model_lines(place.catalog, settings.model)),
         f"Files     {settings.state_dir.absolute()}",
-        f"Waiting   {plural(waiting, 'turn')} for people, see `signoff inbox`" if waiting else "Waiting   nothing yet",
+        f"Waiting   {asks}",
         'Try       signoff ask "book the 420 euro flight to Lisbon"',
         "",
     ]

@@ -16,6 +16,7 @@ from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
 from signoff.cli.options import Address, AsJson, Manifest
 from signoff.cli.output import Output, run
+from signoff.cli.store import ONE_ROLE
 from signoff.cli.stores import working_store
 from signoff.cli.tools import counted
 from signoff.cli.words import utc_now
@@ -87,11 +88,13 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     store = await _checked("store", lambda: _store(settings))
     # What a store that is away cannot tell is not said to be wrong as well.
     refused = [await _checked("refused", lambda: _refused(settings))] if store.ok else []
+    production = settings.profile == "production"
+    roles = [await _checked("store role", lambda: _role(settings))] if store.ok and production else []
     server = await _checked("server", lambda: _server(settings, address))
     clocks = [await _checked("clocks", lambda: _clocks(settings, address))] if store.ok and server.ok else []
     attributes = await _checked("search attributes", lambda: _attributes(settings, address, fix=fix))
     turns = [await _checked("turns", lambda: _turns(settings, address))] if store.ok and server.ok else []
-    return [*checks, store, *refused, *logins, server, *clocks, *turns, attributes]
+    return [*checks, store, *roles, *refused, *logins, server, *clocks, *turns, attributes]
 
 
 async def _checked(name: str, look: Callable[[], Awaitable[str]]) -> Check:
@@ -151,6 +154,19 @@ async def _store(settings: Settings) -> str:
     async with working_store(settings) as store:
         await store.check()
     return "answers, and can be written"
+
+
+async def _role(settings: Settings) -> str:
+    """As whom this process is connected: nothing is wrong with the owner where the owner looks."""
+    async with working_store(settings) as store:
+        if store.dialect == "sqlite":
+            return ONE_ROLE
+        if store.role == "owner":
+            return (
+                "this is the address of the tables' owner, who may do everything: give workers and gateways one each "
+                "(`signoff store roles`)"
+            )
+        return f"a {store.role}'s"
 
 
 async def _refused(settings: Settings) -> str:

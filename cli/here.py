@@ -30,8 +30,9 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deciding import Answer, decide, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.identity import DEFAULT_ASKER
-from signoff.gateway.masking import masked_request, masked_view
+from signoff.gateway.masking import masked_view
 from signoff.gateway.starting import check_position, read_session, say
+from signoff.gateway.unseen_values import proof_of, whole_request
 from signoff.gateway.uuid7 import uuid7
 from signoff.keyfiles import read_private
 from signoff.registry.nearest import did_you_mean, shown
@@ -40,6 +41,7 @@ from signoff.registry.seats import rights
 from signoff.signing import Signer
 from signoff.store.content import json_bytes, load, to_content
 from signoff.store.freezes import Freezes
+from signoff.store.questions import Questions
 from signoff.store.store import open_store
 
 CHANNEL = "cli"
@@ -80,7 +82,7 @@ class Here:
         return Editable(args, catalog.defined(request.tool, request.definition), request.secrets, catalog)
 
     async def answer(
-        self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = ""
+        self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = "", seen: str = ""
     ) -> Receipt:
         """See `Desk`. The answer is stored also while no worker shows what it is about."""
         if self.person is None:
@@ -98,6 +100,7 @@ class Here:
             remember=answer.remember,
             result=answer.result,
             confirm=confirm or None,
+            seen=seen,
         )
         async with self._deps() as deps:
             return await decide(deps, approval_id, given)
@@ -119,7 +122,7 @@ class Here:
             key = await find_either(deps, name, tenant=self.place.tenant)
             if isinstance(key, TurnKey):
                 return masked_view(await self.signoff.view(key), self.place.catalog)
-            return masked_request((await deps.requests.load(key.id)).request)
+            return whole_request(await deps.requests.load(key.id))
 
     async def turn(self, name: str) -> str:
         """See `Desk`."""
@@ -139,13 +142,16 @@ class Here:
 
     async def turns(self, *, state: str, actor: str, limit: int) -> list[TurnRow]:
         """See `Desk`."""
-        return await listing.turns(
-            self.signoff.temporal, tenant=self.place.tenant, state=state, actor=actor, limit=limit
-        )
+        client, tenant = self.signoff.temporal, self.place.tenant
+        async with self._deps() as deps:
+            asked = Questions(deps.store)
+            return await listing.turns(client, asked, tenant=tenant, state=state, actor=actor, limit=limit)
 
     async def sessions(self, *, limit: int) -> list[SessionRow]:
         """See `Desk`."""
-        return await listing.sessions(self.signoff.temporal, tenant=self.place.tenant, limit=limit)
+        client, tenant = self.signoff.temporal, self.place.tenant
+        async with self._deps() as deps:
+            return await listing.sessions(client, Questions(deps.store), tenant=tenant, limit=limit)
 
     async def session(self, name: str) -> SessionView:
         """See `Desk`."""
@@ -170,9 +176,10 @@ class Here:
 
     async def _request(self, deps: GatewayDeps, key: ApprovalKey) -> ApprovalRequest | None:
         try:
-            return (await deps.requests.load(key.id)).request
+            loaded = await deps.requests.load(key.id)
         except NotFound:
             return None
+        return loaded.request.model_copy(update={"seen": proof_of(loaded)})
 
 
 async def begun_here(

@@ -44,8 +44,7 @@ async def find_turn(signoff: Signoff, text: str, *, tenant: str) -> TurnKey:
     if key is not None:
         return key
     # Workflow ids begin with the tenant and the session: by its own id alone no turn can be asked for.
-    recent = await listing.turns(signoff.temporal, tenant=tenant, limit=_RECENT)
-    known = {TurnKey(row.tenant, row.session, row.turn) for row in recent}
+    known = set(await listing.turn_keys(signoff.temporal, tenant=tenant, limit=_RECENT))
     named = [key for key in known if key.turn == text] or [key for key in known if text and key.turn.startswith(text)]
     if len(named) > 1:
         ids = ", ".join(sorted(".".join(key) for key in named))

@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "channels": ("signoff.cli.channels", "List, check and try the channels of the manifest."),
     "token": ("signoff.cli.token", "Make, list and revoke personal tokens."),
     "keys": ("signoff.cli.keys", "Make, list, retire and export the keys that prove decisions."),
+    "store": ("signoff.cli.store", "Bring the store's tables up to date and give its roles their rights."),
     "worker": ("signoff.cli.working", "Run a worker alone."),
     "gateway": ("signoff.cli.serving", "Run the gateway with its inbox alone."),
     "demo": ("signoff.cli.demo.command", "Play a story unattended, with kills, edits or grants, and check it."),

@@ -115,7 +115,7 @@ class Gateway:
         return Editable(args)
 
     async def answer(
-        self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = ""
+        self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = "", seen: str = ""
     ) -> Receipt:
         """See `Desk`."""
         # An answer binds to the digest of what was shown; the gateway can only bind it to what is shown now.
@@ -126,6 +126,7 @@ class Gateway:
         # With secret arguments the gateway tells no digest, from which they could be guessed: the card's mark does.
         body |= {"revision": request.revision, "question_hash": request.question_hash}
         body |= self.acting | ({"confirm": confirm} if confirm and request.confirm else {})
+        body |= {"seen": seen} if seen else {}
         reply = await self._send("POST", f"/v1/approvals/{quote(approval_id, safe='')}/decide", json=body, receipt=True)
         return self._read(Receipt, self._json(reply))
 

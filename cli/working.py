@@ -1,6 +1,7 @@
 """`worker`: the process of an installation that works, alone or as a part of another."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,9 +23,11 @@ from signoff.keyfiles import FileVerifier
 from signoff.registry.deciders import check_deciders
 from signoff.registry.inventory import inventory
 from signoff.settings import login_roles, require_ready
+from signoff.store.roles import StoreRole
 from signoff.store.store import Store
 from signoff.worker import build_worker, furnish, quicken
 
+_log = logging.getLogger(__name__)
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -59,6 +62,8 @@ async def running_worker(
         backends=built_in_backends(settings.state_dir / "storage"),
     )
     worker = build_worker(client, room, task_queue=task_queue)
+    if settings.profile == "production" and (said := role_problem(store.dialect, store.role)):
+        _log.warning(said)
     where = f"worker {task_queue}"
     # Before the worker runs: the record has the policies before anything is judged by them.
     await note_catalog(store, place.catalog, where)
@@ -70,6 +75,16 @@ async def running_worker(
         finally:
             await worker.shutdown()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def role_problem(dialect: str, role: StoreRole) -> str:
+    """Why a worker should not be connected so; "" where nothing is wrong, or on SQLite, which has no roles."""
+    if dialect == "sqlite" or role == "worker":
+        return ""
+    return (
+        f"the SIGNOFF_STORE_URL of this worker is the {role}'s of the store: who takes the worker over can answer for "
+        "anybody; give it a role of its own (`signoff store roles`)"
+    )
 
 
 async def _worker(out: Output, manifest: Path | None, address: str | None, model: str) -> int:

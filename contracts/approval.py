@@ -15,7 +15,8 @@ ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled
 class CardRow(Shape):
     """One argument as shown: one line, untrusted text made visible, cut on its own.
 
-    `length` is the value's full length in characters; `secret` rows show only that.
+    `length` is the value's full length in characters; `secret` rows show only that. A row without a name is a remark
+    of the card's own, that something is not drawn.
     `format` is the schema's `format` (or `type`), for display.
     """
 
@@ -39,6 +40,11 @@ class Card(Shape):
     mark: str = ""
     """First 8 characters of an HMAC of the digest under a key of the store."""
     tool_title: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether its rows give every value in full that is no secret. Computed from them: nobody can claim it."""
+        return not any(row.cut or not row.name for row in self.rows)
 
 
 class Vote(Shape):
@@ -141,6 +147,8 @@ class ApprovalRequest(Question):
     """
 
     question_hash: str = ""
+    seen: str = ""
+    """Only in the one view that gives every value: what a yes has to send back where the card is not whole."""
     card: Card
     edited_by: str = ""
     edited_name: str = ""

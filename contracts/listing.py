@@ -1,4 +1,4 @@
-"""Rows of lists: what visibility and memo alone can tell, without asking any workflow."""
+"""Rows of lists: what visibility and the store can tell, without asking any workflow."""
 
 from datetime import datetime
 from typing import Literal

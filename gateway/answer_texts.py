@@ -156,6 +156,7 @@ ENGLISH: Final[Mapping[str, str]] = {
     "batch.include": "Decide this one with the others",
     "batch.alone": "To be decided alone",
     "batch.alone.typed": "something has to be typed to approve it",
+    "batch.alone.unseen": "its card does not show every value",
     "batch.alone.doubt": "it asks what became of a call",
     "batch.alone.you": "you cannot decide it",
     "batch.alone.over": "it is settled",

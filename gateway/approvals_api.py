@@ -8,7 +8,6 @@ from fastapi.responses import JSONResponse
 
 from signoff.approvals.entries import turned_away
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Remember
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable, SignoffError
 from signoff.contracts.ids import parse_approval_id
@@ -32,7 +31,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.failing import unexpected
 from signoff.gateway.faults import Fault, receipt_status
 from signoff.gateway.identity import DEFAULT_DECIDER
-from signoff.gateway.masking import masked_request
+from signoff.gateway.unseen_values import whole_request
 
 _WORDS: Final = {
     200: "Accepted, counted, or a repetition of the same answer.",
@@ -104,9 +103,9 @@ class ApprovalsApi:
         return {"approvals": found}
 
     async def read(self, approval: str, request: Request) -> JSONResponse:
-        """By approval id or short code; arguments are loaded, secret ones masked."""
+        """By approval id or short code; all arguments are there, secret ones masked, and `seen` goes with them."""
         loaded = await self._conversations.loaded(await self._find(approval, request), person_of(request))
-        shown = masked_request(loaded.request.model_copy(update={"args": Content(inline=loaded.args)}))
+        shown = whole_request(loaded)
         return JSONResponse(shown.model_dump(mode="json"))
 
     async def decide(
@@ -134,6 +133,7 @@ class ApprovalsApi:
             question_hash=body.question_hash,
             delivery=key,
             confirm=body.confirm,
+            seen=body.seen,
             edited_args=body.edited_args,
             result=body.result,
             remember=None if body.remember is None else Remember(**body.remember.model_dump()),
@@ -188,6 +188,7 @@ class ApprovalsApi:
             question_hash=read.question_hash,
             delivery=key,
             confirm=read.confirm,
+            by_card=True,
         )
         try:
             return await decide(self._deps, named[0], answer)

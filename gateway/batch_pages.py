@@ -152,6 +152,8 @@ def _alone(card: CardPage, visitor: Visitor) -> str:
         return "batch.alone.you"
     if card.doubt:
         return "batch.alone.doubt"
+    if card.unseen:
+        return "batch.alone.unseen"
     return "batch.alone.typed" if typed_words(card.request, visitor) else ""
 
 

@@ -115,6 +115,7 @@ class RememberBody(Body):
     uses: int = Field(default=10, ge=1, le=MAX_REMEMBERED_USES, description="For how many calls at most.")
 
 
+_SEEN: Final = "With `approved`, where the card is not whole: `seen` of the request as its own address gave it."
 _HASH: Final = "That of the request that was shown; another is stale. Only the development profile takes none."
 
 
@@ -132,6 +133,7 @@ class DecideBody(Body):
     )
     result: str = Field(default="", max_length=REASON_CHARS, description="What came of it, with `happened`.")
     confirm: str = Field(default="", max_length=REASON_CHARS, description=_CONFIRM)
+    seen: str = Field(default="", max_length=64, description=_SEEN)
     remember: RememberBody | None = None
     as_person: str | None = Field(
         default=None, alias="as", min_length=1, description="Who answers (development profile only)."
@@ -145,7 +147,7 @@ class DecideBody(Body):
 
 
 class BatchItem(Body):
-    """One of several answers; each names what was shown."""
+    """One of several answers; each names what was shown. A card that is not whole is approved by itself."""
 
     id: str = Field(min_length=1, max_length=200, description="An approval id or a short code.")
     revision: int = Field(ge=1, description="The revision that was shown; another is stale.")

@@ -65,7 +65,10 @@ class Ending:
 
 @dataclass(frozen=True)
 class CardPage:
-    """Everything a card shows. `version` changes when what is shown is no longer true."""
+    """Everything a card shows. `version` changes when what is shown is no longer true.
+
+    `unseen` says beside the button what is not drawn, and `opened` whether this visitor has opened all of that.
+    """
 
     request: ApprovalRequest
     version: str
@@ -94,6 +97,8 @@ class CardPage:
     example: tuple[str, str] | None
     typed: str
     raw: str
+    unseen: str
+    opened: bool
     ending: Ending | None
     withdraws: bool
     told: tuple[ToldLine, ...]
@@ -106,10 +111,12 @@ def card_page(
     visitor: Visitor,
     people: Directory,
     told: tuple[ToldLine, ...] = (),
+    unopened: int = 0,
 ) -> CardPage:
     """The page of a request. `args` are its loaded arguments, or None when they cannot be had.
 
-    `told` are the cards by which channels told of it.
+    `unopened` is how many pages of its values the visitor has still to open before they may approve. `told` are the
+    cards by which channels told of it.
     """
     reader = visitor.reader
     language = reader.language
@@ -144,10 +151,19 @@ def card_page(
         example=_example(request),
         typed=(*typed_words(request, visitor), "")[0] if pending else "",
         raw=_raw(request, args),
+        unseen=_unseen(request, unopened, language),
+        opened=not unopened,
         ending=None if pending else _ending(request, line, visitor, people),
         withdraws=pending and (visitor.person.id == request.requester.user or OPERATOR in visitor.person.roles),
         told=told,
     )
+
+
+def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:
+    """What the card does not draw, and what that asks of whoever approves; "" for a whole card."""
+    if request.card.whole:
+        return ""
+    return text("card.unseen" if unopened else "card.unseen.opened", language)
 
 
 def version_of(request: ApprovalRequest, line: CallLine | None) -> str:

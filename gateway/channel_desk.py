@@ -37,6 +37,7 @@ class ChannelDesk:
             delivery=answered.delivery,
             # Nothing is typed again on a channel, so that what wants it is refused.
             confirm="",
+            by_card=True,
             received_at=answered.received_at,
         )
         return await decide(self._deps, approval, answer)

@@ -140,7 +140,7 @@ class Conversations:
 
         Raises `Refused` (`not_allowed`) for who may only read it.
         """
-        row = await turn_row(self._deps.desk.temporal, key)
+        row = await turn_row(self._deps.desk.temporal, Questions(self._deps.store), key)
         if row is None:
             raise _unknown(key)
         about = of_row(row)

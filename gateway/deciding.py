@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from signoff.approvals import entries
 from signoff.approvals.machine import refusal, settled_receipt, stale
+from signoff.approvals.unseen import SEEN_NEEDED
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Assurance, Decision, Remember, Verdict
 from signoff.contracts.errors import NotFound, Refused
@@ -25,6 +26,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edited_card import as_edited
 from signoff.gateway.faults import sentence
 from signoff.gateway.masking import unmasked_args
+from signoff.gateway.unseen_values import has_read
 from signoff.killswitch import OPERATOR
 from signoff.policypool import ask_rules
 from signoff.registry.people import Directory
@@ -42,8 +44,9 @@ class Answer:
     """What a person answered, as a door understood it. `question_hash` is that of the question they were shown.
 
     `assurance` is how strongly the door identified the person. `edited_args`, `remember` and `result` are those of a
-    decision. `confirm` is what was typed again, None where the door itself has seen to it. `received_at` is when it
-    came in, where that was not just now.
+    decision. `confirm` is what was typed again, None where the door itself has seen to it. `seen` is what came with the
+    view of every value, where one was asked for; with `by_card` nothing but the card was shown, and no yes counts to
+    one that is not whole. `received_at` is when it came in, where that was not just now.
     """
 
     verdict: Verdict
@@ -58,6 +61,8 @@ class Answer:
     remember: Remember | None = None
     result: str = ""
     confirm: str | None = None
+    seen: str = ""
+    by_card: bool = False
     received_at: datetime | None = None
 
 
@@ -97,6 +102,11 @@ async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receip
         return decision
     if _unconfirmed(deps, request, decision, answer.confirm):
         return refusal(request, "malformed", f"{MISSING}: send one as `confirm`")
+    if request.state == "pending" and decision.verdict == "approved":
+        # Of changed arguments too: whoever changed some of them approves the others as they are.
+        read = request.card.whole if answer.by_card else await has_read(deps.store, loaded, answer.person, answer.seen)
+        if not read:
+            return refusal(request, "malformed", SEEN_NEEDED)
     if decision.remember is not None and request.allow_remember and request.state == "pending":
         why = await ask_rules(True, Remembering(deps.catalog).problem, request, decision, loaded.args)
         if why:

@@ -12,6 +12,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.gateway.deps import GatewayDeps
 from signoff.listing import turn_row, turns
 from signoff.store.deliveries import Deliveries, DeliveryRow
+from signoff.store.opened_values import OpenedValues
 from signoff.store.questions import OWED_SECONDS, Questions
 
 LOOK_SECONDS: Final = 2.0
@@ -86,6 +87,7 @@ class RequestSweep:
         now = self._deps.clock()
         if self._swept is None or now - self._swept >= CARDS_SWEPT:
             await self._cards.sweep(CARDS_KEPT)
+            await OpenedValues(self._deps.store).sweep(CARDS_KEPT)
             self._swept = now
         if amiss and self._courier is not None:
             self._courier.wake()
@@ -93,7 +95,8 @@ class RequestSweep:
 
     async def _orphan(self, question: Question) -> bool:
         """End a question whose turn has closed without ending it, as one that was terminated does."""
-        turn = await turn_row(self._deps.desk.temporal, TurnKey(question.tenant, question.session, question.turn))
+        key = TurnKey(question.tenant, question.session, question.turn)
+        turn = await turn_row(self._deps.desk.temporal, self._rows, key)
         # A turn that is not there at all may be another server's, so that its deadline ends it.
         if turn is None or turn.closed_at is None:
             return False
@@ -105,10 +108,9 @@ class RequestSweep:
     async def _reset_turns(self) -> None:
         """Owe answers again to suspended turns all of whose requests are settled: they were reset to before those."""
         for tenant in dict.fromkeys(person.tenant for person in self._deps.people.all()):
-            waiting = {request.turn for request in await self._rows.waiting(tenant)}
-            suspended = await turns(self._deps.desk.temporal, tenant=tenant, state="suspended", limit=PAGE)
+            suspended = await turns(self._deps.desk.temporal, self._rows, tenant=tenant, state="suspended", limit=PAGE)
             for row in suspended:
-                if row.closed_at is None and row.turn not in waiting:
+                if row.closed_at is None and not row.codes:
                     await self._rows.owe_turn(TurnKey(row.tenant, row.session, row.turn), SETTLED.total_seconds())
 
     async def _page(self) -> list[DeliveryRow]:

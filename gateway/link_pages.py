@@ -25,6 +25,7 @@ from signoff.gateway.opening import note_of, open_card
 from signoff.gateway.recording import record
 from signoff.gateway.render import Pages
 from signoff.gateway.texts import text
+from signoff.gateway.value_pages import open_values
 from signoff.gateway.visitor import Visitor, Visitors
 
 ASSURANCE: Final[Assurance] = "link"
@@ -58,6 +59,7 @@ class LinkPages:
         router = APIRouter(include_in_schema=False)
         router.add_api_route("/link/{written}", self.show, methods=["GET", "HEAD"])
         router.add_api_route("/link/{written}", self.decide, methods=["POST"])
+        router.add_api_route("/link/{written}/values", self.values, methods=["GET"])
         return router
 
     async def show(self, request: Request, written: str) -> Response:
@@ -102,6 +104,15 @@ class LinkPages:
         return await self._page(
             opened, note=note_of(receipt, language), status=receipt_status(receipt), bad=receipt.status == "refused"
         )
+
+    async def values(self, request: Request, written: str) -> Response:
+        """A page of every value of the request, which counts as opened by whom the link was sent to."""
+        opened = await self._opened(request, written)
+        await self._card(opened)
+        loaded = await self._deps.requests.load(opened.link.approval)
+        context = await open_values(self._deps, loaded, opened.visitor, request)
+        browser = opened.visitor.browser
+        return self._pages.page("values.html", browser, nav="link", back=f"/link/{written}", **context)
 
     async def _opened(self, request: Request, written: str) -> Opened:
         key = await self._deps.store.secret_key(LINK_KEY)
@@ -149,6 +160,7 @@ class LinkPages:
             "person": visitor.person,
             "verbs": _verbs(link),
             "action": f"/link/{opened.written}",
+            "values": f"/link/{opened.written}/values",
             "by_link": True,
             "token": visitor.token(opened.purpose),
             "withdraw_token": "",

@@ -14,6 +14,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.talk_view import call_lines
 from signoff.gateway.texts import text
 from signoff.gateway.told_view import told_lines
+from signoff.gateway.unseen_values import unopened
 from signoff.gateway.visitor import Visitor
 from signoff.store.deliveries import Deliveries
 
@@ -36,7 +37,8 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
     line = await _line(deps, key, language)
     rows = await Deliveries(deps.store).of_request(request.id, request.revision) if request.notify else []
     told = told_lines(rows, deps.catalog.channels.declared, deps.people, language)
-    return Opened(request, args, card_page(request, args, line, visitor, deps.people, told))
+    left = await unopened(deps.store, loaded, visitor.person) if request.state == "pending" else 0
+    return Opened(request, args, card_page(request, args, line, visitor, deps.people, told, left))
 
 
 async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:

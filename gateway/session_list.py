@@ -16,6 +16,7 @@ from signoff.gateway.render import Pages
 from signoff.gateway.turns_api import FAULTS
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.listing import sessions
+from signoff.store.questions import Questions
 
 _LISTED = 50
 
@@ -49,7 +50,7 @@ class SessionList:
     ) -> dict[str, list[SessionRow]]:
         """Those that whoever asks may read, with the codes of what waits in them.
 
-        From visibility alone; a session that began this moment may be missing for some milliseconds.
+        From visibility and store; a session that began this moment may be missing for some milliseconds.
         """
         caller = caller_of(request)
         tenant = own_tenant(caller, tenant)
@@ -65,7 +66,9 @@ class SessionList:
     async def _readable(self, person: Person | None, tenant: str, limit: int) -> list[SessionRow]:
         """Newest first. `person` is None for nobody in particular, whom only the development profile lets in."""
         readable = self._conversations.readable(person)
-        return await sessions(self._deps.desk.temporal, tenant=tenant, wanted=readable, limit=limit)
+        return await sessions(
+            self._deps.desk.temporal, Questions(self._deps.store), tenant=tenant, wanted=readable, limit=limit
+        )
 
     def _shown(self, row: SessionRow, visitor: Visitor) -> dict[str, object]:
         reader = visitor.reader

@@ -61,8 +61,9 @@ class SessionPages:
         visitor = await self._visitors.visitor(request)
         form = await _fields(request)
         note, status = self._unsaid(visitor, form, "new")
-        key = self._own_session(visitor, SessionKey(visitor.person.tenant, form.get("id", "")))
+        key = SessionKey(visitor.person.tenant, form.get("id", ""))
         if not note:
+            key = self._own_session(visitor, key)
             note, status = await self._say(visitor, form, key)
         if note:
             return self._form(visitor, form, note=note, status=status)

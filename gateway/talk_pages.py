@@ -24,6 +24,7 @@ from signoff.gateway.talk_view import talk_of
 from signoff.gateway.texts import text
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.listing import turns
+from signoff.store.questions import Questions
 
 LISTED: Final = 50
 STATES: Final = (
@@ -85,6 +86,7 @@ class TalkPages:
         readable = self._conversations.readable(visitor.person)
         found = await turns(
             self._deps.desk.temporal,
+            Questions(self._deps.store),
             tenant=visitor.person.tenant,
             state=chosen["state"] if chosen["state"] in STATES else "",
             actor=chosen["actor"] if is_id(chosen["actor"]) else "",

@@ -21,6 +21,7 @@ from signoff.gateway.live import Live, event
 from signoff.gateway.masking import masked_view
 from signoff.gateway.starting import read_turn, start
 from signoff.listing import turns
+from signoff.store.questions import Questions
 from signoff.store.rests import Rests
 
 FAULTS: dict[int | str, dict[str, Any]] = {
@@ -84,11 +85,12 @@ class TurnsApi:
     ) -> dict[str, list[TurnRow]]:
         """Those that whoever asks may read: their own, those that asked them, and all with a role that reads all.
 
-        From visibility alone; a turn started this moment may be missing for some milliseconds.
+        From visibility and store; a turn started this moment may be missing for some milliseconds.
         """
         tenant = own_tenant(caller_of(request), tenant)
         found = await turns(
             self._deps.desk.temporal,
+            Questions(self._deps.store),
             tenant=tenant,
             state=state,
             actor=actor,

@@ -28,6 +28,7 @@ from signoff.gateway.live import Live, event
 from signoff.gateway.opening import note_of, open_card, own_approval
 from signoff.gateway.render import Pages
 from signoff.gateway.texts import text
+from signoff.gateway.value_pages import open_values
 from signoff.gateway.visitor import Visitor, Visitors
 from signoff.gateway.words import Moment
 
@@ -78,6 +79,7 @@ class WaitingPages:
         router = APIRouter(include_in_schema=False)
         router.add_api_route("/", self.home, methods=["GET", "HEAD"])
         router.add_api_route("/approvals/{approval}", self.card, methods=["GET", "HEAD"])
+        router.add_api_route("/approvals/{approval}/values", self.values, methods=["GET"])
         router.add_api_route("/approvals/{approval}/decide", self.decide, methods=["POST"])
         router.add_api_route("/approvals/{approval}/withdraw", self.withdraw, methods=["POST"])
         router.add_api_route("/live/waiting", self.changes, methods=["GET"])
@@ -101,6 +103,14 @@ class WaitingPages:
             card = await open_card(self._deps, approval_id, visitor)
             return self._pages.page("_card.html", visitor, **self._card_context(card, visitor))
         return await self._card_page(visitor, approval_id, _choice(request))
+
+    async def values(self, request: Request, approval: str) -> Response:
+        """A page of every value of a request; who opened all of them may approve what its card does not show whole."""
+        visitor = await self._visitors.visitor(request)
+        own_approval(visitor, approval)
+        loaded = await self._conversations.loaded(approval, visitor.person)
+        context = await open_values(self._deps, loaded, visitor, request)
+        return self._pages.page("values.html", visitor, nav="waiting", back=f"/approvals/{approval}", **context)
 
     async def decide(self, request: Request, approval: str) -> Response:
         """The form of a card. Only a page that this visitor opened, of this request, can decide it."""
@@ -200,6 +210,7 @@ class WaitingPages:
             "refused": True,
             "token": visitor.token(f"{purpose} {request.id}"),
             "action": f"/approvals/{request.id}/decide",
+            "values": f"/approvals/{request.id}/values",
             "verbs": verbs_of(request),
             "by_link": False,
             "spans": tuple(SPANS),

@@ -5,13 +5,13 @@ Whoever runs a workflow can say anything of a call; what is shown, signed or run
 
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, text, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, or_, select, text, tuple_, update
 
 from signoff.approvals.course import StoredAnswer, request_at, request_of
 from signoff.approvals.deadlines import last_moment
@@ -155,19 +155,20 @@ class Questions:
             .order_by(QUESTIONS.c.last_at)
         )
 
-        def read(connection: Connection) -> list[ApprovalRequest]:
-            now = moment(connection.execute(select(StoreClock())).scalar_one())
-            rows = connection.execute(query).all()
-            given: dict[str, list[StoredAnswer]] = {}
-            answered = select(ANSWERS).where(
-                ANSWERS.c.approval.in_(query.with_only_columns(QUESTIONS.c.approval).order_by(None))
-            )
-            for row in connection.execute(answered.order_by(ANSWERS.c.number)):
-                given.setdefault(row.approval, []).append(_answer(row))
-            found = [_listed(row, given.get(row.approval, ()), now) for row in rows]
-            return [each for each in found if each is not None and each.state == "pending"]
+        found = await self._store.run(lambda connection: _requests(connection, query))
+        return [each for each in found if each.state == "pending"]
 
-        return await self._store.run(read)
+    async def of_turns(self, turns: Collection[TurnKey]) -> dict[TurnKey, list[ApprovalRequest]]:
+        """What turns ask and asked, every revision as it stands now, in one query; no cards. Not of who asked nothing.
+
+        Revisions of one approval come oldest first.
+        """
+        named = tuple_(QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn).in_([tuple(key) for key in turns])
+        query = select(QUESTIONS).where(named).order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
+        found: dict[TurnKey, list[ApprovalRequest]] = {}
+        for request in await self._store.run(lambda connection: _requests(connection, query)) if turns else ():
+            found.setdefault(TurnKey(request.tenant, request.session, request.turn), []).append(request)
+        return found
 
     async def touched(self, since: datetime | None) -> tuple[list[Touched], datetime]:
         """The approvals to which something happened since then, all open ones without a time; and the store's clock."""
@@ -264,6 +265,18 @@ def _owe_again(connection: Connection, approval: str, revision: int, older_than:
     return connection.execute(update(ANSWERS).where(*ours, handed).values(handed_at=None)).rowcount
 
 
+def _requests(connection: Connection, query: Select[Any]) -> list[ApprovalRequest]:
+    """The questions that `query` finds, as what answers and time have made of them by now."""
+    now = moment(connection.execute(select(StoreClock())).scalar_one())
+    rows = connection.execute(query).all()
+    given: dict[str, list[StoredAnswer]] = {}
+    of = ANSWERS.c.approval.in_(query.with_only_columns(QUESTIONS.c.approval).order_by(None))
+    for row in connection.execute(select(ANSWERS).where(of).order_by(ANSWERS.c.number)):
+        given.setdefault(row.approval, []).append(_answer(row))
+    found = [_listed(row, given.get(row.approval, ()), now) for row in rows]
+    return [each for each in found if each is not None]
+
+
 def lock_approval(connection: Connection, approval: str) -> None:
     """Wait for whoever else writes questions or answers of this approval, and keep others waiting until the end."""
     if connection.dialect.name == "postgresql":
@@ -347,6 +360,7 @@ def _values(question: Question, now: int) -> dict[str, Any]:
         "revision": question.revision,
         "tenant": question.tenant,
         "session": question.session,
+        "turn": question.turn,
         "code": question.code,
         "body": question.model_dump_json(exclude={"ended_at", "ended_as"}),
         "opened_at": now,

@@ -13,7 +13,7 @@ from signoff.contracts.limits import RESULT_BYTES
 from signoff.store.content import json_bytes
 from signoff.store.store import Store
 
-_KEY: Final = "rest"
+KEY: Final = "rest"
 _SHA_BYTES: Final = 32
 _SEAL_BYTES: Final = 16
 
@@ -66,6 +66,6 @@ class Rests:
         return Rest(kept["tool"], piece, start, len(text), end if end < len(text) else None)
 
     async def _seal(self, turn: TurnKey, sha: bytes) -> bytes:
-        key = await self._store.secret_key(_KEY)
+        key = await self._store.secret_key(KEY)
         # The turn is under the seal: a text that another turn kept, too, is still read by that turn's handle alone.
         return hmac.digest(key, canonical_json([*turn, sha.hex()]), "sha256")[:_SEAL_BYTES]

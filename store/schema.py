@@ -64,6 +64,7 @@ QUESTIONS: Final = Table(
     Column("revision", Integer, primary_key=True, autoincrement=False),
     Column("tenant", String(64), nullable=False),
     Column("session", String(64), nullable=False),
+    Column("turn", String(64), nullable=False),
     Column("code", String(6), nullable=False),
     Column("body", Text, nullable=False),
     Column("opened_at", BigInteger, nullable=False),
@@ -73,6 +74,7 @@ QUESTIONS: Final = Table(
     # A code means one approval of a tenant, as long as its row is kept; later revisions have the code of the first.
     Index("questions_codes", "tenant", "code", unique=True, sqlite_where=_FIRST, postgresql_where=_FIRST),
     Index("questions_waiting", "tenant", "ended_at", "last_at"),
+    Index("questions_turns", "tenant", "session", "turn"),
     Index("questions_opened", "opened_at"),
     Index("questions_ended", "ended_at"),
 )
@@ -277,6 +279,17 @@ FOOTERS: Final = Table(
 )
 """Blocks below people's sign-offs that could have been part of an answer: `digest` is a block's sha-256, `code` that of
 the request which was answered with it, `known_at` when they said that it means nothing."""
+
+OPENED_VALUES: Final = Table(
+    "opened_values",
+    METADATA,
+    Column("question_hash", String(64), primary_key=True),
+    Column("tenant", String(64), primary_key=True),
+    Column("person", String(64), primary_key=True),
+    Column("page", Integer, primary_key=True),
+    Column("opened_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Who opened which page of all the values of a question, where its card does not draw them all; the gateway's alone."""
 
 AUDIT_HEADS: Final = Table(
     "audit_heads",

@@ -17,7 +17,8 @@ from signoff.contracts.limits import PREVIEW_CHARS
 from signoff.registry.usage import Use
 from signoff.store.engine import Base, Found, make_private, open_base, read_url
 from signoff.store.refusals import RefusalCounts, RefusalKind
-from signoff.store.schema import BLOBS, KEYS, METADATA, PROBES, TICKETS, StoreClock
+from signoff.store.roles import StoreRole, readable_tables
+from signoff.store.schema import BLOBS, KEYS, PROBES, TICKETS, StoreClock
 from signoff.store.tables import prepare
 from signoff.store.terms import (
     add_claim,
@@ -36,7 +37,7 @@ from signoff.store.terms import (
 from signoff.store.tickets import Claim, Ticket, earlier_keys
 
 KEY_BYTES: Final = 32
-_STORE_ID: Final = "store-id"
+STORE_ID: Final = "store-id"
 """Under which name the store keeps what its id is made of; made by whoever opens it first."""
 _ID_CHARS: Final = 32
 Also: TypeAlias = Callable[[Connection], object]
@@ -89,6 +90,8 @@ class Store:
         self._words = words
         self._closed = False
         self._refusals = RefusalCounts(self.run)
+        self.role: StoreRole = "owner"
+        """As whom this store is connected; on SQLite always as its owner."""
         self.id = ""
         """32 hex digits, made with the store and kept in it: a store begun anew has another."""
 
@@ -96,9 +99,10 @@ class Store:
     async def open(cls, url: str, *, durable: bool = False) -> "Store":
         """The store at `url` (`sqlite:///FILE`, `postgresql://USER@HOST/NAME`), its tables made or brought up to date.
 
+        A database role that does not own the tables changes none, and needs the rights of a worker or a gateway.
         `durable` makes SQLite outlive a power cut without losing its last commits.
-        Raises `ConfigError` for a URL that cannot be a store or a store of a newer version, `StoreUnavailable` when
-        it does not answer.
+        Raises `ConfigError` for a URL that cannot be a store, a store of a newer version, and to such a role for one
+        of any other version or without those rights; `StoreUnavailable` when it does not answer.
         """
         place = read_url(url)
         try:
@@ -108,13 +112,18 @@ class Store:
         store = cls(open_base(place, durable=durable), place.words)
         try:
             # Nothing has connected before this: a wrong address is found at the start, not by the first claim.
-            await store.run(prepare)
-            store.id = (await store.secret_key(_STORE_ID)).hex()[:_ID_CHARS]
+            store.role = await store.run(prepare)
+            store.id = (await store.secret_key(STORE_ID)).hex()[:_ID_CHARS]
         except BaseException:
             # Also when the opener is cancelled: SQLite's thread and connection would outlive it.
             await store.close()
             raise
         return store
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._base.dialect
 
     async def close(self) -> None:
         """Close all connections; the store answers nothing after that."""
@@ -124,14 +133,14 @@ class Store:
             await self._base.close()
 
     async def check(self) -> datetime:
-        """Return what time it is by the store's clock, when its tables are there and it can be written."""
+        """Return what time it is by the store's clock, when its role's tables are there and it can be written."""
 
         def probe(connection: Connection) -> datetime:
             # Written, too: a store on a full disk answers every question and takes no answer.
             if not added(connection, PROBES, {"name": "ready"}):
                 connection.execute(update(PROBES).values(at=StoreClock()))
-            # Every table, not `SELECT 1`: a database that answers without its tables is not ready.
-            for table in METADATA.sorted_tables:
+            # Every table that its role reads, not `SELECT 1`: a database that answers without its tables is not ready.
+            for table in readable_tables(self.role):
                 connection.execute(select(*table.primary_key).limit(1))
             return moment(connection.execute(select(StoreClock())).scalar_one())
 

@@ -8,6 +8,8 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.schema import CreateTable
 
 from signoff.contracts.errors import ConfigError
+from signoff.store.privileges import is_owner, may_read, role_of
+from signoff.store.roles import StoreRole
 from signoff.store.schema import METADATA
 
 VERSION_TABLE: Final = "signoff_version"
@@ -19,10 +21,38 @@ _ADVISORY: Final = text("SELECT pg_advisory_xact_lock(7310270)")
 _VERSION: Final = text(f"SELECT version_num FROM {VERSION_TABLE}")
 
 
-def prepare(connection: Connection) -> None:
-    """Make or change the tables, one opener at a time. Raises `ConfigError` for a database of a newer version."""
-    if _step(connection) == STEPS[-1]:
-        return
+def prepare(connection: Connection) -> StoreRole:
+    """Make or change the tables, one opener at a time, and return as whom it is connected.
+
+    One that is not their owner changes nothing. Raises `ConfigError` for a database of a newer version, and to such a
+    one for each that is not of this version, or does not give it the rights of its role.
+    """
+    if not is_owner(connection, VERSION_TABLE):
+        _require_ready(connection)
+        return role_of(connection)
+    if _step(connection) != STEPS[-1]:
+        _change(connection)
+    return "owner"
+
+
+def _require_ready(connection: Connection) -> None:
+    there = inspect(connection).has_table(VERSION_TABLE)
+    if there and not may_read(connection, VERSION_TABLE):
+        raise ConfigError(
+            "this database role was given nothing in the store: run `signoff store roles` with the address of the "
+            "tables' owner"
+        )
+    step = _step(connection) if there else None
+    if step != STEPS[-1]:
+        raise ConfigError(
+            f"the store's tables are of the version `{step or 'none'}`, this program's of `{STEPS[-1]}`, and this "
+            "database role may not change them: with the address of their owner run `signoff store migrate`, then "
+            "`signoff store roles`",
+            value=step or "",
+        )
+
+
+def _change(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(_ADVISORY)
     else:

@@ -310,6 +310,25 @@ class ChannelSuite:
         assert (decided.state, decided.reason) == ("denied", "too expensive")
 
     @played
+    async def test_a_card_that_is_not_whole_takes_a_no_and_no_yes(self, rig: Rig) -> None:
+        """Neither a button nor words approve what nobody could read there; they are told to open it."""
+        self._answers(rig)
+        request = await rig.ask(args={"items": [{"pieces": number} for number in range(40)]})
+        card = rig.card(rig.bo)
+        told = text("card.how.unseen", "en", deny=text("word.deny", "en"), code=show_code(request.code), approve="")
+        assert rig.channel.assurance == "link" or not rig.vendor.writes or told in card.text
+        said = [rig.vendor.write(rig.bo, f"approve {show_code(request.code)}")] if rig.vendor.writes else []
+        # A strict vendor knows no press of a button that the card does not have.
+        with contextlib.suppress(KeyError):
+            said.append(rig.vendor.press(card, rig.bo, "approved"))
+        for raw in said:
+            await rig.hear(raw)
+            assert rig.request(request.id).state == "pending"
+            assert text("reply.unseen", "en") in rig.read_by(rig.bo)
+        await rig.hear(rig.vendor.press(card, rig.bo, "denied", "too many"))
+        assert rig.request(request.id).state == "denied"
+
+    @played
     async def test_one_of_two_is_counted_and_told_so(self, rig: Rig) -> None:
         """It still waits for the other."""
         self._answers(rig)

@@ -41,6 +41,9 @@ TEXTS: Final[Mapping[str, str]] = {
         "Ablehnung können Sie den Grund schreiben."
     ),
     "card.how.buttons": "Antworten Sie mit den Knöpfen.",
+    "card.how.unseen": (
+        "Hier kann es nur abgelehnt werden: „{deny} {code}“. Um es zu genehmigen, öffnen und lesen Sie es ganz."
+    ),
     "card.how.link": "Dies wird nur beantwortet, wo Sie angemeldet sind: {link}",
     "card.open": "Ganz lesen: {link}",
     "rule.requires_approval": "Menschen werden gefragt, weil dieses Werkzeug immer einen Menschen braucht.",
@@ -101,6 +104,9 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.which": "Mehrere Anfragen warten auf Ihre Antwort, also wurde nichts entschieden. Welche meinen Sie?",
     "reply.stranger": "Unter dieser Adresse ist hier niemand bekannt, also kann von ihr aus nichts beantwortet werden.",
+    "reply.unseen": (
+        "Es wurde nichts entschieden: Hier haben nicht alle Werte Platz. Öffnen Sie es, lesen Sie alles und genehmigen Sie es dort."
+    ),
     "reply.link_only": "Dies wird nur beantwortet, wo Sie angemeldet sind; also wurde nichts entschieden.",
     "reply.none": "Nichts wartet auf Ihre Antwort.",
     "mail.above": "Bitte oberhalb dieser Zeile antworten",

@@ -36,6 +36,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.how.text": "To answer, write “{approve} {code}”, or “{deny} {code}” and why.",
     "card.how.reply": "To answer, reply with one word alone, {approve} or {deny}. Below a denial you may write why.",
     "card.how.buttons": "Answer with the buttons.",
+    "card.how.unseen": ("Here it can only be denied: “{deny} {code}”. To approve it, open it and read all of it."),
     "card.how.link": "This is answered only where you are signed in: {link}",
     "card.open": "Read it whole: {link}",
     "rule.requires_approval": "People are asked because this tool always needs a person.",
@@ -96,6 +97,9 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.which": "Several requests wait for your answer, so nothing was decided. Which one do you mean?",
     "reply.stranger": "Nobody here is known by this address, so nothing can be answered from it.",
+    "reply.unseen": (
+        "Nothing was decided: not every value of it fits here. Open it, read all of it, and approve it there."
+    ),
     "reply.link_only": "This is answered only where you are signed in, so nothing was decided.",
     "reply.none": "Nothing waits for your answer.",
     "mail.above": "Write your answer above this line",

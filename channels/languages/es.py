@@ -39,6 +39,7 @@ TEXTS: Final[Mapping[str, str]] = {
         "rechazo puede escribir el motivo."
     ),
     "card.how.buttons": "Responda con los botones.",
+    "card.how.unseen": ("Aquí solo se puede rechazar: «{deny} {code}». Para aprobarlo, ábralo y léalo entero."),
     "card.how.link": "Esto solo se responde con la sesión iniciada: {link}",
     "card.open": "Léalo entero: {link}",
     "rule.requires_approval": "Se pregunta a personas porque esta herramienta siempre necesita a una.",
@@ -100,6 +101,7 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.which": "Varias solicitudes esperan su respuesta, así que no se decidió nada. ¿A cuál se refiere?",
     "reply.stranger": "Aquí no se conoce a nadie por esta dirección, así que desde ella no se puede responder nada.",
+    "reply.unseen": ("No se decidió nada: aquí no caben todos los valores. Ábralo, léalo entero y apruébelo allí."),
     "reply.link_only": "Esto solo se responde con la sesión iniciada, así que no se decidió nada.",
     "reply.none": "Nada espera su respuesta.",
     "mail.above": "Escriba su respuesta encima de esta línea",

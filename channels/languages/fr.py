@@ -40,6 +40,9 @@ TEXTS: Final[Mapping[str, str]] = {
         "Pour répondre, mettez un seul mot, {approve} ou {deny}. Sous un refus, vous pouvez écrire pourquoi."
     ),
     "card.how.buttons": "Répondez avec les boutons.",
+    "card.how.unseen": (
+        "Ici, on ne peut que refuser : « {deny} {code} ». Pour approuver, ouvrez-le et lisez-le en entier."
+    ),
     "card.how.link": "On n’y répond que connecté : {link}",
     "card.open": "Lire en entier : {link}",
     "rule.requires_approval": "On demande à quelqu’un parce que cet outil a toujours besoin d’une personne.",
@@ -101,6 +104,9 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.which": "Plusieurs demandes attendent votre réponse, rien n’a donc été décidé. Laquelle voulez-vous dire ?",
     "reply.stranger": "Personne n’est connu ici à cette adresse, on ne peut donc rien répondre depuis elle.",
+    "reply.unseen": (
+        "Rien n’a été décidé : toutes les valeurs ne tiennent pas ici. Ouvrez-le, lisez tout et approuvez-le là."
+    ),
     "reply.link_only": "On n’y répond que connecté, rien n’a donc été décidé.",
     "reply.none": "Rien n’attend votre réponse.",
     "mail.above": "Écrivez votre réponse au-dessus de cette ligne",

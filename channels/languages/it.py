@@ -40,6 +40,7 @@ TEXTS: Final[Mapping[str, str]] = {
         "Per rispondere, scrivi una sola parola, {approve} o {deny}. Sotto un rifiuto puoi scrivere perché."
     ),
     "card.how.buttons": "Rispondi con i pulsanti.",
+    "card.how.unseen": ("Qui si può solo rifiutare: «{deny} {code}». Per approvare, aprilo e leggilo per intero."),
     "card.how.link": "A questo si risponde solo dopo l’accesso: {link}",
     "card.open": "Leggilo per intero: {link}",
     "rule.requires_approval": "Si chiede a una persona perché questo strumento ne ha sempre bisogno.",
@@ -98,6 +99,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "reply.footer": "Quello che scrive con le stesse parole sotto il suo nome vale come firma appena ha risposto così.",
     "reply.which": "Più richieste attendono la tua risposta, quindi non è stato deciso nulla. Quale intendi?",
     "reply.stranger": "Qui nessuno è conosciuto con questo indirizzo, quindi da esso non si può rispondere a nulla.",
+    "reply.unseen": (
+        "Non è stato deciso nulla: qui non ci stanno tutti i valori. Aprilo, leggilo per intero e approvalo lì."
+    ),
     "reply.link_only": "A questo si risponde solo dopo l’accesso, quindi non è stato deciso nulla.",
     "reply.none": "Nulla attende la tua risposta.",
     "mail.above": "Scrivi la tua risposta sopra questa riga",

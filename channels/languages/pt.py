@@ -40,6 +40,7 @@ TEXTS: Final[Mapping[str, str]] = {
         "Para responder, escreva uma só palavra, {approve} ou {deny}. Por baixo de uma recusa pode escrever porquê."
     ),
     "card.how.buttons": "Responda com os botões.",
+    "card.how.unseen": ("Aqui só se pode recusar: “{deny} {code}”. Para aprovar, abra e leia por inteiro."),
     "card.how.link": "A isto só se responde com a sessão iniciada: {link}",
     "card.open": "Ler por inteiro: {link}",
     "rule.requires_approval": "Pergunta-se a pessoas porque esta ferramenta precisa sempre de uma.",
@@ -101,6 +102,7 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "reply.which": "Vários pedidos esperam a sua resposta, por isso nada foi decidido. Qual deles quer dizer?",
     "reply.stranger": "Aqui ninguém é conhecido por este endereço, por isso a partir dele não se pode responder a nada.",
+    "reply.unseen": ("Nada foi decidido: aqui não cabem todos os valores. Abra, leia por inteiro e aprove lá."),
     "reply.link_only": "A isto só se responde com a sessão iniciada, por isso nada foi decidido.",
     "reply.none": "Nada espera a sua resposta.",
     "mail.above": "Escreva a sua resposta acima desta linha",

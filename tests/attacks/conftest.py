@@ -3,11 +3,15 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from attack_site import MANIFEST, AttackSite, running_site
+from attack_site import MANIFEST, AttackSite, StoreUrls, running_site
 from impostor import Impostor, impostor_of
+from store_fixtures import postgres_server
+from store_roles import RoleUrls, given_roles, made_roles
 from stranger import channel_settings
 
 from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
+
+__all__ = ["postgres_server"]
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +26,24 @@ async def attacked_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
 async def site(attacked_server: ServerHandle, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AttackSite]:
     """An installation over SQLite, where worker and gateway have one role at the store."""
     async with running_site(tmp_path_factory.mktemp("site"), attacked_server) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+async def role_urls(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> RoleUrls:
+    """A PostgreSQL database whose worker and gateway have a role each."""
+    urls = await made_roles(postgres_server)
+    await given_roles(urls, tmp_path_factory.mktemp("roles"))
+    return urls
+
+
+@pytest.fixture(scope="session")
+async def site_of_roles(
+    attacked_server: ServerHandle, role_urls: RoleUrls, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[AttackSite]:
+    """An installation over PostgreSQL, where worker and gateway have a role each at the store."""
+    stores = StoreUrls(role_urls.worker, role_urls.gateway)
+    async with running_site(tmp_path_factory.mktemp("site-of-roles"), attacked_server, stores) as running:
         yield running
 
 

@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from signoff.contracts.grant import Like
 from signoff.contracts.limits import MIB
 from signoff.registry.manifest import load_manifest
 from signoff.registry.registry import definition_hash
-from signoff.store.grants import Grants
+from signoff.store.grants import Grants, write_grant
 from signoff.store.store import open_store
 
 MOST_BYTES = 200 * MIB
@@ -118,14 +119,17 @@ async def test_a_bomb_that_lies_in_the_store_does_not_go_off(site: AttackSite, l
     asks = {"rule": "requires_approval", "policy_hash": catalog.policy("batch").hash}
     async with open_store(site.stores.gateway) as store:
         for number, where in enumerate(BOMBS.values()):
-            await Grants(store).write(
-                f"g05{number:013d}",
-                "denied" if number % 2 else "approved",
-                Like(**like, where=where, **asks),
-                Remember(scope="tenant", where=where, seconds=600, uses=100),
+            write = partial(
+                write_grant,
+                grant_id=f"g05{number:013d}",
+                verdict="denied" if number % 2 else "approved",
+                like=Like(**like, where=where, **asks),
+                wish=Remember(scope="tenant", where=where, seconds=600, uses=100),
                 people=("ana",),
                 approval_id="main.s.t.c1.1",
+                requester="rui",
             )
+            await store.run(write)
         try:
             key = await site.person("rui").ask([("batch", large(to))])
             assert (await site.person("ana").waiting(approval_id(key))).view["state"] == "pending"

@@ -44,7 +44,6 @@ async def all_pages(browser: Browser, approval: str) -> list[str]:
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="open: 15")
 async def test_what_was_not_opened_cannot_be_approved_on_the_page(site: AttackSite) -> None:
     """The card's first page does not have the last line of the order: what its form sends approves nothing."""
     to, bo = payee(), await site.browser("bo")
@@ -57,7 +56,6 @@ async def test_what_was_not_opened_cannot_be_approved_on_the_page(site: AttackSi
     assert (after.view["state"], site.ledger(to)) == ("pending", [])
 
 
-@pytest.mark.xfail(strict=True, reason="open: 15")
 async def test_every_value_can_be_reached_from_the_card(site: AttackSite) -> None:
     """Turning over every page that the card leads to, one reads the last line; then it can be approved."""
     to, bo = payee(), await site.browser("bo")
@@ -79,7 +77,7 @@ async def test_the_api_gives_every_value(site: AttackSite) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param((), id="words", marks=pytest.mark.xfail(strict=True, reason="open: 15")),
+        pytest.param((), id="words"),
         pytest.param(("--json",), id="json"),
     ],
 )
@@ -100,7 +98,6 @@ async def test_the_terminal_gives_every_value(options: tuple[str, ...], site: At
     assert has_last(json.dumps(json.loads(out)) if options else out.decode())
 
 
-@pytest.mark.xfail(strict=True, reason="open: 15")
 async def test_a_batch_takes_no_card_that_is_not_whole(site: AttackSite) -> None:
     """Ticked among others in the inbox, the order is not approved by one tap."""
     to, bo = payee(), await site.browser("bo")

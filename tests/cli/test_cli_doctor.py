@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from cli_kit import MANIFEST, Cli
+from store_roles import given_roles, made_roles
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 
 from signoff.approvals.entries import act
 from signoff.audit.log import AuditLog
 from signoff.cli.doctor import REFUSED_DAYS
+from signoff.cli.working import role_problem
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
 from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 from signoff.store.store import open_store
@@ -150,3 +152,44 @@ async def test_missing_search_attributes_are_created_with_fix(
         assert fixed.code == 0
         again = await cli("doctor", "--address", own.address)
         assert again.code == 0
+
+
+async def test_the_role_at_the_store_is_said_in_production(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On SQLite there is one role, and what that means is one sentence; development promises nothing of it."""
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/doctor.db")
+    said = {}
+    for profile in ("development", "production"):
+        clean_env.setenv("SIGNOFF_PROFILE", profile)
+        checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
+        said[profile] = [check["said"] for check in checks if check["name"] == "store role" and check["ok"]]
+    assert said["development"] == []
+    [sentence] = said["production"]
+    assert sentence.startswith("SQLite has one role: whoever takes a worker over can write answers")
+
+
+@pytest.mark.postgres
+async def test_doctor_says_as_whom_it_is_connected(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, postgres_server: str
+) -> None:
+    """On PostgreSQL the address is the owner's, a worker's or a gateway's."""
+    urls = await made_roles(postgres_server)
+    await given_roles(urls, tmp_path)
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setenv("SIGNOFF_PROFILE", "production")
+    said = {}
+    for role in ("owner", "worker", "gateway"):
+        clean_env.setenv("SIGNOFF_STORE_URL", getattr(urls, role))
+        checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
+        [said[role]] = [check["said"] for check in checks if check["name"] == "store role"]
+    assert (said.pop("owner").partition(",")[0], said) == (
+        "this is the address of the tables' owner", {"worker": "a worker's", "gateway": "a gateway's"},
+    )  # fmt: skip
+
+
+def test_a_worker_with_anothers_role_is_told() -> None:
+    """As the owner or a gateway it could answer for anybody; SQLite has no roles to choose from."""
+    assert [role_problem("postgresql", role) != "" for role in ("owner", "gateway", "worker")] == [True, True, False]
+    assert role_problem("sqlite", "owner") == ""

@@ -100,20 +100,21 @@ async def test_a_ticket_that_is_there_costs_no_second_use(store: Store) -> None:
     assert await store.claim("other", **of_call(2), grant="g1") == Claim(kind="ungranted")
 
 
-async def test_two_turns_never_share_the_last_use(store: Store, store_url: str) -> None:
-    """Forty claims over several connections race for three uses: three run."""
-    await written(store, uses=3)
+@pytest.mark.parametrize("uses", [1, 3])
+async def test_two_turns_never_share_the_last_use(store: Store, store_url: str, uses: int) -> None:
+    """Fifty claims over several connections race for the last uses: as many run, and each says in its row which."""
+    await written(store, uses=uses)
     async with open_store(store_url) as second, open_store(store_url) as third:
         stores = (store, second, third)
         claims = await asyncio.gather(
-            *(stores[number % 3].claim(f"k{number}", **of_call(number), grant="g1") for number in range(40))
+            *(stores[number % 3].claim(f"k{number}", **of_call(number), grant="g1") for number in range(50))
         )
-    assert Counter(claim.kind for claim in claims) == {"fresh": 3, "ungranted": 37}
+    assert Counter(claim.kind for claim in claims) == {"fresh": uses, "ungranted": 50 - uses}
     found = await Grants(store).look("g1")
     assert found is not None
     assert found.uses_left == 0
-    tickets = [await store.look(f"k{number}") for number in range(40)]
-    assert sum(ticket is not None for ticket in tickets) == 3
+    tickets = [await store.look(f"k{number}") for number in range(50)]
+    assert sum(ticket is not None for ticket in tickets) == uses
 
 
 async def test_one_call_spends_one_use_however_many_workers_deny_it(store: Store, store_url: str) -> None:

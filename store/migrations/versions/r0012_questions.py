@@ -15,6 +15,7 @@ def upgrade() -> None:
         Column("revision", Integer, primary_key=True, autoincrement=False),
         Column("tenant", String(64), nullable=False),
         Column("session", String(64), nullable=False),
+        Column("turn", String(64), nullable=False),
         Column("code", String(6), nullable=False),
         Column("body", Text, nullable=False),
         Column("opened_at", BigInteger, nullable=False),
@@ -27,6 +28,7 @@ def upgrade() -> None:
         "questions_codes", "questions", ["tenant", "code"], unique=True, sqlite_where=first, postgresql_where=first
     )
     op.drop_table("notices")
+    op.create_index("questions_turns", "questions", ["tenant", "session", "turn"])
     op.create_index("questions_opened", "questions", ["opened_at"])
     op.create_index("questions_ended", "questions", ["ended_at"])
     op.create_index("questions_waiting", "questions", ["tenant", "ended_at", "last_at"])

@@ -1,0 +1,41 @@
+"""Who opened which values of a question: what an approval of a card that is not whole depends on."""
+
+from datetime import timedelta
+
+from sqlalchemy import delete, func, select
+
+from signoff.store.leases import in_seconds
+from signoff.store.schema import OPENED_VALUES
+from signoff.store.store import Store
+from signoff.store.terms import added
+
+
+class OpenedValues:
+    """The pages that people opened, in a store. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def add(self, question_hash: str, tenant: str, person: str, page: int) -> None:
+        """Write down that a person opened a page (from 1) of the values of a question."""
+        row = {"question_hash": question_hash, "tenant": tenant, "person": person, "page": page}
+        await self._store.run(lambda connection: added(connection, OPENED_VALUES, row))
+
+    async def count(self, question_hash: str, tenant: str, person: str, pages: int) -> int:
+        """How many of the first `pages` pages a person opened."""
+        query = (
+            select(func.count())
+            .select_from(OPENED_VALUES)
+            .where(
+                OPENED_VALUES.c.question_hash == question_hash,
+                OPENED_VALUES.c.tenant == tenant,
+                OPENED_VALUES.c.person == person,
+                OPENED_VALUES.c.page <= pages,
+            )
+        )
+        return await self._store.run(lambda connection: connection.scalar(query) or 0)
+
+    async def sweep(self, kept: timedelta) -> None:
+        """Forget what was opened longer ago than `kept`."""
+        old = delete(OPENED_VALUES).where(OPENED_VALUES.c.opened_at < in_seconds(-kept.total_seconds()))
+        await self._store.run(lambda connection: connection.execute(old).rowcount)

@@ -1,0 +1,165 @@
+"""The two database roles on a real PostgreSQL: which one a connection has, and giving them exactly their rights."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from sqlalchemy import Connection, text
+
+from signoff.contracts.errors import ConfigError
+from signoff.store.roles import NOTHING, PROCESS_ROLES, RIGHTS, ProcessRole, Rights, StoreRole, quoted, statements
+from signoff.store.schema import METADATA
+
+_AGAIN: Final = "run `signoff store roles` with the address of the tables' owner"
+_TOO_MUCH: Final = {
+    "rolsuper": "is a superuser",
+    "rolbypassrls": "bypasses row-level security",
+    "rolcreaterole": "may create roles",
+    "rolcreatedb": "may create databases",
+    "rolreplication": "may replicate the whole server",
+}
+# What these may do with the server's files and programs is everything.
+_SERVER_ROLES: Final = ("pg_execute_server_program", "pg_read_server_files", "pg_write_server_files")
+_HERE: Final = text("SELECT current_user, current_schema(), current_database()")
+_OWNS: Final = text(
+    "SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_class c "
+    "WHERE c.relnamespace = CAST(current_schema() AS regnamespace) AND c.relname = :named AND c.relkind IN ('r', 'p')"
+)
+_MAY_CREATE: Final = text("SELECT COALESCE(has_schema_privilege(current_schema(), 'CREATE'), false)")
+_MAY_READ: Final = text(
+    "SELECT has_table_privilege(c.oid, 'SELECT') FROM pg_class c "
+    "WHERE c.relnamespace = CAST(current_schema() AS regnamespace) AND c.relname = :named"
+)
+_HELD: Final = text(
+    """
+    SELECT c.relname,
+           has_any_column_privilege(r.oid, c.oid, 'SELECT') AS reads,
+           has_any_column_privilege(r.oid, c.oid, 'INSERT') AS inserts,
+           has_table_privilege(r.oid, c.oid, 'DELETE') AS deletes,
+           ARRAY(SELECT CAST(a.attname AS text) FROM pg_attribute a
+                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                   AND has_column_privilege(r.oid, c.oid, a.attnum, 'UPDATE')) AS updates
+    FROM pg_class c CROSS JOIN pg_roles r
+    WHERE r.rolname = :role AND c.relnamespace = CAST(current_schema() AS regnamespace) AND c.relname = ANY(:names)
+    """
+)
+_BEHIND: Final = text(
+    f"""
+    SELECT r.rolname, {", ".join(f"r.{flag}" for flag in _TOO_MUCH)},
+           has_schema_privilege(r.oid, current_schema(), 'CREATE') AS creates
+    FROM pg_roles r WHERE pg_has_role(:role, r.oid, 'MEMBER') ORDER BY r.rolname
+    """
+)
+_ROLE: Final = text(f"SELECT {', '.join(_TOO_MUCH)} FROM pg_roles WHERE rolname = :role")
+
+
+def is_owner(connection: Connection, version_table: str) -> bool:
+    """Whether this connection may make and change the tables: on SQLite always."""
+    if connection.dialect.name != "postgresql":
+        return True
+    owns = connection.scalar(_OWNS, {"named": version_table})
+    # Where there is no table yet, whoever may make one will own it.
+    return bool(connection.scalar(_MAY_CREATE) if owns is None else owns)
+
+
+def may_read(connection: Connection, table: str) -> bool:
+    """Whether this connection may read a table; False where there is none."""
+    return bool(connection.scalar(_MAY_READ, {"named": table}))
+
+
+def role_of(connection: Connection) -> StoreRole:
+    """The role whose rights this connection has. Raises `ConfigError` where they are no worker's and no gateway's.
+
+    Rights that are short fail at the first call that needs them, and rights that are too many are what the roles are
+    there against: both are said at the start.
+    """
+    user, _, _ = connection.execute(_HERE).one()
+    held = _held(connection, user)
+    for role in PROCESS_ROLES:
+        if not list(_differences(held, RIGHTS[role])):
+            return role
+    # Told by what only a gateway has, so that the sentence names what is wrong and not all that a gateway may do.
+    meant: ProcessRole = "gateway" if held.get("tokens", NOTHING).select else "worker"
+    first = next(_differences(held, RIGHTS[meant]))
+    raise ConfigError(
+        f"the database role `{user}` has not the rights of a {meant} of this version (table `{first}`): {_AGAIN}",
+        value=user,
+    )
+
+
+def role_statements(connection: Connection, names: Mapping[ProcessRole, str], version_table: str) -> list[str]:
+    """The SQL for the roles `names` here. Raises `ConfigError` on SQLite and for roles that are not there."""
+    _check_names(connection, names)
+    _, schema, database = connection.execute(_HERE).one()
+    return statements(names, schema=schema, database=database, version_table=version_table)
+
+
+def give_roles(connection: Connection, names: Mapping[ProcessRole, str], version_table: str) -> None:
+    """Give the roles exactly their rights, and see that they have no others by any way.
+
+    Raises `ConfigError`, and the transaction is to be rolled back, where one has: as a superuser, by a membership, as
+    an owner.
+    """
+    for statement in role_statements(connection, names, version_table):
+        connection.exec_driver_sql(statement)
+    for role in PROCESS_ROLES:
+        _check_role(connection, role, names[role])
+
+
+def _check_names(connection: Connection, names: Mapping[ProcessRole, str]) -> None:
+    if connection.dialect.name != "postgresql":
+        raise ConfigError(
+            "SQLite has no roles: who can write the file can write all of it; two roles need PostgreSQL "
+            "(`SIGNOFF_STORE_URL=postgresql://OWNER@HOST/NAME`)"
+        )
+    user, _, _ = connection.execute(_HERE).one()
+    if names["worker"] == names["gateway"] or user in names.values():
+        raise ConfigError(
+            f"the worker's role, the gateway's and the owner's (`{user}`) must be three: with one for two of them a "
+            "worker that is taken over could answer"
+        )
+    for name in names.values():
+        if connection.execute(_ROLE, {"role": name}).first() is None:
+            raise ConfigError(
+                f"there is no database role `{name}`: make it with `CREATE ROLE {quoted(name)} LOGIN PASSWORD '...'`",
+                value=name,
+            )
+
+
+def _check_role(connection: Connection, role: ProcessRole, name: str) -> None:
+    own = connection.execute(_ROLE, {"role": name}).one()
+    for flag, words in _TOO_MUCH.items():
+        if own._mapping[flag]:
+            raise ConfigError(f"the database role `{name}` {words}: it could do whatever it is not given", value=name)
+    for row in connection.execute(_BEHIND, {"role": name}).all():
+        for words in _beyond(connection, role, row):
+            by = "" if row.rolname == name else f" as a member of `{row.rolname}`"
+            raise ConfigError(f"the database role `{name}`{by} {words}: take that away first", value=name)
+    missing = next(_differences(_held(connection, name), RIGHTS[role]), None)
+    if missing is not None:
+        raise ConfigError(f"`{missing}` could not be given to `{name}`: connect as the owner of the tables", value=name)
+
+
+def _beyond(connection: Connection, role: ProcessRole, row: Any) -> Iterator[str]:
+    """What a role, or one that it is a member of, may do beyond its rights; a role may take on those at any time."""
+    yield from (words for flag, words in _TOO_MUCH.items() if row._mapping[flag])
+    if row.rolname in _SERVER_ROLES:
+        yield "reaches the server's files and programs"
+    if row.creates:
+        yield "may create tables"
+    for table, held in _held(connection, row.rolname).items():
+        if not held.within(RIGHTS[role].get(table, NOTHING)):
+            yield f"may do more with the table `{table}` than a {role}"
+
+
+def _differences(held: Mapping[str, Rights], wanted: Mapping[str, Rights]) -> Iterator[str]:
+    for table in METADATA.tables:
+        if held.get(table, NOTHING) != wanted.get(table, NOTHING).verbs:
+            yield table
+
+
+def _held(connection: Connection, role: str) -> dict[str, Rights]:
+    rows = connection.execute(_HELD, {"role": role, "names": list(METADATA.tables)})
+    return {
+        row.relname: Rights(select=row.reads, insert=row.inserts, delete=row.deletes, update=frozenset(row.updates))
+        for row in rows
+    }

@@ -1,0 +1,232 @@
+"""What each of the two database roles may do: a worker's and a gateway's, table by table. Data and SQL, no connection.
+
+A worker that is taken over has its database credential. With it alone it cannot answer, remember, lift a freeze, or
+read what signs people in: nothing here lets it. On SQLite there are no roles.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, get_args
+
+from sqlalchemy import Table
+
+from signoff.contracts.base import Shape
+from signoff.store.schema import (
+    ANSWERS,
+    ARRIVALS,
+    AUDIT_CHECKPOINTS,
+    AUDIT_HEADS,
+    AUDIT_RECORDS,
+    BLOBS,
+    DELIVERIES,
+    FOOTERS,
+    FREEZES,
+    GRANT_USES,
+    GRANTS,
+    KEYS,
+    METADATA,
+    PEOPLE,
+    PROBES,
+    QUESTIONS,
+    REFUSALS,
+    SESSIONS,
+    TICKETS,
+    TOKENS,
+    USES,
+)
+
+ProcessRole = Literal["worker", "gateway"]
+StoreRole = Literal["owner", "worker", "gateway"]
+"""As whom a process is connected: `owner` makes and changes the tables, and may do everything."""
+PROCESS_ROLES: Final[tuple[ProcessRole, ...]] = get_args(ProcessRole)
+WORKER_KEYS: Final = ("card-mark", "rest", "store-id")
+"""The secrets that a worker reads: of the marks on cards, of the handles of long results, and of the store's id."""
+EVERY_ROW: Final = "true"
+_VERBS: Final = ("select", "insert", "update", "delete")
+
+
+class Rights(Shape):
+    """What a role may do with a table; nothing unless said. `update` names columns.
+
+    `rows` is an SQL condition for the rows that it reads, changes and deletes, and for what it makes of them; `added`
+    one for those that it inserts, `changed` one more for those that it changes or deletes.
+    """
+
+    select: bool = False
+    insert: bool = False
+    update: frozenset[str] = frozenset()
+    delete: bool = False
+    rows: str = EVERY_ROW
+    added: str = EVERY_ROW
+    changed: str = EVERY_ROW
+
+    @property
+    def verbs(self) -> "Rights":
+        """The same without its conditions, which the database's list of rights does not have."""
+        return self.model_copy(update={"rows": EVERY_ROW, "added": EVERY_ROW, "changed": EVERY_ROW})
+
+    def within(self, other: "Rights") -> bool:
+        """Whether `other` allows all of this, the conditions on rows left aside."""
+        flags = ((self.select, other.select), (self.insert, other.insert), (self.delete, other.delete))
+        return all(has <= may for has, may in flags) and self.update <= other.update
+
+
+def _only(table: Table, *names: str) -> frozenset[str]:
+    return frozenset(table.c[name].name for name in names)
+
+
+def _columns(table: Table) -> frozenset[str]:
+    return frozenset(column.name for column in table.columns)
+
+
+def _not_key(table: Table) -> frozenset[str]:
+    return _columns(table) - {column.name for column in table.primary_key}
+
+
+NOTHING: Final = Rights()
+_READ: Final = Rights(select=True)
+_ADD: Final = Rights(select=True, insert=True)
+_COUNTS: Final = Rights(select=True, insert=True, update=_only(REFUSALS, "number"), delete=True)
+_PROBE: Final = Rights(select=True, insert=True, update=_only(PROBES, "at"))
+_END: Final = _only(QUESTIONS, "ended_at", "ended_as")
+# An ending is set once: taken away, a call that was withdrawn after its approval could run.
+_NOT_ENDED: Final = "ended_at IS NULL"
+_NO_CHAIN: Final = "stream <> 'checkpoints'"
+
+_WORKER: Final = {
+    BLOBS: _ADD,
+    QUESTIONS: Rights(select=True, insert=True, update=_END, changed=_NOT_ENDED),
+    # What is done stays done, so that nothing runs a second time, but for an outcome of which nobody knew.
+    TICKETS: Rights(
+        select=True,
+        insert=True,
+        update=_not_key(TICKETS),
+        changed="state <> 'done' OR CAST(outcome AS json) ->> 'code' = 'in_doubt'",
+    ),
+    USES: Rights(select=True, insert=True, update=_only(USES, "returned_at"), delete=True),
+    GRANT_USES: _ADD,
+    ANSWERS: _READ,
+    GRANTS: _READ,
+    FREEZES: _READ,
+    PEOPLE: _READ,
+    KEYS: Rights(select=True, rows=f"name IN ({', '.join(repr(name) for name in WORKER_KEYS)})"),
+    TOKENS: NOTHING,
+    SESSIONS: NOTHING,
+    DELIVERIES: NOTHING,
+    ARRIVALS: NOTHING,
+    FOOTERS: NOTHING,
+    # The chain of checkpoints is the gateway's: with its head moved, the next one would name none that there is.
+    # Nor does a worker say that the checkpoints cover what it wrote.
+    AUDIT_HEADS: Rights(
+        select=True,
+        insert=True,
+        update=_only(AUDIT_HEADS, "seq", "hash"),
+        rows=_NO_CHAIN,
+        added=f"{_NO_CHAIN} AND covered = 0",
+    ),
+    # What people did at the gateway (signing in, freezing, making tokens), and what was taken out, is its word alone.
+    AUDIT_RECORDS: Rights(select=True, insert=True, added="kind NOT IN ('admin', 'retired')"),
+    AUDIT_CHECKPOINTS: _READ,
+    REFUSALS: _COUNTS,
+    PROBES: _PROBE,
+}
+
+_GATEWAY: Final = {
+    BLOBS: _ADD,
+    QUESTIONS: Rights(select=True, update=_END, changed=_NOT_ENDED),
+    TICKETS: _READ,
+    USES: _READ,
+    GRANT_USES: _READ,
+    ANSWERS: Rights(select=True, insert=True, update=_only(ANSWERS, "handed_at")),
+    GRANTS: Rights(select=True, insert=True, update=_only(GRANTS, "revoked_by", "revoked_at")),
+    FREEZES: Rights(select=True, insert=True, delete=True),
+    PEOPLE: Rights(select=True, insert=True, update=_columns(PEOPLE), delete=True),
+    KEYS: _ADD,
+    TOKENS: Rights(select=True, insert=True, update=_only(TOKENS, "used_at", "revoked_at")),
+    SESSIONS: Rights(select=True, insert=True, delete=True),
+    DELIVERIES: Rights(select=True, insert=True, update=_not_key(DELIVERIES), delete=True),
+    ARRIVALS: Rights(select=True, insert=True, update=_not_key(ARRIVALS), delete=True),
+    FOOTERS: Rights(select=True, insert=True, update=_only(FOOTERS, "known_at"), delete=True),
+    AUDIT_HEADS: Rights(select=True, insert=True, update=_not_key(AUDIT_HEADS)),
+    # Old turns are taken out whole, under a record that its key signs (`signoff audit retire`).
+    AUDIT_RECORDS: Rights(select=True, insert=True, delete=True),
+    AUDIT_CHECKPOINTS: _ADD,
+    REFUSALS: _COUNTS,
+    PROBES: _PROBE,
+}
+
+RIGHTS: Final[Mapping[ProcessRole, Mapping[str, Rights]]] = MappingProxyType(
+    {
+        "worker": MappingProxyType({table.name: rights for table, rights in _WORKER.items()}),
+        "gateway": MappingProxyType({table.name: rights for table, rights in _GATEWAY.items()}),
+    }
+)
+"""Role -> table -> rights. A table that is missing here is one that nobody but the owner may use."""
+
+
+def readable_tables(role: StoreRole) -> list[Table]:
+    """The tables that a role may read."""
+    every = METADATA.sorted_tables
+    return every if role == "owner" else [table for table in every if RIGHTS[role].get(table.name, NOTHING).select]
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier in PostgreSQL's SQL, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def statements(names: Mapping[ProcessRole, str], *, schema: str, database: str, version_table: str) -> list[str]:
+    """The SQL that gives the roles `names` exactly their rights, and the public none; it may be executed again.
+
+    All of it belongs into one transaction: it takes away first and gives then.
+    """
+    both = ", ".join(quoted(names[role]) for role in PROCESS_ROLES)
+    where = quoted(schema)
+    made = [
+        f"REVOKE CREATE, TEMPORARY ON DATABASE {quoted(database)} FROM PUBLIC, {both}",
+        f"GRANT CONNECT ON DATABASE {quoted(database)} TO {both}",
+        f"REVOKE CREATE ON SCHEMA {where} FROM PUBLIC, {both}",
+        f"GRANT USAGE ON SCHEMA {where} TO {both}",
+        f"REVOKE ALL ON TABLE {where}.{quoted(version_table)} FROM PUBLIC, {both}",
+        f"GRANT SELECT ON TABLE {where}.{quoted(version_table)} TO {both}",
+    ]
+    for table in sorted({name for rights in RIGHTS.values() for name in rights}):
+        place = f"{where}.{quoted(table)}"
+        made.append(f"REVOKE ALL ON TABLE {place} FROM PUBLIC, {both}")
+        for role in PROCESS_ROLES:
+            made += _grants(RIGHTS[role].get(table, NOTHING), place, quoted(names[role]))
+        made += _policies(table, place, names)
+    return made
+
+
+def _grants(rights: Rights, place: str, name: str) -> list[str]:
+    verbs = [verb.upper() for verb in ("select", "insert", "delete") if getattr(rights, verb)]
+    if rights.update:
+        verbs.append(f"UPDATE ({', '.join(quoted(column) for column in sorted(rights.update))})")
+    return [f"GRANT {', '.join(verbs)} ON TABLE {place} TO {name}"] if verbs else []
+
+
+def _policies(table: str, place: str, names: Mapping[ProcessRole, str]) -> list[str]:
+    """Which rows each role has of a table that holds some for one of them alone; nothing where both have all."""
+    found = {role: RIGHTS[role].get(table, NOTHING) for role in PROCESS_ROLES}
+    if all(rights == rights.verbs for rights in found.values()):
+        return []
+    made = [f"ALTER TABLE {place} ENABLE ROW LEVEL SECURITY"]
+    for role, rights in found.items():
+        for verb in _VERBS:
+            policy = f"signoff_{role}_{verb}"
+            made.append(f"DROP POLICY IF EXISTS {policy} ON {place}")
+            if getattr(rights, verb):
+                which = _condition(rights, verb)
+                made.append(f"CREATE POLICY {policy} ON {place} FOR {verb.upper()} TO {quoted(names[role])} {which}")
+    return made
+
+
+def _condition(rights: Rights, verb: str) -> str:
+    if verb == "insert":
+        return f"WITH CHECK ({rights.added})"
+    if verb == "select":
+        return f"USING ({rights.rows})"
+    found = f"USING (({rights.rows}) AND ({rights.changed}))"
+    # Left out, what a change makes of a row would have to be such a row again.
+    return f"{found} WITH CHECK ({rights.rows})" if verb == "update" else found

@@ -1,0 +1,54 @@
+"""What a card does not draw, and where all of it is read instead."""
+
+import hashlib
+
+from signoff.approvals.card import render_card
+from signoff.approvals.unseen import every_value, pages_of, seen_hash
+from signoff.contracts.approval import Card
+from signoff.contracts.limits import VALUES_PER_PAGE
+
+
+def drawn(args: dict[str, object], **fields: object) -> Card:
+    """The card of a call with these arguments."""
+    given = {"effect": "", "title": "", "tool": "order", "args": args, "schema": {}} | fields
+    return render_card(**given)  # type: ignore[arg-type]
+
+
+def test_a_card_is_whole_only_if_it_gives_every_value_in_full() -> None:
+    """Not with a long list, a long text, a long key, or an argument that the policy leaves out; secrets are no lack."""
+    assert drawn({"to": "Ana", "amount": 3}).whole
+    assert drawn({}).whole
+    assert drawn({"to": "Ana", "pin": "1" * 900}, secrets=("pin",)).whole
+    assert not drawn({"items": [{"n": n} for n in range(16)]}).whole
+    assert not drawn({"text": "x" * 501}).whole
+    assert not drawn({"k" * 81: 1}).whole
+    assert not drawn({"to": "Ana", "amount": 3}, show=("to",)).whole
+
+
+def test_every_value_is_given_in_full_and_secret_ones_are_not() -> None:
+    """A text keeps its lines and all its characters, with its size and hash; what hides or reorders is a mark."""
+    text = "first\nsecond\u202e" + "é" * 3_000
+    values = every_value({"text": text, "pin": "4711", "memo": "pin 4711", "k" * 99: [{"n": 1}]}, {}, ("pin",))
+    by_name = {value.name: value for value in values}
+    assert by_name["text"].text == "first⏎\nsecond⟦U+202E⟧" + "é" * 3_000
+    raw = text.encode()
+    assert (by_name["text"].size, by_name["text"].sha256) == (len(raw), hashlib.sha256(raw).hexdigest())
+    assert by_name["pin"].secret
+    assert not any("4711" in value.text for value in values)
+    assert by_name["k" * 99 + ".0.n"].text == "1"
+
+
+def test_pages_hold_every_value_once() -> None:
+    """In order, so many a page; a call without arguments has one page too."""
+    values = every_value({f"n{n}": n for n in range(2 * VALUES_PER_PAGE + 1)}, {}, ())
+    pages = pages_of(values)
+    assert [len(page) for page in pages] == [VALUES_PER_PAGE, VALUES_PER_PAGE, 1]
+    assert [value for page in pages for value in page] == values
+    assert pages_of([]) == [()]
+
+
+def test_the_proof_is_of_one_question_and_its_values() -> None:
+    """Another revision's, or another value's, is another."""
+    proofs = {seen_hash("a", {"n": 1}), seen_hash("b", {"n": 1}), seen_hash("a", {"n": 2})}
+    assert len(proofs) == 3
+    assert seen_hash("a", {"n": 1.0}) in proofs

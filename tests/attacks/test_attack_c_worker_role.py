@@ -1,0 +1,272 @@
+"""Attack C: the database credential of a worker, alone and with a Temporal credential beside it.
+
+What it may not write or read, PostgreSQL refuses. Each statement was seen to pass with the owner's credential, which is
+what the worker had before it had a role (`test_the_owner_could` keeps that so). What it may write, questions and
+tickets, runs nothing that was not approved as shown. Voiding a ticket that is not done is within its role: it holds
+back a call, or has one that was approved tried again.
+"""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from attack_site import MANIFEST, AttackSite, approval_id, payee
+from impostor import Impostor, impostor_of
+from store_roles import RoleUrls
+from temporalio.client import WorkflowUpdateFailedError
+
+from signoff.approvals.digest import question_hash
+from signoff.contracts.approval import Question
+from signoff.contracts.content import Content
+from signoff.contracts.ids import TurnKey
+from signoff.store.roles import WORKER_KEYS
+
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
+
+FORBIDDEN = (
+    "INSERT INTO answers (approval, number, revision, person_id, delivery, body, settles, answered_at) "
+    "VALUES ('a', 1, 1, 'ana', 'd', '{}', true, 0)",
+    "UPDATE answers SET body = '{}'",
+    "UPDATE answers SET handed_at = NULL",
+    "DELETE FROM answers",
+    "INSERT INTO freezes (tenant, reason, frozen_by, frozen_at) VALUES ('other', '', '', 0)",
+    "UPDATE freezes SET tenant = 'other'",
+    "DELETE FROM freezes",
+    "INSERT INTO people (tenant, person, body, seen_at, until) VALUES ('main', 'me', '{}', 0, 9)",
+    "UPDATE people SET until = 9",
+    "INSERT INTO tokens (id, digest, tenant, person, scopes, created_at, expires_at) "
+    "VALUES ('mine', 'd', 'main', 'ana', 'decide', 0, 9)",
+    "UPDATE tokens SET revoked_at = NULL",
+    "SELECT digest FROM tokens",
+    "INSERT INTO sessions (digest, tenant, person, assurance, scopes, token, created_at, expires_at) "
+    "VALUES ('mine', 'main', 'ana', 'mfa', 'decide', '', 0, 9)",
+    "SELECT digest FROM sessions",
+    "SELECT token FROM deliveries",
+    "UPDATE deliveries SET address = 'mine'",
+    "INSERT INTO arrivals (key, channel, kind, body, claimed_until, attempts, state, received_at, due_at) "
+    "VALUES ('k', 'c', 'event', '{}', 0, 0, 'new', 0, 0)",
+    "SELECT body FROM arrivals",
+    "SELECT digest FROM footers",
+    "INSERT INTO grants (id, tenant, session, tool, definition, exact, predicate, rule, policy_hash, verdict, people, "
+    "reason, approval_id, created_at, expires_at, uses, requester) VALUES ('mine', 'main', '', 'pay', '', '', 'true', "
+    "'', '', 'approved', 'ana', '', '', 0, 9, 9, 'rui')",
+    "UPDATE grants SET expires_at = 9",
+    "UPDATE grants SET revoked_at = NULL",
+    "UPDATE grants SET predicate = 'true'",
+    "UPDATE grants SET uses = 9",
+    "DELETE FROM grants",
+    "DELETE FROM grant_uses",
+    "INSERT INTO keys (name, secret, created_at) VALUES ('mine', '', 0)",
+    "UPDATE keys SET secret = ''",
+    "DELETE FROM keys",
+    "UPDATE questions SET body = '{}'",
+    "UPDATE questions SET last_at = 9",
+    "DELETE FROM questions",
+    "UPDATE blobs SET body = ''",
+    "DELETE FROM blobs",
+    "DELETE FROM tickets",
+    "UPDATE tickets SET key = 'mine' WHERE false",
+    "UPDATE audit_records SET data = '{}'",
+    "DELETE FROM audit_records",
+    "UPDATE audit_heads SET covered = 9",
+    "DELETE FROM audit_heads",
+    "INSERT INTO audit_records (stream, seq, key, kind, at, tenant, subject, data, prev, hash, written_at) "
+    "VALUES ('admin/main', 1000, 'k', 'admin', '', 'main', 'ana', '{}', '', '', 0)",
+    "INSERT INTO audit_checkpoints (number, body, hash, key_id, signature) VALUES (9, '', '', '', '')",
+    "DELETE FROM audit_checkpoints",
+)
+"""What each of the worker's role must not do, as PostgreSQL takes it from whoever may."""
+
+
+@pytest.fixture(scope="module")
+async def insider(site_of_roles: AttackSite) -> AsyncIterator[Impostor]:
+    """Whoever took a worker over has its Temporal credential, too."""
+    async with impostor_of(site_of_roles.client, site_of_roles.queue, MANIFEST) as found:
+        yield found
+
+
+@pytest.fixture
+async def taken(role_urls: RoleUrls) -> AsyncIterator[asyncpg.Connection]:
+    """A connection with the worker's credential."""
+    connection = await asyncpg.connect(role_urls.worker)
+    yield connection
+    await connection.close()
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN)
+async def test_the_database_refuses_what_is_the_gateways(taken: asyncpg.Connection, statement: str) -> None:
+    """Answers, grants' terms, freezes, people, what signs in, what was asked, and the record: not by this role."""
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await taken.execute(statement)
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN)
+async def test_the_owner_could(role_urls: RoleUrls, statement: str) -> None:
+    """Every one of them is a statement that does something: with the owner's credential none is refused."""
+    connection = await asyncpg.connect(role_urls.owner)
+    change = connection.transaction()
+    await change.start()
+    try:
+        await connection.execute(statement)
+    finally:
+        await change.rollback()
+        await connection.close()
+
+
+async def test_it_sees_three_keys_and_moves_no_chain(site_of_roles: AttackSite, taken: asyncpg.Connection) -> None:
+    """The key of approval links and of forms are there and not for it; nor is the head of the checkpoints."""
+    await site_of_roles.browser("bo")
+    assert {row["name"] for row in await taken.fetch("SELECT name FROM keys")} == set(WORKER_KEYS)
+    assert await taken.execute("UPDATE audit_heads SET hash = 'mine' WHERE stream = 'checkpoints'") == "UPDATE 0"
+
+
+async def test_what_is_done_stays_done(site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection) -> None:
+    """A payment that was approved and made cannot be made to be made again: its ticket takes no other state.
+
+    Seen to pay twice where the tickets' rows had no condition.
+    """
+    to, rui, ana = payee(), site_of_roles.person("rui"), site_of_roles.person("ana")
+    args = {"amount": 7, "to": to}
+    key = await rui.ask([("pay", args)])
+    await ana.approve(approval_id(key))
+    await rui.result(key)
+    gone = "UPDATE tickets SET state = 'void', workflow = 'other', finished_at = NULL WHERE workflow = $1"
+    changed = await taken.execute(gone, key.workflow_id)
+    ctx, given = await insider.ctx(key), await insider.decisions(key)
+    forged = await insider.stand(key)
+    await forged.run("pay", args, insider.permit(ctx, insider.digest(ctx, "pay", args), given))
+    assert (changed, site_of_roles.amounts(to)) == ("UPDATE 0", [7])
+
+
+async def asked(site: AttackSite, args: dict[str, Any], taken: asyncpg.Connection) -> tuple[TurnKey, Question, Any]:
+    """A turn that waits for `pay`, its question and its row."""
+    key = await site.person("rui").ask([("pay", args)])
+    await site.person("ana").waiting(approval_id(key))
+    row = await taken.fetchrow("SELECT * FROM questions WHERE approval = $1", approval_id(key))
+    return key, Question.model_validate_json(row["body"]), row
+
+
+async def test_what_has_ended_is_not_opened_again(site_of_roles: AttackSite, taken: asyncpg.Connection) -> None:
+    """A worker ends a question, which is towards "does not run", and cannot take an ending away.
+
+    Seen to be asked again where the questions' rows had no condition.
+    """
+    key, _, _ = await asked(site_of_roles, {"amount": 7, "to": payee()}, taken)
+    ana, change = site_of_roles.person("ana"), "UPDATE questions SET ended_at = $2, ended_as = $3 WHERE approval = $1"
+    given = (await ana.see(approval_id(key))).view["state"]
+    done = await taken.execute(change, approval_id(key), 1, "cancelled")
+    undone = await taken.execute(change, approval_id(key), None, None)
+    left = (await ana.see(approval_id(key))).view["state"]
+    assert (given, done, undone, left) == ("pending", "UPDATE 1", "UPDATE 0", "cancelled")
+
+
+async def ask_instead(taken: asyncpg.Connection, row: Any, question: Question) -> None:
+    """Insert a question that no gate asked, as the latest of its approval."""
+    await taken.execute(
+        "INSERT INTO questions (approval, revision, tenant, session, code, body, opened_at, last_at) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        question.id,
+        question.revision,
+        row["tenant"],
+        row["session"],
+        row["code"],
+        question.model_dump_json(exclude={"ended_at", "ended_as"}),
+        row["opened_at"],
+        row["last_at"],
+    )
+
+
+async def test_a_question_with_other_approvers_runs_nothing(
+    site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
+) -> None:
+    """Max, who may approve nothing, is named in a question that the worker's role wrote, and approves: an honest worker
+    asks the present policy, too, and pays nothing."""
+    to = payee()
+    args = {"amount": 9_400, "to": to}
+    key, question, row = await asked(site_of_roles, args, taken)
+    false = question.model_copy(update={"revision": 2, "approvers": ("user:max",), "quorum": 1})
+    await ask_instead(taken, row, false)
+    ctx, view = await insider.ctx(key), await insider.view(key)
+    forged = await insider.take_over(key, state=view)
+    max_ = site_of_roles.person("max")
+    answer = await max_.decide(await max_.waiting(approval_id(key)))
+    assert answer.json()["status"] == "accepted", answer.text
+    given = await forged.heard()
+    assert [each.question_hash for each in given] == [question_hash(false)]
+    for revision in (1, 2):
+        permit = insider.permit(ctx, insider.digest(ctx, "pay", args), given, revision=revision)
+        reply = await forged.run("pay", args, permit)
+        assert reply.outcome is None or reply.outcome.code != "ok"
+    assert site_of_roles.amounts(to) == []
+
+
+async def test_a_question_with_other_arguments_is_not_shown(
+    site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
+) -> None:
+    """Shown 9 EUR over the digest of 9,400 EUR: nobody sees it, and nobody's yes is signed."""
+    to = payee()
+    args = {"amount": 9_400, "to": to}
+    key, question, row = await asked(site_of_roles, args, taken)
+    small = Content(inline={"amount": 9, "to": to})
+    await ask_instead(taken, row, question.model_copy(update={"revision": 2, "args": small}))
+    ana = site_of_roles.person("ana")
+    shown = await ana.see(approval_id(key))
+    answer = await ana.http.post(
+        f"/v1/approvals/{approval_id(key)}/decide", json={"verdict": "approved", "revision": 2}
+    )
+    assert (shown.status, answer.status_code) == (404, 404), (shown.words, answer.text)
+    assert await insider.decisions(key) == []
+    assert site_of_roles.amounts(to) == []
+
+
+async def test_a_yes_to_false_words_runs_what_they_say_alone(
+    site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
+) -> None:
+    """Asked in a false question for 9 EUR, Ana says yes: what the turn was asked for, 9,400 EUR, is not paid by it."""
+    to = payee()
+    large, small = {"amount": 9_400, "to": to}, {"amount": 9, "to": to}
+    key, question, row = await asked(site_of_roles, large, taken)
+    ctx, view = await insider.ctx(key), await insider.view(key)
+    false = {"revision": 2, "args": Content(inline=small), "digest": insider.digest(ctx, "pay", small)}
+    await ask_instead(taken, row, question.model_copy(update={**false, "agent_says": "A small one."}))
+    forged = await insider.take_over(key, state=view)
+    ana = site_of_roles.person("ana")
+    shown = await ana.waiting(approval_id(key))
+    assert (f"Pay 9 EUR to {to}" in shown.words, "9,400" in shown.words) == (True, False)
+    assert (await ana.decide(shown)).json()["status"] == "accepted"
+    given = await forged.heard()
+    for revision in (1, 2):
+        for args in (large, small):
+            permit = insider.permit(ctx, insider.digest(ctx, "pay", args), given, revision=revision)
+            await forged.run("pay", large, permit)
+    assert 9_400 not in site_of_roles.amounts(to)
+
+
+@pytest.mark.parametrize("state", ["claimed", "done", "void"])
+async def test_a_ticket_written_by_hand_holds_a_call_back(
+    site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection, state: str
+) -> None:
+    """Ana approves 7 EUR, and a ticket is there that no honest worker claimed: neither that nor 9,400 EUR is paid."""
+    to = payee()
+    args, large = {"amount": 7, "to": to}, {"amount": 9_400, "to": to}
+    key, question, _ = await asked(site_of_roles, args, taken)
+    ctx, view = await insider.ctx(key), await insider.view(key)
+    forged = await insider.take_over(key, state=view)
+    await site_of_roles.person("ana").approve(approval_id(key))
+    outcome = json.dumps({"call": "c1.1", "tool": "pay", "code": "ok"}) if state == "done" else None
+    for digest in (question.digest, insider.digest(ctx, "pay", large)):
+        await taken.execute(
+            "INSERT INTO tickets (key, workflow, call, tool, owner, state, outcome, claimed_at, nonce) "
+            "VALUES ($1, $2, 'c1.1', 'pay', '', $3, $4, 0, $5)",
+            *(digest, key.workflow_id, state, outcome, ctx.user.nonce),
+        )
+    given = await forged.heard()
+    assert [each.verdict for each in given] == ["approved"]
+    for each in (args, large):
+        # Of a ticket that somebody holds the honest worker says that it does not know, and tries again.
+        with contextlib.suppress(WorkflowUpdateFailedError):
+            await forged.run("pay", each, insider.permit(ctx, insider.digest(ctx, "pay", each), given))
+    assert site_of_roles.amounts(to) == []

@@ -1,0 +1,177 @@
+"""Each database role has exactly what the table of rights says, and a store says at once which role it has."""
+
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from store_roles import RoleUrls, given_roles, made_roles, sql, store_command
+
+from signoff.contracts.errors import ConfigError
+from signoff.store import requests, rests, store
+from signoff.store.roles import NOTHING, PROCESS_ROLES, RIGHTS, WORKER_KEYS, readable_tables, statements
+from signoff.store.schema import METADATA
+from signoff.store.store import open_store
+
+ROLES = ("worker", "gateway")
+
+
+@pytest.fixture
+async def urls(postgres_server: str, tmp_path: Path) -> RoleUrls:
+    """A database whose roles have their rights."""
+    found = await made_roles(postgres_server)
+    await given_roles(found, tmp_path)
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_table_is_forgotten(role: str) -> None:
+    """Whoever adds a table says what each role may do with it; one that nobody named would stop a process in use."""
+    assert {name: set(rights) for name, rights in RIGHTS.items()}[role] == set(METADATA.tables)
+
+
+def test_what_the_rights_name_is_there() -> None:
+    """Columns and keys are those of the tables and modules."""
+    for rights in RIGHTS.values():
+        for name, each in rights.items():
+            assert each.update <= set(METADATA.tables[name].columns.keys())
+    assert set(WORKER_KEYS) == {requests.MARK_KEY, rests.KEY, store.STORE_ID}
+
+
+def test_a_worker_has_nothing_of_what_signs_people_in_or_reaches_them() -> None:
+    """Not even reading: a token's hash, a session, a link, a message or a block of somebody's mail."""
+    for table in ("tokens", "sessions", "deliveries", "arrivals", "footers"):
+        assert RIGHTS["worker"][table] == NOTHING
+    assert not any(RIGHTS["worker"][table].insert for table in ("answers", "freezes", "people", "keys"))
+    assert {table.name for table in readable_tables("worker")} == {
+        name for name, rights in RIGHTS["worker"].items() if rights.select
+    }
+    assert readable_tables("owner") == METADATA.sorted_tables
+
+
+def test_names_are_quoted() -> None:
+    """A role's or schema's name is a name, whatever is in it."""
+    made = statements({"worker": 'w"; DROP', "gateway": "Gate way"}, schema="s", database="d", version_table="v")
+    assert all('"w""; DROP"' in each or 'w"; DROP' not in each for each in made)
+    assert any('"Gate way"' in each for each in made)
+
+
+@pytest.mark.postgres
+async def test_a_store_knows_its_role_and_is_ready_under_it(urls: RoleUrls) -> None:
+    """Under each role it opens, with the same id, and answers as ready."""
+    found: dict[str, Any] = {}
+    for role in ("owner", *ROLES):
+        async with open_store(getattr(urls, role)) as opened:
+            await opened.check()
+            found[role] = (opened.role, opened.id)
+    assert [each[0] for each in found.values()] == ["owner", "worker", "gateway"]
+    assert len({each[1] for each in found.values()}) == 1
+
+
+@pytest.mark.postgres
+async def test_giving_them_again_changes_nothing(urls: RoleUrls, tmp_path: Path) -> None:
+    """The command may be run after each upgrade; printed, its SQL does the same."""
+    await given_roles(urls, tmp_path)
+    words = ("roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"], "--print")
+    code, script = await store_command(urls.owner, tmp_path, *words)
+    assert (code, script.splitlines()[0]) == (0, "BEGIN;")
+    await sql(urls.owner, script)
+    for role in PROCESS_ROLES:
+        async with open_store(getattr(urls, role)) as opened:
+            assert opened.role == role
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("role", ROLES)
+async def test_no_role_makes_or_changes_tables(urls: RoleUrls, role: str) -> None:
+    """No table, schema or column; nor is the other role, or the owner, to be had from it."""
+    other = urls.names["gateway" if role == "worker" else "worker"]
+    for each in (
+        "CREATE TABLE mine (a int)",
+        "CREATE TEMPORARY TABLE answers (a int)",
+        "CREATE SCHEMA mine",
+        "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "ALTER TABLE answers ADD COLUMN mine int",
+        "ALTER TABLE keys DISABLE ROW LEVEL SECURITY",
+        "DROP TABLE answers",
+        "TRUNCATE answers",
+        "CREATE TRIGGER mine BEFORE INSERT ON answers EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+        "UPDATE signoff_version SET version_num = 'r0001'",
+        f"SET ROLE {other}",
+        f"SET ROLE {urls.names['owner']}",
+    ):
+        with pytest.raises((asyncpg.InsufficientPrivilegeError, asyncpg.WrongObjectTypeError)):
+            await sql(getattr(urls, role), each)
+    # PostgreSQL only warns of this one.
+    await sql(getattr(urls, role), f"GRANT ALL ON answers TO {urls.names[role]}")
+    async with open_store(getattr(urls, role)) as opened:
+        assert opened.role == role
+
+
+@pytest.mark.postgres
+async def test_a_store_that_is_behind_is_one_sentence(postgres_server: str, tmp_path: Path) -> None:
+    """Under a role nothing is migrated: without tables, without rights, and at another version it says what to do."""
+    found = await made_roles(postgres_server)
+    with pytest.raises(ConfigError, match="run `signoff store migrate`, then `signoff store roles`"):
+        await store.Store.open(found.worker)
+    assert await store_command(found.owner, tmp_path, "migrate") == (
+        0, f"the store's tables are of the version {_newest()}\n",
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="was given nothing in the store: run `signoff store roles`"):
+        await store.Store.open(found.worker)
+    await given_roles(found, tmp_path)
+    await sql(found.owner, "UPDATE signoff_version SET version_num = 'r0011'")
+    with pytest.raises(ConfigError, match=r"version `r0011`, this program's of `.*run `signoff store migrate`"):
+        await store.Store.open(found.gateway)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("given", ["GRANT INSERT ON answers TO", "REVOKE SELECT ON answers FROM"])
+async def test_rights_that_are_not_the_roles_stop_a_process_at_its_start(urls: RoleUrls, given: str) -> None:
+    """One right too many or too few is named, with the remedy."""
+    await sql(urls.owner, f"{given} {urls.names['worker']}")
+    with pytest.raises(ConfigError, match=r"has not the rights of a worker of this version \(table `answers`\)"):
+        await store.Store.open(urls.worker)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("ALTER ROLE {worker} SUPERUSER", "is a superuser"),
+        ("ALTER ROLE {worker} BYPASSRLS", "bypasses row-level security"),
+        ("ALTER ROLE {gateway} CREATEROLE", "may create roles"),
+        ("GRANT {gateway} TO {worker}", "may do more with the table"),
+        ("GRANT {owner} TO {gateway}", "may create tables"),
+        ("GRANT pg_write_all_data TO {worker}", "may do more with the table"),
+        ("GRANT pg_execute_server_program TO {worker}", "reaches the server's files and programs"),
+        ("ALTER ROLE {worker} NOINHERIT; GRANT {gateway} TO {worker}", "may do more with the table"),
+    ],
+)
+async def test_a_role_that_could_more_by_another_way_is_refused(
+    urls: RoleUrls, postgres_server: str, tmp_path: Path, made: str, said: str
+) -> None:
+    """By what it is, or by what it is a member of: the command says so, and gives nothing."""
+    await sql(f"{postgres_server}/postgres", made.format(**urls.names))
+    words = ("roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"])
+    code, out = await store_command(urls.owner, tmp_path, *words)
+    assert (code, said in out) == (1, True), out
+
+
+@pytest.mark.postgres
+async def test_roles_that_are_none_are_refused(urls: RoleUrls, tmp_path: Path) -> None:
+    """One role for two, one that is not there, and an address that is not the owner's: one sentence each."""
+    worker, gateway, owner = (urls.names[each] for each in ("worker", "gateway", "owner"))
+    for url, one, two, said in (
+        (urls.owner, worker, worker, "must be three"),
+        (urls.owner, owner, gateway, "must be three"),
+        (urls.owner, "nobody_here", gateway, 'CREATE ROLE "nobody_here" LOGIN PASSWORD'),
+        (urls.gateway, worker, gateway, "is a gateway's address: this takes that of the tables' owner"),
+        (f"sqlite:///{tmp_path}/s.db", worker, gateway, "SQLite has no roles"),
+    ):
+        code, out = await store_command(url, tmp_path, "roles", "--worker", one, "--gateway", two)
+        assert (code, said in out) == (1, True), out
+
+
+def _newest() -> str:
+    return max(file.stem.partition("_")[0] for file in Path(store.__file__).parent.glob("migrations/versions/r*.py"))

@@ -1,0 +1,66 @@
+"""A PostgreSQL store with its two roles, made by the command that operators run."""
+
+import asyncio
+import os
+import sys
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+
+
+@dataclass(frozen=True)
+class RoleUrls:
+    """One database as each role reaches it."""
+
+    owner: str
+    worker: str
+    gateway: str
+    names: dict[str, str]
+
+
+async def sql(url: str, *statements: str) -> None:
+    """Execute statements, each in a transaction of its own."""
+    connection = await asyncpg.connect(url)
+    try:
+        for each in statements:
+            await connection.execute(each)
+    finally:
+        await connection.close()
+
+
+async def made_roles(server: str) -> RoleUrls:
+    """A database of its own with an owner who is no superuser, and two roles that were given nothing yet."""
+    database = f"store_{uuid.uuid4().hex[:12]}"
+    names = {each: f"{database}_{each}" for each in ("owner", "worker", "gateway")}
+    await sql(
+        f"{server}/postgres",
+        *(f"CREATE ROLE {name} LOGIN" for name in names.values()),
+        f"CREATE DATABASE {database} OWNER {names['owner']}",
+    )
+    host = server.rpartition("@")[2]
+    urls = {each: f"postgresql://{name}@{host}/{database}" for each, name in names.items()}
+    return RoleUrls(**urls, names=names)
+
+
+async def store_command(url: str, folder: Path, *words: str) -> tuple[int, str]:
+    """`signoff store` with these words and this address: its exit code and all that it prints."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
+    ran = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "signoff.cli.main", "store", *words),
+        cwd=folder,
+        env=env | {"SIGNOFF_STORE_URL": url, "SIGNOFF_STATE_DIR": str(folder / "state")},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await ran.communicate()
+    return ran.returncode or 0, out.decode()
+
+
+async def given_roles(urls: RoleUrls, folder: Path) -> None:
+    """Give the roles their rights by `signoff store roles`."""
+    code, said = await store_command(
+        urls.owner, folder, "roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"]
+    )
+    assert code == 0, said

@@ -1,0 +1,70 @@
+"""Lists of turns and sessions: what waits in them is the store's word, never a memo's or a search attribute's."""
+
+import asyncio
+import uuid
+from datetime import timedelta
+
+from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool
+from temporalio.client import Client
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from signoff.contracts import names
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.listing import TurnRow
+from signoff.listing import turn_row, turns
+from signoff.store.questions import Questions
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+from signoff.workflows import shown
+
+
+async def _listed(client: Client, questions: Questions, key: TurnKey) -> TurnRow:
+    while True:
+        for row in await turns(client, questions, tenant=key.tenant):
+            if row.workflow_id == key.workflow_id and row.state == "suspended":
+                return row
+        await asyncio.sleep(0.05)
+
+
+async def test_a_row_has_what_its_turn_asks_in_the_store(client: Client, store: Store, task_queue: str) -> None:
+    """Two requests with their approvers and the nearer deadline; of one that is over the code goes."""
+    soon = ApprovalPolicy(approvers=("user:cfo",), timeout=3_600)
+    tools = [pay_tool(Ledger()), pay_tool(Ledger(), soon, name="wire")]
+    script = [calls(("pay", {"amount": 20}), ("wire", {"amount": 30})), respond("done")]
+    questions = Questions(store)
+    async with bench(client, store, task_queue, catalog_of(tools), script) as desk:
+        key = await desk.start()
+        asked = {call.tool: call.approval for call in (await desk.waiting(key, 2)).calls}
+        row = await _listed(client, questions, key)
+        assert asked["pay"] is not None
+        await questions.end(asked["pay"].id, 1, "cancelled")
+        after = await turn_row(client, questions, key)
+        await desk.signoff.cancel_turn(key)
+        await desk.signoff.result(key)
+    assert asked["wire"] is not None
+    assert asked["wire"].opened_at is not None
+    assert set(row.codes) == {asked["pay"].code, asked["wire"].code}
+    assert (row.requester, set(row.approvers)) == ("guest", {*asked["pay"].approvers, "user:cfo"})
+    assert row.due_at == asked["wire"].opened_at + timedelta(hours=1)
+    assert after is not None
+    assert (after.codes, after.approvers) == ((asked["wire"].code,), row.approvers)
+
+
+async def test_nobody_is_asked_by_a_memo_or_a_search_attribute(client: Client, store: Store) -> None:
+    """A workflow that says there that it asks eve asks nobody: she may not read it, and nothing of it waits.
+
+    Seen to succeed while lists were made of memos.
+    """
+    key = TurnKey(f"claims{uuid.uuid4().hex[:8]}", "s", "t1")
+    handle = await client.start_workflow(
+        names.ACTOR_TURN,
+        id=key.workflow_id,
+        task_queue="nobody",
+        memo={"signoff_cards": [{"id": "main.s.t1.c1.1", "code": "K7Q2FM", "approvers": ["user:eve"]}]},
+        search_attributes=TypedSearchAttributes(
+            [SearchAttributePair(shown.STATE, "suspended"), SearchAttributePair(shown.TENANT, key.tenant)]
+        ),
+    )
+    row = await _listed(client, Questions(store), key)
+    await handle.terminate()
+    assert (row.codes, row.approvers, row.due_at) == ((), (), None)

@@ -1,0 +1,400 @@
+"""Everything that people can send a turn, while six readers look on and a worker is replaced: all of it replays."""
+
+import asyncio
+import contextlib
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doubted, no, pay_tool, withdrawn, yes
+from gateway_desk import SIGNER
+from session_desk import talk, words
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.service import RPCError
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from signoff.client import Signoff
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
+from signoff.contracts.message import Message, ResultPart
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import TurnResult, TurnView
+from signoff.converter import DATA_CONVERTER
+from signoff.embedded import ServerHandle
+from signoff.gateway.deps import GatewayDeps
+from signoff.registry.people import development_directory
+from signoff.settings import Settings
+from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+from signoff.testing.scripted import ScriptedModel, calls, respond
+from signoff.worker import SignoffPlugin
+from signoff.workflows.actor_turn import ActorTurn
+from signoff.workflows.session import Session
+
+READERS = 6
+ROUNDS = 2
+AT_ONCE = 3
+"""Turns at once: few enough that somebody always looks at each."""
+LOOK = timedelta(seconds=0.5)
+"""After which a reader gives a query up: of a run that is let go just then the server waits long for an answer."""
+CROWD = 12
+"""People who answer one request at once: each author is looked up by a local activity."""
+BRIEF = 4.0
+"""Seconds until the deadline of `brief`."""
+PEOPLE = development_directory([Person(id="guest"), *(Person(id=f"p{n}", roles=("approvers",)) for n in range(CROWD))])
+CODES = {
+    "approved": "ok",
+    "happened": "ok",
+    "denied": "denied",
+    "timed_out": "denied",
+    "cancelled": "denied",
+}
+"""What becomes of a call, by the state of its request."""
+
+
+def react(request: CompletionRequest) -> Completion:
+    """`<tool> <payee>` calls that tool."""
+    if any(isinstance(part, ResultPart) for each in request.messages for part in each.parts):
+        return respond("done")
+    # The first: late results come as words of the user's, too.
+    tool, payee = words(request.messages[0]).split()
+    return calls((tool, {"amount": 420, "to": payee}))
+
+
+@dataclass
+class Site:
+    """A worker, a gateway over it, one that reaches the store and no server, and the turns so far."""
+
+    desk: Bench
+    gateway: GatewayDeps
+    cut_off: GatewayDeps
+    ledger: Ledger
+    payees: dict[TurnKey, str] = field(default_factory=dict)
+    open: list[TurnKey] = field(default_factory=list)
+    sessions: list[str] = field(default_factory=list)
+    looks: int = 0
+
+    async def asked(self, tool: str = "pay") -> TurnKey:
+        """A turn that waits for people."""
+        payee = uuid.uuid4().hex[:8]
+        key = await self.desk.start(f"{tool} {payee}")
+        await self.watched(key, payee)
+        return key
+
+    async def watched(self, key: TurnKey, payee: str) -> None:
+        """Have the readers look at a turn; returns once it waits for people."""
+        self.payees[key] = payee
+        self.open.append(key)
+        # A busy machine may show one of `brief` only when its deadline has passed.
+        while not any(call.approval for call in (await self.desk.signoff.view(key)).calls):
+            await asyncio.sleep(0.03)
+
+    async def request(self, key: TurnKey) -> ApprovalRequest:
+        """The turn's request as the store has it."""
+        return (await self.gateway.requests.load(ApprovalKey(key, "c1.1").id)).request
+
+    async def by_gateway(self, decision: Decision, gateway: GatewayDeps | None = None) -> Receipt:
+        """Answer what is asked now by the gateway, which signs and stores it."""
+        gateway = gateway or self.gateway
+        request = (await gateway.requests.load(decision.approval_id)).request
+        named = {"revision": request.revision, "question_hash": request.question_hash, "received_at": datetime.now(UTC)}
+        return await gateway.decisions.decide(request, decision.model_copy(update=named))
+
+    async def by_update(self, decision: Decision) -> Receipt:
+        """Answer by an Update that nobody signed."""
+        turns = self.desk.signoff
+        return await (turns.withdraw if decision.verdict == "withdrawn" else turns.decide)(decision)
+
+    async def by_signal(self, decision: Decision) -> Receipt:
+        """Answer by a Signal that nobody signed."""
+        named = parse_approval_id(decision.approval_id)
+        assert named is not None
+        handle = self.desk.client.get_workflow_handle(named.turn.workflow_id)
+        # A turn that is over takes none.
+        with contextlib.suppress(RPCError):
+            await handle.signal(names.APPROVAL_RESPONSE, decision.model_dump(mode="json", exclude_none=True))
+        return Receipt(status="pending")
+
+    async def ended(self, key: TurnKey, told: Sequence[Receipt]) -> TurnResult:
+        """The turn's result, once nobody looks at it any more; what people were told agrees with it."""
+        result: TurnResult = await self.desk.signoff.result(key)
+        self.open.remove(key)
+        (outcome,) = result.calls
+        last = await self.last_receipt(key)
+        assert CODES[last.state] == outcome.code, (last, outcome)
+        taken = [each for each in told if each.status == "accepted"]
+        assert {(each.state, each.verdict) for each in taken} <= {(last.state, last.verdict)}, (told, last)
+        assert {each.status for each in told} != {"refused"}, told
+        ran = [row[1]["amount"] for row in self.ledger.rows if row[1]["to"] == self.payees[key]]
+        assert len(ran) == (last.state == "approved"), (ran, last)
+        return result
+
+    async def last_receipt(self, key: TurnKey) -> Receipt:
+        """What the turn itself says of its request now."""
+        handle = self.desk.client.get_workflow_handle(key.workflow_id)
+        while True:
+            # Asked again: of a run that is let go just then a query is lost. Whoever waits for ever fails the test.
+            with contextlib.suppress(RPCError):
+                args = [ApprovalKey(key, "c1.1").id]
+                found: Receipt = await handle.query(
+                    names.RECEIPT, args=args, result_type=Receipt, rpc_timeout=10 * LOOK
+                )
+                return found
+
+    def ran(self, key: TurnKey) -> list[float]:
+        """The amounts with which the turn's call ran."""
+        return [row[1]["amount"] for row in self.ledger.rows if row[1]["to"] == self.payees[key]]
+
+
+Door = Callable[[Decision], Awaitable[Receipt]]
+
+
+class CutOff(Signoff):
+    """Signoff where no server answers."""
+
+    async def decide(self, decision: Decision) -> Receipt:
+        """See `Signoff`."""
+        raise ServerUnavailable("no server")
+
+
+async def approves(site: Site) -> None:
+    """All say yes by three doors; it runs once."""
+    key = await site.asked()
+    doors: list[Door] = [site.by_gateway, site.by_update, site.by_signal] * (CROWD // 3)
+    told = await asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n, door in enumerate(doors)))
+    await site.ended(key, told)
+    assert site.ran(key) == [420]
+
+
+async def approve_together(site: Site, door: Door) -> None:
+    """All say yes where half of them have to; it runs once."""
+    key = await site.asked("large")
+    told = await asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n in range(CROWD)))
+    await site.ended(key, told)
+    assert site.ran(key) == [420]
+
+
+async def denies(site: Site) -> None:
+    """All say no by three doors; it never runs."""
+    key = await site.asked()
+    doors: list[Door] = [site.by_update, site.by_gateway, site.by_signal] * (CROWD // 3)
+    told = await asyncio.gather(*(door(no(key, subject=f"p{n}")) for n, door in enumerate(doors)))
+    result = await site.ended(key, told)
+    assert [each.code for each in result.calls] == ["denied"]
+
+
+async def contradicts(site: Site, door: Door) -> None:
+    """Yes and no at the same moment; whoever is told `accepted` is right, and that is one."""
+    key = await site.asked()
+    said = [verdict(key, subject=f"p{n}") for n, verdict in enumerate([yes, no] * (CROWD // 2))]
+    told = await asyncio.gather(*(door(each) for each in said))
+    await site.ended(key, told)
+    assert [each.status for each in told].count("accepted") <= 1, told
+
+
+async def edits(site: Site, door: Door) -> None:
+    """Two people change the amount at once; that of one runs."""
+    key = await site.asked()
+    amounts = (380, 300)
+    changes = [
+        yes(key, subject=f"p{n}", edited_args={"amount": amount, "to": site.payees[key]})
+        for n, amount in enumerate(amounts)
+    ]
+    told = await asyncio.gather(*(door(each) for each in changes))
+    result = await site.ended(key, told)
+    assert site.ran(key) == [amounts[int(result.calls[0].edited_by[1:])]]
+
+
+async def withdraws(site: Site, door: Door) -> None:
+    """Who asked withdraws while somebody says yes."""
+    key = await site.asked()
+    told = await asyncio.gather(door(withdrawn(key)), door(yes(key, subject="p0")))
+    await site.ended(key, told)
+
+
+async def says_it_happened(site: Site, door: Door) -> None:
+    """An approved call is lost, and two people say what became of it; it does not run again."""
+    key = await site.asked()
+    digest = (await site.request(key)).digest
+    await site.desk.store.claim(ticket_key(digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+    await door(yes(key, subject="p0"))
+    await site.desk.until(key, doubted)
+    said = [yes(key, subject=f"p{n}", revision=2, verdict="happened", result="paid") for n in (1, 2)]
+    told = await asyncio.gather(*(door(each) for each in said))
+    result = await site.ended(key, told)
+    assert [each.value.inline for each in result.calls] == ["paid"]
+
+
+async def injects(site: Site) -> None:
+    """Late results for a turn of a session, by both doors, while it is answered."""
+    session, payee = talk(site.desk), uuid.uuid4().hex[:8]
+    await session.say(f"pay {payee}", "a")
+    key = session.turn_key("a")
+    await session.turn("a", "waiting")
+    await site.watched(key, payee)
+    added = asyncio.gather(*(session.add("a", f"the rate is {n} %", f"i{n}") for n in range(3)))
+    told = await asyncio.gather(site.by_update(yes(key, subject="p0")), site.by_gateway(yes(key, subject="p1")))
+    assert [each.status for each in await added] == ["accepted"] * 3
+    await site.ended(key, told)
+    site.sessions.append(session.key.workflow_id)
+
+
+async def cancels(site: Site, door: Door) -> None:
+    """The turn is cancelled while people answer; what was approved before has run, and all else has not."""
+    key = await site.asked()
+    answers = asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n in range(2)))
+    await site.desk.signoff.cancel_turn(key)
+    await answers
+    result = await site.desk.signoff.result(key)
+    site.open.remove(key)
+    assert len(site.ran(key)) == [each.code for each in result.calls].count("ok")
+
+
+async def waits(site: Site) -> None:
+    """Nobody answers, and the deadline comes while readers look."""
+    key = await site.asked("brief")
+    result = await site.ended(key, [])
+    assert [each.denied and each.denied.source for each in result.calls] == ["timeout"]
+
+
+async def answers_unheard(site: Site) -> None:
+    """An answer is stored in time that never comes to the turn; it is taken in at the deadline."""
+    key = await site.asked("brief")
+    receipt = await site.by_gateway(yes(key, subject="p0"), site.cut_off)
+    result = await site.ended(key, [])
+    # A machine may be so busy that it was too late: then it is said so, and does not count.
+    assert (receipt.status, result.calls[0].code) in [("pending", "ok"), ("refused", "denied")], receipt
+
+
+def acts(site: Site) -> list[Coroutine[Any, Any, None]]:
+    """All that people do, by each door."""
+    each: list[Coroutine[Any, Any, None]] = []
+    for _ in range(ROUNDS):
+        each += [approves(site), denies(site), injects(site), waits(site), answers_unheard(site)]
+        for act in (approve_together, contradicts, edits, withdraws, says_it_happened, cancels):
+            each += [act(site, site.by_gateway), act(site, site.by_update)]
+    return each
+
+
+async def played(act: Coroutine[Any, Any, None], places: asyncio.Semaphore) -> None:
+    """Play one act once there is a place for it."""
+    async with places:
+        await act
+
+
+async def read(site: Site, number: int, newest: float) -> None:
+    """Query one turn after another, without a pause, until cancelled; the newest with the probability `newest`."""
+    dice = random.Random(number)
+    while True:
+        if not site.open:
+            await asyncio.sleep(0.01)
+            continue
+        # Most at the newest, which is being answered: a history is at risk where many look at one turn.
+        key = site.open[-1] if dice.random() < newest else dice.choice(site.open)
+        handle = site.desk.client.get_workflow_handle(key.workflow_id)
+        queries: list[tuple[str, list[Any], Any]] = [
+            (names.STATE, [], TurnView),
+            (names.RECEIPT, [ApprovalKey(key, "c1.1").id], Receipt),
+            (names.PENDING_APPROVALS, [], list[ApprovalRequest]),
+            (names.TRANSCRIPT, [], list[Message]),
+        ]
+        name, args, kind = dice.choice(queries)
+        # A worker that is replaced leaves some unanswered; one that cannot read a history fails them otherwise.
+        with contextlib.suppress(RPCError):
+            await handle.query(name, args=args, result_type=kind, rpc_timeout=LOOK)
+            site.looks += 1
+
+
+async def replayed(site: Site, workflow_ids: list[str]) -> dict[str, str]:
+    """Read every history anew, in the workers' sandbox and without one; what cannot be read, and why."""
+    histories = [await site.desk.client.get_workflow_handle(each).fetch_history() for each in workflow_ids]
+    bare = Replayer(
+        workflows=[ActorTurn, Session], workflow_runner=UnsandboxedWorkflowRunner(), data_converter=DATA_CONVERTER
+    )
+    wrong: dict[str, str] = {}
+    for replayer in (Replayer(workflows=[], plugins=[SignoffPlugin(site.desk.room)]), bare):
+        for history in histories:
+            failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
+            if failure is not None:
+                last = [f"{event.event_id} {event.WhichOneof('attributes')}" for event in history.events[-20:]]
+                # Printed: pytest shortens what an assertion compares.
+                print(history.workflow_id, failure, *last, sep="\n")
+                wrong[history.workflow_id] = str(failure)
+    return wrong
+
+
+def site_over(desk: Bench, ledger: Ledger) -> Site:
+    """The site over a worker."""
+
+    def gateway(turns: Signoff) -> GatewayDeps:
+        return GatewayDeps(
+            desk=turns, catalog=desk.room.catalog, people=PEOPLE, store=desk.store, settings=Settings(), signer=SIGNER
+        )
+
+    return Site(desk, gateway(desk.signoff), gateway(CutOff(desk.client)), ledger)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("newest", "kept"),
+    [
+        (0.0, (2, 100)),
+        # Not strict: it comes about in some runs only.
+        pytest.param(0.8, (100, 2), marks=pytest.mark.xfail(strict=False, reason="open: D1, rarely a history is lost")),
+    ],
+    ids=["all-alike", "the-newest"],
+)
+async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
+    server: ServerHandle, client: Client, store: Store, task_queue: str, newest: float, kept: tuple[int, int]
+) -> None:
+    """Every handler in several turns at once, six readers, another worker in the middle: nothing hangs, all replays.
+
+    `kept` are the runs that each worker keeps in memory; of few, most are read anew again and again. Where many look
+    at the newest, a turn could not be read any more in one of two runs without `LooksInterceptor` (`UpdateMachine in
+    state CompletedCommandCreated says the transition is invalid during event WorkflowExecutionUpdateAccepted`), and
+    with it in one of four (`Nondeterminism error: Update machine does not handle this`).
+    """
+    ledger = Ledger()
+    catalog = catalog_of(
+        [
+            pay_tool(ledger, ApprovalPolicy(edit="approve")),
+            pay_tool(ledger, ApprovalPolicy(quorum=CROWD // 2), name="large"),
+            pay_tool(ledger, ApprovalPolicy(timeout=BRIEF), name="brief"),
+        ],
+    )
+    more: dict[str, Any] = {"people": PEOPLE, "verifier": SIGNER.verifier()}
+    model = ScriptedModel(react)
+    async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as second:
+        worker = bench(client, store, task_queue, catalog, model, max_cached_workflows=kept[0], **more)
+        desk = await first.enter_async_context(worker)
+        site = site_over(desk, ledger)
+        async with asyncio.timeout(75), asyncio.TaskGroup() as tasks:
+            readers = [tasks.create_task(read(site, number, newest)) for number in range(READERS)]
+            places = asyncio.Semaphore(AT_ONCE)
+            playing = [tasks.create_task(played(act, places)) for act in acts(site)]
+            while sum(each.done() for each in playing) < len(playing) // 2:
+                await asyncio.sleep(0.05)
+            another = await server.connect()
+            worker = bench(another, store, task_queue, catalog, model, max_cached_workflows=kept[1], **more)
+            await second.enter_async_context(worker)
+            await first.aclose()
+            await asyncio.wait(playing)
+            for reader in readers:
+                reader.cancel()
+        for session in site.sessions:
+            handle = client.get_workflow_handle(session)
+            await handle.cancel()
+            with pytest.raises(WorkflowFailureError):
+                await handle.result()
+        wrong = await replayed(site, [*(key.workflow_id for key in site.payees), *site.sessions])
+    assert wrong == {}
+    assert site.looks > len(site.payees), "the readers hardly looked"
