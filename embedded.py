@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
-from signoff.contracts.names import SA_ACTOR, SA_APPROVERS, SA_CODES, SA_DUE_AT, SA_STATE, SA_TENANT
+from signoff.contracts.names import SA_ACTOR, SA_STATE, SA_TENANT
 from signoff.converter import DATA_CONVERTER
 from signoff.folders import PRIVATE_UMASK, make_private_folder
 
@@ -40,9 +40,6 @@ SEARCH_ATTRIBUTES: Final[Mapping[str, str]] = {
     SA_STATE: "Keyword",
     SA_ACTOR: "Keyword",
     SA_TENANT: "Keyword",
-    SA_CODES: "KeywordList",
-    SA_APPROVERS: "KeywordList",
-    SA_DUE_AT: "Datetime",
 }
 """Search attribute name -> type, as the `temporal` program writes it."""
 
@@ -56,8 +53,6 @@ The timer and visibility rates stay as they are: raised with it to 1000 they gav
 
 _TYPES: Final[Mapping[str, IndexedValueType.ValueType]] = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-    "KeywordList": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
-    "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
 }
 # 1 is PR_SET_PDEATHSIG, which outlives `execv`. A parent that died before it was set sends nothing any more, so who
 # the parent is by now is looked at afterwards.

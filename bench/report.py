@@ -16,7 +16,7 @@ MAX_BUILD_S = 2.0
 MAX_BATCH_MS = 5.0
 """Milliseconds of the gates for 20 calls against 1,000 tools."""
 EVENTS_AUTOMATIC = 25
-EVENTS_HUMAN = 36
+EVENTS_HUMAN = 35
 
 
 class _Figures(BaseModel):

@@ -25,6 +25,7 @@ from signoff.store.schema import (
     GRANTS,
     KEYS,
     METADATA,
+    OPENED_VALUES,
     PEOPLE,
     PROBES,
     QUESTIONS,
@@ -115,6 +116,8 @@ _WORKER: Final = {
     DELIVERIES: NOTHING,
     ARRIVALS: NOTHING,
     FOOTERS: NOTHING,
+    # Else a worker could say that somebody has read what they have not.
+    OPENED_VALUES: NOTHING,
     # The chain of checkpoints is the gateway's: with its head moved, the next one would name none that there is.
     # Nor does a worker say that the checkpoints cover what it wrote.
     AUDIT_HEADS: Rights(
@@ -147,6 +150,7 @@ _GATEWAY: Final = {
     DELIVERIES: Rights(select=True, insert=True, update=_not_key(DELIVERIES), delete=True),
     ARRIVALS: Rights(select=True, insert=True, update=_not_key(ARRIVALS), delete=True),
     FOOTERS: Rights(select=True, insert=True, update=_only(FOOTERS, "known_at"), delete=True),
+    OPENED_VALUES: Rights(select=True, insert=True, delete=True),
     AUDIT_HEADS: Rights(select=True, insert=True, update=_not_key(AUDIT_HEADS)),
     # Old turns are taken out whole, under a record that its key signs (`signoff audit retire`).
     AUDIT_RECORDS: Rights(select=True, insert=True, delete=True),

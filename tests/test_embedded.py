@@ -301,11 +301,11 @@ async def test_ensuring_search_attributes_may_be_repeated(server: ServerHandle) 
 async def test_search_attribute_of_another_type_is_refused(server: ServerHandle) -> None:
     """An attribute of our name but another type is never taken for ours."""
     client = await bare_namespace(server)
-    wrong = {"SignoffDueAt": IndexedValueType.INDEXED_VALUE_TYPE_TEXT}
+    wrong = {"SignoffState": IndexedValueType.INDEXED_VALUE_TYPE_TEXT}
     request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=wrong)
     await client.operator_service.add_search_attributes(request)
     for ask in (check_server, ensure_search_attributes):
-        with pytest.raises(ConfigError, match=r"`SignoffDueAt` .*must be a Datetime but has another type"):
+        with pytest.raises(ConfigError, match=r"`SignoffState` .*must be a Keyword but has another type"):
             await ask(client)
 
 

@@ -40,7 +40,7 @@ async def test_no_word_of_a_language_is_a_code(site: AttackSite) -> None:
 
 
 async def test_a_code_means_the_request_that_it_was_given_to(site: AttackSite, impostor: Impostor) -> None:
-    """A turn that claims a code of another's in memo and search attribute changes nothing of what the code means."""
+    """A turn that claims a code of another's in its memo changes nothing of what the code means."""
     to, ana = payee(), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -53,12 +53,12 @@ async def test_a_code_means_the_request_that_it_was_given_to(site: AttackSite, i
     described = await handle.describe()
     memo, attributes = await described.memo(), described.typed_search_attributes
     other = TurnKey("main", uuid.uuid4().hex[:12], "t1")
-    cards = [{**card, "id": approval_id(other)} for card in memo[names.MEMO_CARDS]]
+    cards = [{"id": approval_id(other), "code": code, "approvers": ["role:approvers"]}]
     kept = TypedSearchAttributes([each for each in attributes if each.key.name.startswith("Signoff")])
-    await impostor.stand(other, memo={**memo, names.MEMO_CARDS: cards}, attributes=kept)
+    await impostor.stand(other, memo={**memo, "signoff_cards": cards}, attributes=kept)
 
     async def seen() -> bool:
-        query = f'WorkflowId = "{other.workflow_id}" AND {names.SA_CODES} = "{code}"'
+        query = f'WorkflowId = "{other.workflow_id}" AND {names.SA_STATE} = "suspended"'
         return (await site.client.count_workflows(query)).count == 1
 
     await until(seen)

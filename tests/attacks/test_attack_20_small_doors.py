@@ -73,9 +73,9 @@ async def test_a_memo_that_is_none_breaks_nobodys_list(site: AttackSite) -> None
     key = await rui.ask([("pay", {"amount": 5, "to": payee()})])
     await rui.waiting(approval_id(key))
     for memo in (
-        {names.MEMO_CARDS: 7, names.MEMO_TITLE: ["x"]},
-        {names.MEMO_CARDS: [{"approvers": 1}, "x"], names.MEMO_REQUESTER: {"a": 1}},
-        {names.MEMO_CARDS: {"a": "b"}},
+        {names.MEMO_TITLE: ["x"]},
+        {names.MEMO_TITLE: 7, names.MEMO_REQUESTER: {"a": 1}},
+        {"signoff_cards": {"a": "b"}},
     ):
         await _start_strange(site.client, memo)
     for person in ("rui", "ana", "adm"):

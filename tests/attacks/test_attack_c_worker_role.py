@@ -166,12 +166,13 @@ async def test_what_has_ended_is_not_opened_again(site_of_roles: AttackSite, tak
 async def ask_instead(taken: asyncpg.Connection, row: Any, question: Question) -> None:
     """Insert a question that no gate asked, as the latest of its approval."""
     await taken.execute(
-        "INSERT INTO questions (approval, revision, tenant, session, code, body, opened_at, last_at) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "INSERT INTO questions (approval, revision, tenant, session, turn, code, body, opened_at, last_at) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         question.id,
         question.revision,
         row["tenant"],
         row["session"],
+        row["turn"],
         row["code"],
         question.model_dump_json(exclude={"ended_at", "ended_as"}),
         row["opened_at"],

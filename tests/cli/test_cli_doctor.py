@@ -143,7 +143,7 @@ async def test_missing_search_attributes_are_created_with_fix(
     options = ServerOptions(tmp_path / "own" / "temporal.db", port=free_port(), ui_port=None)
     async with run_server(options) as own:
         client = await own.connect()
-        removal = RemoveSearchAttributesRequest(namespace=client.namespace, search_attributes=["SignoffCodes"])
+        removal = RemoveSearchAttributesRequest(namespace=client.namespace, search_attributes=["SignoffActor"])
         await client.operator_service.remove_search_attributes(removal)
         checks = (await cli("doctor", "--address", own.address, "--json")).data
         assert [check["name"] for check in checks if not check["ok"]] == ["search attributes"]

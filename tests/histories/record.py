@@ -206,7 +206,7 @@ async def edited(client: Client, store: Store) -> TurnKey:
         await desk.signoff.result(key)
 
     people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
-    return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(quorum=2)), act, people=people)
+    return await _turn(client, store, pay_tool(Ledger(), ApprovalPolicy(edit="approve", quorum=2)), act, people=people)
 
 
 async def escalated(client: Client, store: Store) -> TurnKey:
@@ -405,7 +405,7 @@ async def updated(client: Client, store: Store) -> TurnKey:
 
 async def notified(client: Client, store: Store) -> TurnKey:
     """Two calls whose people are told by a channel: one is asked anew after an edit, one is reminded of and denied."""
-    policy = ApprovalPolicy(quorum=2, timeout=60.0, remind_after=1.0)
+    policy = ApprovalPolicy(edit="approve", quorum=2, timeout=60.0, remind_after=1.0)
     tools = [pay_tool(Ledger(), policy), pay_tool(Ledger(), policy, name="buy")]
     catalog = catalog_of(tools, channels=[ChannelDeclared("chat", "slack")], routing=RoutingRules(("chat",)))
     people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])

@@ -11,14 +11,13 @@ from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
-from signoff.contracts.listing import WaitingCard
 from signoff.contracts.person import Person
 from signoff.registry.correction import Corrected
 from signoff.registry.people import development_directory
 from signoff.registry.schema import Problem
+from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
-from signoff.workflows import shown
 
 PAY = ("pay", {"amount": 420, "to": "Ana"})
 SCRIPT = [calls(PAY), respond("done")]
@@ -71,16 +70,15 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
         await desk.waiting(key)
         await desk.signoff.decide(yes(key, subject="ana"))
         edit = await desk.signoff.decide(yes(key, subject="bo", edited_args={"amount": 380, "to": "Ana"}))
-        (card,) = (await (await client.get_workflow_handle(key.workflow_id).describe()).memo())[names.MEMO_CARDS]
+        before, listed = (await Questions(store).of_turns([key]))[key]
         waiting = await request_of(desk, key)
         stale = await desk.signoff.decide(yes(key, subject="cy"))
         last = await desk.signoff.decide(yes(key, subject="ana", revision=2, question_hash=waiting.question_hash))
         await desk.signoff.result(key)
     assert (edit.status, edit.votes, edit.needed) == ("counted", 1, 2)
     assert [vote.subject for vote in waiting.votes] == ["bo"]
-    listed = WaitingCard.model_validate(card)
-    assert (listed.revision, listed.kind, listed.edited_by, listed.escalated) == (2, "approval", "bo", False)
-    assert (card["revision"], card["effect"], card["edited_by"]) == (2, "Pay 380 to Ana", "bo")
+    assert (before.revision, before.edit_of) == (1, 0)
+    assert (listed.revision, listed.kind, listed.edit_of, listed.escalated) == (2, "approval", 1, False)
     assert (stale.code, last.status) == ("stale", "accepted")
     assert [row[1]["amount"] for row in ledger.rows] == [380]
 
@@ -225,18 +223,16 @@ async def test_large_edited_arguments_lie_in_the_store(client: Client, store: St
 
 
 async def test_an_edited_call_is_found_under_one_code(client: Client, store: Store, task_queue: str) -> None:
-    """The code stays; while it waits it is open, and closed when it is decided."""
+    """The code stays with every revision."""
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve", quorum=2))])
     async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
         key = await desk.start()
         code = (await request_of(desk, key)).code if (await desk.waiting(key)) else ""
         await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 1}))
-        handle = client.get_workflow_handle(key.workflow_id)
-        opened = (await handle.describe()).typed_search_attributes.get(shown.CODES)
+        asked = (await Questions(store).of_turns([key]))[key]
         await desk.signoff.decide(no(key, subject="bo", revision=2))
         await desk.signoff.result(key)
-        closed = (await handle.describe()).typed_search_attributes.get(shown.CODES)
-    assert (opened, closed) == ([code], [f"{code}!"])
+    assert [(each.revision, each.code) for each in asked] == [(1, code), (2, code)]
 
 
 def capitals(args: Any) -> list[Problem] | Corrected:

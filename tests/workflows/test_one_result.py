@@ -10,7 +10,6 @@ import pytest
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
-from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart, ResultPart
@@ -19,6 +18,7 @@ from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
 from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
+from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond
 
@@ -119,9 +119,9 @@ async def lived(desk: Bench, deal: Deal, number: int, chance: random.Random) -> 
 
 
 async def _asked(desk: Bench, key: TurnKey) -> list[tuple[str, int]]:
-    """The requests that the server lists, with their revisions: nobody asks the worker in the middle of its work."""
-    described = await desk.client.get_workflow_handle(key.workflow_id).describe()
-    return [(card["id"], card["revision"]) for card in (await described.memo()).get(names.MEMO_CARDS, ())]
+    """The requests in the store, with their revisions: nobody asks the worker in the middle of its work."""
+    asked = (await Questions(desk.store).of_turns([key])).get(key, ())
+    return [(request.id, request.revision) for request in asked]
 
 
 @pytest.mark.row("N03")
