@@ -21,6 +21,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
+from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond
 
 
@@ -47,6 +48,11 @@ def answered(key: TurnKey, request: ApprovalRequest, after: float) -> Decision:
     """A yes that the gateway received so many seconds before (negative) or after the deadline."""
     assert request.expires_at is not None
     received = request.expires_at + timedelta(seconds=after)
+    return signed(key, request, received)
+
+
+def signed(key: TurnKey, request: ApprovalRequest, received: datetime) -> Decision:
+    """A yes that the gateway signed as received then."""
     return SIGNER.sign_decision(yes(key, question_hash=request.question_hash, received_at=received))
 
 
@@ -61,7 +67,8 @@ async def receipt_of(client: Client, key: TurnKey) -> Receipt:
 async def test_while_no_worker_looks_the_time_of_receipt_decides(
     after: float, code: str, state: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """The timer has fired and the answer lies beside it: in time it counts, though it came after; else it does not."""
+    """The timer has fired and the answer lies beside it: in time it counts, though it came after; else it does not,
+    though it lies in the store."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(timeout=1.5))
     async with desk_of(client, store, task_queue, tool) as desk:
@@ -71,7 +78,9 @@ async def test_while_no_worker_looks_the_time_of_receipt_decides(
     async for event in handle.fetch_history_events(wait_new_event=True):
         if event.HasField("timer_fired_event_attributes"):
             break
-    body = answered(key, request, after).model_dump(mode="json", exclude_none=True)
+    decision = answered(key, request, after)
+    await answer(store, decision)
+    body = decision.model_dump(mode="json", exclude_none=True)
     await handle.signal(names.APPROVAL_RESPONSE, body)
     async with desk_of(client, store, task_queue, tool) as desk:
         result = await desk.signoff.result(key)
@@ -84,14 +93,17 @@ async def test_while_no_worker_looks_the_time_of_receipt_decides(
 async def test_before_the_deadline_an_answer_received_after_it_is_late(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The turn's clock is behind the gateway's: the request waits still, and the answer is too late all the same."""
+    """The request waits still, but the gateway signs no such answer and keeps none: it counts for nothing. What it
+    did receive in time counts."""
     ledger = Ledger()
     async with desk_of(client, store, task_queue, pay_tool(ledger)) as desk:
         key, request = await begun(desk)
         late = await desk.signoff.decide(answered(key, request, 1))
-        in_time = await desk.signoff.decide(answered(key, request, -1))
+        decision = signed(key, request, datetime.now(UTC))
+        await answer(store, decision)
+        in_time = await desk.signoff.decide(decision)
         result = await desk.signoff.result(key)
-    assert (late.status, late.code) == ("refused", "expired")
+    assert (late.status, late.code) == ("refused", "assurance")
     assert in_time.status == "accepted"
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
@@ -113,6 +125,7 @@ async def test_what_the_model_was_told_is_not_undone(
         await TimeSkipper(client).fast_forward(handle, timedelta(days=21))
         await desk.until(key, lambda view: _state(view) == "timed_out")
         decision = answered(key, request, after)
+        await answer(store, decision)
         receipt = await desk.signoff.decide(decision)
         await desk.signoff.cancel_turn(key)
         result = await desk.signoff.result(key)

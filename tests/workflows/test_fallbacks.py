@@ -188,7 +188,7 @@ async def test_arguments_that_people_changed_are_for_the_tool_they_saw(
 ) -> None:
     """An edited call that fails has failed; what a person wrote runs nowhere else by rule."""
     ledger = Ledger()
-    tools = [rates(ledger, "older", requires_approval=True), other(ledger, "older")]
+    tools = [rates(ledger, "older", requires_approval=ApprovalPolicy(edit="approve")), other(ledger, "older")]
     async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
         key = await desk.start()
         await desk.waiting(key)
@@ -205,7 +205,7 @@ async def test_arguments_that_people_changed_for_a_fallback_are_for_it_alone(
     ledger = Ledger()
     tools = [
         rates(ledger, "older", "oldest"),
-        other(ledger, "older", failing("no file"), asks=True, idempotent=True),
+        other(ledger, "older", failing("no file"), asks=ApprovalPolicy(edit="approve"), idempotent=True),
         other(ledger, "oldest"),
     ]
     async with bench(client, store, task_queue, catalog_of(tools), SCRIPT) as desk:
@@ -223,7 +223,7 @@ async def test_what_people_changed_stays_theirs_when_they_are_asked_again(
 ) -> None:
     """The edit was to the revision before the last: what the model proposed is run nowhere else all the same."""
     ledger = Ledger()
-    before = rates(ledger, "older", requires_approval=ApprovalPolicy(quorum=2))
+    before = rates(ledger, "older", requires_approval=ApprovalPolicy(edit="approve", quorum=2))
     asked_first, asked_then = (
         catalog_of([each, other(ledger, "older")]) for each in (before, replace(before, version="2"))
     )

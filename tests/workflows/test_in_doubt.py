@@ -167,7 +167,7 @@ async def test_a_call_that_ran_by_rule_is_asked_about_too(client: Client, store:
     tool = pay_tool(ledger, FREE, handler=_slow_once(ledger), timeout=0.2)
     async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
         key = await desk.start()
-        doubt = await in_doubt(desk, key)
+        doubt = await in_doubt(desk, key, 1)
         await desk.signoff.decide(yes(key, revision=doubt.revision))
         result = await desk.signoff.result(key)
     assert doubt.approvers == ("role:approvers",)

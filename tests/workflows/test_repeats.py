@@ -56,7 +56,7 @@ async def test_a_denied_edit_is_what_was_denied_and_not_what_was_proposed(
 ) -> None:
     """One changed the arguments, another said no to that: it is not asked again; what the model had proposed is."""
     ledger = Ledger()
-    tools = [pay_tool(ledger, ApprovalPolicy(quorum=2))]
+    tools = [pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))]
     script = [calls(PAY), calls(OTHER), calls(PAY), respond("done")]
     async with bench(client, store, task_queue, catalog_of(tools), script, people=PEOPLE) as desk:
         key = await desk.start()

@@ -13,10 +13,12 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
 from signoff.registry.people import development_directory
 from signoff.signing import PrivateKeys, Signer, Verifier, new_key
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond
 
 NOW = datetime.now(UTC)
@@ -31,7 +33,10 @@ async def production(
     client: Client, store: Store, queue: str, ledger: Ledger, quorum: int
 ) -> AsyncIterator[tuple[Bench, TurnKey, ApprovalRequest]]:
     """A production worker, a turn that somebody signed for, and its request."""
-    catalog, verifier = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=quorum))]), Verifier(KEYS.public().keys)
+    catalog, verifier = (
+        catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=quorum))]),
+        Verifier(KEYS.public().keys),
+    )
     async with bench(
         client, store, queue, catalog, SCRIPT, people=PEOPLE, profile="production", verifier=verifier
     ) as desk:
@@ -59,14 +64,20 @@ def signed(key: TurnKey, request: ApprovalRequest, who: str, **fields: object) -
     return SIGNER.sign_decision(yes(key, **given | fields))
 
 
+async def given(desk: Bench, decision: Decision) -> Receipt:
+    """Give an answer as the gateway does: it lies in the store before the turn has it."""
+    await answer(desk.store, decision)
+    return await desk.signoff.decide(decision)
+
+
 async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(
     client: Client, store: Store, task_queue: str
 ) -> None:
     """The editor signed the arguments, the other one the digest that they have; together they are two people."""
     ledger = Ledger()
     async with production(client, store, task_queue, ledger, quorum=2) as (desk, key, request):
-        edit = await desk.signoff.decide(signed(key, request, "ana", edited_args={"amount": 380, "to": "Ana"}))
-        last = await desk.signoff.decide(signed(key, await now(desk, key), "bo"))
+        edit = await given(desk, signed(key, request, "ana", edited_args={"amount": 380, "to": "Ana"}))
+        last = await given(desk, signed(key, await now(desk, key), "bo"))
         result = await desk.signoff.result(key)
     assert (edit.status, last.status) == ("counted", "accepted")
     assert [outcome.code for outcome in result.calls] == ["ok"]
@@ -90,15 +101,15 @@ async def test_an_edit_altered_on_the_way_changes_nothing(client: Client, store:
 async def test_only_a_signed_word_about_that_very_try_runs_a_call_again(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The answer names the try by its digest, and the tool's activity checks the signature over it."""
+    """The answer names the question about it by its hash, and the tool's activity checks the signature over it."""
     ledger = Ledger()
     async with production(client, store, task_queue, ledger, quorum=1) as (desk, key, request):
         await store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-        await desk.signoff.decide(signed(key, request, "ana"))
+        await given(desk, signed(key, request, "ana"))
         await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.kind == "in_doubt")
         doubt = await now(desk, key)
-        other = await desk.signoff.decide(signed(key, doubt, "bo", digest=doubt_digest(request.digest, 2)))
-        await desk.signoff.decide(signed(key, doubt, "bo"))
+        other = await desk.signoff.decide(signed(key, doubt, "bo", question_hash=request.question_hash))
+        await given(desk, signed(key, doubt, "bo"))
         result = await desk.signoff.result(key)
     assert other.code == "stale"
     assert doubt.digest == doubt_digest(request.digest, 1)
@@ -114,7 +125,7 @@ async def test_the_time_in_an_answer_counts_only_with_its_signature(
     async with production(client, store, task_queue, ledger, quorum=1) as (desk, key, request):
         assert request.expires_at is not None
         late = signed(key, request, "ana", received_at=request.expires_at + timedelta(seconds=1))
-        codes = [(await desk.signoff.decide(late)).code]
+        codes = [(await given(desk, late)).code]
         forged = late.model_copy(update={"received_at": NOW, "delivery_id": "other"})
         codes.append((await desk.signoff.decide(forged)).code)
         await desk.signoff.cancel_turn(key)

@@ -46,8 +46,16 @@ class Pigeon(Channel):
         if before is not None:
             message["below"] = before.vendor_id
         elif words.decides:
-            message["buttons"] = {words.approve: f"{notice.token} approved", words.deny: f"{notice.token} denied"}
+            # What does not fit is approved where all of it is read; a no needs no more than this.
+            approve = {words.approve: f"{notice.token} approved"} if words.approves else {}
+            message["buttons"] = {**approve, words.deny: f"{notice.token} denied"}
         return Sent(vendor_id=await self._ask("POST", "/messages", message))
+
+    def draws_whole(self, notice: Notice) -> bool:
+        """As `deliver` writes it: of a card that is not whole no yes is taken."""
+        voice = voice_of(notice.person, self.means.clock())
+        limits = Limits(whole=4_000)
+        return card_words(notice, voice, how="buttons", assurance=self.assurance, limits=limits).whole
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """The card says how it ended, and loses its buttons."""
