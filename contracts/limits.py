@@ -56,7 +56,7 @@ REASON_CHARS: Final = 2_000
 EFFECT_CHARS: Final = 200
 CARD_VALUE_CHARS: Final = 500
 VALUES_PER_PAGE: Final = 500
-"""Values on one page of all that a call would be given: as many as a page shows within a second."""
+"""Values on one page of all that a call would be given."""
 REFUSALS_KEPT: Final = 50
 HISTORY_EVENTS: Final = 9_000
 HISTORY_BYTES: Final = 8 * MIB

@@ -51,10 +51,7 @@ async def test_a_row_has_what_its_turn_asks_in_the_store(client: Client, store: 
 
 
 async def test_nobody_is_asked_by_a_memo_or_a_search_attribute(client: Client, store: Store) -> None:
-    """A workflow that says there that it asks eve asks nobody: she may not read it, and nothing of it waits.
-
-    Seen to succeed while lists were made of memos.
-    """
+    """A workflow that says there that it asks eve asks nobody: she may not read it, and nothing of it waits."""
     key = TurnKey(f"claims{uuid.uuid4().hex[:8]}", "s", "t1")
     handle = await client.start_workflow(
         names.ACTOR_TURN,
