@@ -34,7 +34,7 @@ async def measure_gates(store: Store, calls: int) -> GateTime:
     for _ in range(calls):
         key = uuid.uuid4().hex
         began = time.perf_counter()
-        await store.claim(key, workflow="w", call="c1.1", tool="pay")
+        await store.claim(key, workflow=key, call="c1.1", tool="pay")
         await store.record(key, outcome)
         written.append((time.perf_counter() - began) * 1000)
     return GateTime(judge_p50_ms=percentile(judged, 50), ticket_p50_ms=percentile(written, 50))

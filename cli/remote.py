@@ -118,12 +118,11 @@ class Gateway:
         self, answer: Decision, approval_id: str, request: ApprovalRequest | None, confirm: str = "", seen: str = ""
     ) -> Receipt:
         """See `Desk`."""
-        # An answer binds to the digest of what was shown; the gateway can only bind it to what is shown now.
+        # An answer names the hash of what was shown; the gateway could only name that of what is asked now.
         if request is None:
             raise ServerUnavailable("no worker can show what this request says now; nothing was changed, try again")
         said = answer.model_dump(mode="json", include={"verdict", "reason", "edited_args", "remember", "result"})
         body = {name: value for name, value in said.items() if value}
-        # With secret arguments the gateway tells no digest, from which they could be guessed: the card's mark does.
         body |= {"revision": request.revision, "question_hash": request.question_hash}
         body |= self.acting | ({"confirm": confirm} if confirm and request.confirm else {})
         body |= {"seen": seen} if seen else {}

@@ -51,7 +51,7 @@ def masked_content(content: Content, secrets: Collection[str]) -> Content:
 
 
 def masked_request(request: ApprovalRequest) -> ApprovalRequest:
-    """A request as it may be shown. With secrets its digest is left out too: the card's mark stands for it."""
+    """A request as it may be shown. With secrets its digest is left out too: it could be guessed from."""
     # Without its signature nobody can recompute the question's hash to guess what is hidden in its arguments.
     requester = unsigned_principal(request.requester)
     votes = tuple(_masked_vote(vote) for vote in request.votes)

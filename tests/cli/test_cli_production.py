@@ -165,9 +165,10 @@ async def approved(site: Site, tokens: dict[str, str]) -> tuple[str, str]:
             view = await send("GET", f"/v1/turns/{turn}", "rui")
             if view["result"] is not None:
                 return view["result"]["calls"][0]["code"], view["requester"]["key_id"]
-            waiting = [call["approval"]["id"] for call in view["calls"] if call["approval"] is not None]
+            waiting = [call["approval"] for call in view["calls"] if call["approval"] is not None]
             if waiting and not decided:
-                url = f"/v1/approvals/{waiting[0]}/decide"
-                decided = (await send("POST", url, "ana", json={"verdict": "approved"}))["status"] == "accepted"
+                url = f"/v1/approvals/{waiting[0]['id']}/decide"
+                body = {"verdict": "approved", "question_hash": waiting[0]["question_hash"]}
+                decided = (await send("POST", url, "ana", json=body))["status"] == "accepted"
             await asyncio.sleep(0.1)
     raise AssertionError(f"turn {turn} never ended")

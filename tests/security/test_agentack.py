@@ -27,6 +27,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.context import ToolContext
 from signoff.store.store import open_store
+from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond
 
 ALWAYS = ("pay:*", "both:*", "trip:*", "book:*")
@@ -183,7 +184,10 @@ async def by_rule(desk: GatewayDesk) -> TurnKey:
 async def granted(desk: GatewayDesk) -> TurnKey:
     """A remembered answer asks nobody."""
     first = await asked(desk, "alike")
-    await desk.desk.signoff.decide(yes(first, remember=Remember(scope="tenant", seconds=600, uses=1)))
+    decision = yes(first, remember=Remember(scope="tenant", seconds=600, uses=1))
+    # As through the gateway, which alone remembers.
+    await answer(desk.desk.store, decision)
+    await desk.desk.signoff.decide(decision)
     await ended(desk, first)
     return await desk.start("alike")
 

@@ -8,7 +8,6 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 
-from signoff.audit.log import AuditLog
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import StoreUnavailable
@@ -19,6 +18,7 @@ from signoff.contracts.turn import TurnView
 from signoff.registry.people import FixedDirectory, development_directory
 from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
+from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond
 
 DAY = 86_400.0
@@ -80,18 +80,21 @@ async def test_weeks_of_silence(client: Client, store: Store, task_queue: str) -
 
 
 async def test_who_it_was_escalated_to_may_decide(client: Client, store: Store, task_queue: str) -> None:
-    """After the escalation the chief's yes runs the call; those asked first still could."""
+    """After the escalation the chief's yes runs the call; by the store's clock, which nobody moves forward."""
     ledger = Ledger()
-    catalog = catalog_of([pay_tool(ledger, WEEKS)])
-    async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
+    policy = ApprovalPolicy(escalate_after=1.0, escalate_to=("role:cfo",))
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE) as desk:
         key = await desk.start()
-        await desk.waiting(key)
-        await forward(desk, key, 15)
-        await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.escalated)
+        await desk.until(key, _escalated)
         receipt = await desk.signoff.decide(yes(key, subject="cfo"))
         await desk.signoff.result(key)
     assert (receipt.status, receipt.decided_by) == ("accepted", "cfo")
     assert len(ledger.rows) == 1
+
+
+def _escalated(view: TurnView) -> bool:
+    approval = view.calls[0].approval if view.calls else None
+    return approval is not None and approval.escalated
 
 
 def _revision(view: TurnView) -> int:
@@ -112,53 +115,55 @@ class _AwayAtFirst(FixedDirectory):
 async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The gates were held up, so by the turn's clock it was asked a second before its record was written: an answer of
-    the second between both escalations is accepted, so it runs the call, and nobody is asked again."""
+    """The gates were held up, so by the turn's clock it was asked a second before its row was written: an answer of the
+    very moment at which the row escalates is accepted, so it runs the call, and nobody is asked again."""
     ledger, signer = Ledger(), Signer(PrivateKeys(keys=(new_key(datetime.now(UTC)),)))
-    policy = ApprovalPolicy(escalate_after=DAY / 2, escalate_to=("role:cfo",))
+    policy = ApprovalPolicy(escalate_after=1.0, escalate_to=("role:cfo",))
     people = _AwayAtFirst(PEOPLE.all())
     catalog = catalog_of([pay_tool(ledger, policy)])
     async with bench(client, store, task_queue, catalog, SCRIPT, people=people, verifier=signer.verifier()) as desk:
         key = await desk.start()
-        await desk.waiting(key)
-        await forward(desk, key, 0.6)
-        await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.escalated)
+        began = (await client.get_workflow_handle(key.workflow_id).describe()).start_time
+        await desk.until(key, _escalated)
         request = await request_of(desk, key)
         assert request.escalate_at is not None
         given = {"subject": "cfo", "question_hash": request.question_hash, "received_at": request.escalate_at}
-        receipt = await desk.signoff.decide(signer.sign_decision(yes(key, **given)))
+        decision = signer.sign_decision(yes(key, **given))
+        await answer(store, decision)
+        receipt = await desk.signoff.decide(decision)
         # Asked anew it would wait for people again, for as long as the first time.
         view = await desk.until(key, lambda v: v.result is not None or _revision(v) > 1)
-    records = await AuditLog(store).stream(key.workflow_id)
-    (written,) = (record.written_at / 1000 for record in records if record.kind == "request")
     assert request.opened_at is not None
-    assert written - request.opened_at.timestamp() > 0.5
+    assert (request.opened_at - began).total_seconds() > 0.5
     assert (receipt.status, _revision(view), view.calls[0].state) == ("accepted", 1, "ok")
     assert len(ledger.rows) == 1
 
 
 async def test_an_edit_starts_the_clocks_anew(client: Client, store: Store, task_queue: str) -> None:
     """The others need their time for the new arguments; a timer of the old revision does nothing to the new one."""
-    policy = ApprovalPolicy(timeout=10 * DAY, remind_after=4 * DAY, quorum=2)
+    policy = ApprovalPolicy(edit="approve", timeout=8.0, remind_after=2.0, quorum=2)
     catalog = catalog_of([pay_tool(Ledger(), policy)])
     async with bench(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as desk:
         key = await desk.start()
-        await desk.waiting(key)
-        await forward(desk, key, 9)
+        first = (await desk.waiting(key)).calls[0].approval
+        assert first is not None
         await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.reminded == 1)
         await desk.signoff.decide(yes(key, subject="ana", edited_args={"amount": 1}))
         edited = await request_of(desk, key)
-        await forward(desk, key, 3)
-        still = await request_of(desk, key)
-        await forward(desk, key, 2)
         await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.reminded == 1)
-        await forward(desk, key, 6)
         result = await desk.signoff.result(key)
+        receipt = await desk.signoff.decide(yes(key, subject="approver", revision=2))
+    assert first.remind_at
     assert edited.opened_at is not None
-    assert (edited.reminded, edited.expires_at) == (0, edited.opened_at + timedelta(days=10))
-    assert (still.state, still.reminded) == ("pending", 0)
-    assert result.calls[0].denied is not None
-    assert result.calls[0].denied.source == "timeout"
+    assert edited.expires_at is not None
+    assert edited.opened_at > first.remind_at[0]
+    assert (edited.revision, edited.reminded, edited.state) == (2, 0, "pending")
+    assert edited.expires_at == edited.opened_at + timedelta(seconds=8)
+    denied = result.calls[0].denied
+    assert denied is not None
+    assert denied.decided_at is not None
+    assert (denied.source, receipt.code) == ("timeout", "expired")
+    assert denied.decided_at >= edited.expires_at
 
 
 async def test_nobody_says_what_happened(client: Client, store: Store, task_queue: str) -> None:

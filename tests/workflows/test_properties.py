@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from temporalio.client import Client
 
 from signoff.activities.gate import digest_of
-from signoff.activities.permit import Witness, seating, standing
+from signoff.activities.permit import Witness, approval_of, seating, standing
+from signoff.contracts.approval import Question
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -27,7 +28,9 @@ from signoff.policy.model import ApprovalPolicy, GlobalRule, RequiresApproval
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates import Judgement, judge
+from signoff.registry.registry import definition_hash
 from signoff.signing import Verifier
+from signoff.store.questions import ApprovalRows
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 
@@ -123,6 +126,34 @@ def gates(catalog: Catalog, tool: str, args: Any) -> Judgement:
     return judge(catalog, CTX, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
 
 
+def rows_of(catalog: Catalog, tool: str, args: Any, found: Judgement) -> ApprovalRows | None:
+    """What the store has once the gates of `catalog` have asked, if they do; a forger writes no such row."""
+    present = catalog.registry.resolve(tool)
+    if found.kind != "ask" or present is None:
+        return None
+    policy = catalog.policy(tool).policy or ApprovalPolicy()
+    question = Question(
+        id="main.s.t.c1.1",
+        tenant=CTX.tenant,
+        session=CTX.session,
+        turn=CTX.turn,
+        actor=CTX.actor,
+        call="c1.1",
+        requester=CTX.user,
+        tool=tool,
+        definition=definition_hash(present),
+        args=Content(inline=args),
+        digest=digest_of(CTX, "c1.1", present, args),
+        secrets=present.masked_arguments,
+        show=policy.show.only,
+        policy_hash=catalog.policy(tool).hash,
+        approvers=catalog.approvers(tool, found.verdict),
+        quorum=policy.quorum,
+        opened_at=NOW,
+    )
+    return ApprovalRows((question,), (), NOW)
+
+
 @pytest.mark.row("N02")
 @settings(max_examples=150, deadline=None)
 @given(
@@ -151,19 +182,23 @@ def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
         return
     assert tool in offered(runs)
     digest = digest_of(CTX, "c1.1", present, args)
+    rows = rows_of(asked, tool, args, first)
     worth = standing(
         permit,
         digest,
         second,
         runs.policy(tool),
         witness=Witness(Verifier(), development=True),
-        seating=seating(runs, runs.people, CTX, tool, second, NOW),
-        digest_of_args=lambda given: digest_of(CTX, "c1.1", present, given),
+        seating=seating(runs, runs.people, CTX, tool, second, NOW, rows.questions if rows else ()),
+        approval=approval_of(permit, rows, accept_unsigned=True),
+        now=NOW,
     )
     event(f"{second.kind}: {worth.kind}")
     if worth.kind != "run":
         return
     assert permit.digest == digest
+    # Whatever a permit says of it: people approved only what they were asked.
+    assert permit.kind == "auto" or first.kind == "ask"
     if second.kind == "ask":
         people = {vote.subject for vote in votes} & {"approver", "ana"}
         policy = runs.policy(tool).policy

@@ -119,7 +119,7 @@ async def test_each_tool_has_its_own_time(client: Client, store: Store, task_que
     async with bench(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as desk:
         key = await desk.start()
         await desk.waiting(key)
-        await desk.signoff.decide(no(key, "c1.2", revision=2))
+        await desk.signoff.decide(no(key, "c1.2"))
         result = await desk.signoff.result(key)
     assert [outcome.code for outcome in result.calls] == ["execution_failed", "in_doubt"]
     assert result.calls[0].value.inline == "no answer within 0.1 s"

@@ -14,6 +14,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.registry.people import development_directory
 from signoff.signing import PrivateKeys, Signer, Verifier, new_key
 from signoff.store.store import Store
+from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond
 
 NOW = datetime.now(UTC)
@@ -66,7 +67,10 @@ async def test_outside_development_a_signature_proves_the_name(
         asker = signed_asker(SIGNER, GUEST, "main", turn, turn, at=NOW)
         key = await desk.start(session_id=turn, turn_id=turn, principal=asker)
         await desk.waiting(key)
-        wish = SIGNER.sign_decision(withdrawn(key, subject=who, received_at=NOW)).model_copy(update=forge)
+        wish = SIGNER.sign_decision(withdrawn(key, subject=who, revision=1, received_at=NOW)).model_copy(update=forge)
+        if recorded:
+            # As the gateway does with a wish that it has found good.
+            await answer(store, wish)
         receipt = await desk.signoff.withdraw(wish)
         waits = len(await desk.signoff.pending(key)) if status == "refused" else 0
         await desk.signoff.cancel_turn(key)
