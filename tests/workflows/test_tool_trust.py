@@ -15,18 +15,21 @@ from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from signoff.activities.gate import digest_of
+from signoff.approvals.digest import question_hash
 from signoff.contracts import names
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.person import Person
+from signoff.contracts.person import Person, Principal
 from signoff.contracts.steps import OutcomeTask, ToolReply, ToolTask
 from signoff.policy.model import RequiresApproval
 from signoff.registry.people import development_directory
 from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.testing.questions import answer, ask
 from signoff.testing.scripted import calls, respond
 
 ARGS: dict[str, Any] = {"amount": 20, "to": "Ana"}
@@ -86,6 +89,12 @@ class Forge:
         given = {"kind": "approved", "call": call, "digest": digest, "ctx": ctx, "policy_hash": policy_hash} | fields
         return Permit(**given)
 
+    async def ask(self, call: str = "c1.1", user: Principal = GUEST) -> None:
+        """Asks people about a call with `ARGS` of the forged turn, as its gates would."""
+        tool = self.desk.room.catalog.registry.resolve("pay")
+        assert tool is not None
+        await ask(self.desk.room, self.permit(call=call, ctx={"user": user}).ctx, tool, ARGS, call=call)
+
     def decision(self, **fields: Any) -> Decision:
         """A decision that approves call `c1.1` of the forged turn."""
         return yes(self.key, **fields)
@@ -117,8 +126,9 @@ class Forge:
 async def forging(
     client: Client, store: Store, task_queue: str, requires_approval: RequiresApproval = True, **fields: Any
 ) -> AsyncIterator[Forge]:
-    """A running desk and a running intruder."""
+    """A running desk whose people were asked about call `c1.1` by `user`, and a running intruder."""
     ledger = Ledger()
+    user = fields.pop("user", GUEST)
     worker = {name: fields.pop(name) for name in ("profile", "verifier") if name in fields}
     people = development_directory([Person(id="ana", roles=("approvers",))])
     catalog = catalog_of([pay_tool(ledger, requires_approval, **fields)])
@@ -129,7 +139,9 @@ async def forging(
         workflow_runner=UnsandboxedWorkflowRunner(),
     )
     async with bench(client, store, task_queue, catalog, [respond("hi")], people=people, **worker) as desk, intruder:
-        yield Forge(desk, ledger, TurnKey("main", "s", task_queue))
+        forge = Forge(desk, ledger, TurnKey("main", "s", task_queue))
+        await forge.ask(user=user)
+        yield forge
 
 
 def refused(reply: ToolReply) -> str:
@@ -205,14 +217,14 @@ async def test_no_decision_is_no_approval(client: Client, store: Store, task_que
         ("another call", {"approval_id": "main.s.t.c1.2"}),
         ("a denial", {"verdict": "denied"}),
         ("another revision", {"revision": 2}),
-        ("another digest", {"digest": "0" * 64}),
+        ("another question", {"question_hash": "0" * 64}),
         ("nobody", {"subject": ""}),
     ],
 )
 async def test_a_decision_about_something_else_is_refused(
     what: str, fields: dict[str, Any], client: Client, store: Store, task_queue: str
 ) -> None:
-    """A copied decision of another call, a denial, another revision or digest, or one by nobody: nothing runs."""
+    """A copied decision of another call, a denial, another revision or question, or one by nobody: nothing runs."""
     async with forging(client, store, task_queue) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(**fields),)))
     assert refused(reply), what
@@ -229,7 +241,7 @@ async def test_one_person_twice_is_no_quorum(client: Client, store: Store, task_
         both = (forge.decision(), forge.decision(subject="ana"))
         allowed = await forge.run(forge.permit(decisions=both, quorum=2))
     assert "too few" in refused(reply)
-    assert (refused(other) != "", other.again) == (True, "policy")
+    assert "too few" in refused(other)
     assert allowed.outcome is not None
     assert allowed.outcome.code == "ok"
 
@@ -328,10 +340,13 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(SIGNED_AT),)))
 @contextlib.asynccontextmanager
 async def signed_forging(client: Client, store: Store, task_queue: str, policy: RequiresApproval) -> AsyncIterator[Any]:
     """A desk of the production profile, and what the gateway signed for its one turn."""
-    async with forging(client, store, task_queue, policy, profile="production", verifier=SIGNER.verifier()) as forge:
-        asker = signed_asker(SIGNER, GUEST, *forge.key, at=SIGNED_AT)
-        digest = forge.permit(ctx={"user": asker}).digest
-        decision = SIGNER.sign_decision(forge.decision(digest=digest, received_at=SIGNED_AT))
+    asker = signed_asker(SIGNER, GUEST, "main", "s", task_queue, at=SIGNED_AT)
+    production: dict[str, Any] = {"profile": "production", "verifier": SIGNER.verifier(), "user": asker}
+    async with forging(client, store, task_queue, policy, **production) as forge:
+        asked = await Questions(store).read(forge.decision().approval_id)
+        assert asked is not None
+        about = question_hash(asked.latest)
+        decision = SIGNER.sign_decision(forge.decision(question_hash=about, received_at=SIGNED_AT))
         yield forge, asker, decision
 
 
@@ -339,38 +354,46 @@ async def test_an_impostor_needs_what_the_gateway_signed(client: Client, store: 
     """In production a workflow under our type's name and the turn's own id runs nothing on its own word."""
     async with signed_forging(client, store, task_queue, True) as (forge, asker, decision):
         ctx = {"user": asker}
-        permits = {
-            "nobody vouches for who asked": forge.permit(decisions=(decision,)),
-            "is not signed": forge.permit(decisions=(forge.decision(),), ctx=ctx),
-            "not what the gateway signed": forge.permit(
+        genuine = forge.permit(decisions=(decision,), ctx=ctx)
+        raised = {"user": asker.model_copy(update={"tier": "trusted"})}
+        nobody_answered = {
+            "what is not signed": forge.permit(decisions=(forge.decision(),), ctx=ctx),
+            "what somebody else is said to have signed": forge.permit(
                 decisions=(decision.model_copy(update={"subject": "ana"}),), ctx=ctx
             ),
-            "about other arguments": forge.permit({"amount": 9_000}, decisions=(decision,), ctx=ctx),
-            "who asked, or for what, is not": forge.permit(
-                decisions=(decision,), ctx={"user": asker.model_copy(update={"tier": "trusted"})}
-            ),
+            "what is signed and lies nowhere": genuine,
         }
-        for why, permit in permits.items():
-            args = {"amount": 9_000} if why == "about other arguments" else None
-            assert why in refused(await forge.run(permit, args=args))
-        foreign = await forge.run(forge.permit(decisions=(decision,), ctx=ctx), workflow_type="Intruder")
-        assert "only inside a turn" in refused(foreign)
+        for what, permit in nobody_answered.items():
+            assert "too few" in refused(await forge.run(permit)), what
+        await answer(store, decision)
+        others = {
+            "nobody vouches for who asked": forge.permit(decisions=(decision,)),
+            "who asked, or for what, is not": forge.permit(decisions=(decision,), ctx=raised),
+        }
+        for why, permit in others.items():
+            assert why in refused(await forge.run(permit))
+        large = {"amount": 9_000}
+        changed = await forge.run(forge.permit(large, decisions=(decision,), ctx=ctx), args=large)
+        assert (refused(changed) != "", changed.again) == (True, "stale")
+        assert "only inside a turn" in refused(await forge.run(genuine, workflow_type="Intruder"))
         assert forge.ledger.rows == []
-        genuine = await forge.run(forge.permit(decisions=(decision,), ctx=ctx))
-    assert genuine.outcome is not None
-    assert genuine.outcome.code == "ok"
+        reply = await forge.run(genuine)
+    assert reply.outcome is not None
+    assert reply.outcome.code == "ok"
     assert len(forge.ledger.rows) == 1
 
 
 async def test_a_decision_copied_from_another_call_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    """Signed for call c1.1, it approves no other call of the same turn."""
+    """Signed for call c1.1, it approves no other call of the same turn, not even where it lies in the store as that."""
     async with signed_forging(client, store, task_queue, True) as (forge, asker, decision):
+        await answer(store, decision)
+        await forge.ask("c1.2", asker)
         permit = forge.permit(decisions=(decision,), ctx={"user": asker}, call="c1.2")
         reply = await forge.run(permit, activity_id="c1.2")
-        relabelled = decision.model_copy(update={"approval_id": yes(forge.key, "c1.2").approval_id})
-        again = await forge.run(permit.model_copy(update={"decisions": (relabelled,)}), activity_id="c1.2")
-    assert "about something else" in refused(reply)
-    assert "about other arguments" in refused(again)
+        await answer(store, decision.model_copy(update={"approval_id": yes(forge.key, "c1.2").approval_id}))
+        again = await forge.run(permit, activity_id="c1.2")
+    assert "too few" in refused(reply)
+    assert "a decision" in refused(again)
     assert forge.ledger.rows == []
 
 

@@ -34,7 +34,7 @@ async def test_the_first_record_of_a_turn_says_who_asked(client: Client, store: 
     records = await written(store, key)
     assert [record.kind for record in records] == ["turn", "auto", "execution", "outcome"]
     assert records[0].subject == "guest"
-    assert records[0].facts == {"actor": "desk", "channel": "api", "unsigned": True}
+    assert records[0].facts == {"actor": "desk", "channel": "api", "unsigned": True, "by": "turn"}
     assert timeline(records)[0].what == "asked desk over api"
 
 
@@ -51,7 +51,7 @@ async def test_a_cancelled_turn_records_its_requests_and_its_end(client: Client,
     attempt, ending, end = (record.facts for record in records[2:])
     assert (attempt["status"], attempt["receipt"]) == ("refused", "not_allowed")
     assert ending["state"] == "cancelled"
-    assert end == {"ended": "cancelled"}
+    assert end == {"ended": "cancelled", "by": "turn"}
     assert timeline(records)[-1].what == "ended cancelled"
 
 
@@ -86,7 +86,7 @@ async def test_a_turn_that_fails_records_by_what(client: Client, store: Store, t
         result = await desk.signoff.result(key)
     assert result.state == "error"
     records = await written(store, key)
-    assert [record.facts for record in records][-1] == {"ended": "error", "error": "model_refused"}
+    assert [record.facts for record in records][-1] == {"ended": "error", "error": "model_refused", "by": "turn"}
     assert timeline(records)[-1].what == "ended error, model_refused"
 
 
