@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from activity_kit import ARGS, TURN, begun, environment, permit_for, pinned, room_of, run, task_for
 from desk_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
+from sqlalchemy import Connection
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
@@ -57,12 +58,12 @@ class SlowStore(Store):
         nonce: str = "",
         grant: str = "",
         use: Use | None = None,
+        holds: Callable[[Connection], bool] | None = None,
         also: Also | None = None,
     ) -> Claim:
         """Claim, and hold the answer back."""
-        found = await super().claim(
-            key, workflow=workflow, call=call, tool=tool, owner=owner, nonce=nonce, grant=grant, use=use, also=also
-        )
+        more: dict[str, Any] = {"owner": owner, "nonce": nonce, "grant": grant, "use": use, "holds": holds}
+        found = await super().claim(key, workflow=workflow, call=call, tool=tool, also=also, **more)
         self.claimed.set()
         await self.go.wait()
         return found

@@ -101,7 +101,7 @@ async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited:
     shown = await ana.waiting(approval)
     for where in BOMBS.values():
         said: dict[str, Any] = {"scope": "tenant", "where": where, "uses": 5}
-        answer = (await ana.decide(shown, remember=said)).json()
+        answer = (await ana.decide(shown, remember=said, seen=shown.view["seen"])).json()
         assert (answer["status"], answer["code"]) == ("refused", "malformed"), where
         assert "`remember.where`" in answer["message"]
     assert (await ana.see(approval)).view["state"] == "pending"

@@ -8,7 +8,9 @@ from impostor import Impostor
 from temporalio.common import TypedSearchAttributes
 
 from signoff.contracts import names
-from signoff.contracts.ids import TurnKey, show_code
+from signoff.contracts.ids import SessionKey, TurnKey, show_code
+from signoff.contracts.person import Person
+from signoff.gateway.session_names import own_session
 
 _LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -22,9 +24,11 @@ def computed(approval: str) -> str:
 async def test_who_asks_cannot_choose_the_code(site: AttackSite) -> None:
     """Rui tries names of turns until the code begins with a word of his; the request's code is none of that."""
     session, to = uuid.uuid4().hex[:12], payee()
-    tried = (TurnKey("main", session, f"t{number}") for number in range(1_000_000))
+    own = own_session(SessionKey("main", session), Person(id="rui"), development=False).session
+    tried = (TurnKey("main", own, f"t{number}") for number in range(1_000_000))
     key = next(each for each in tried if computed(approval_id(each)).startswith("YES"))
-    await site.person("rui").ask([("pay", {"amount": 9, "to": to})], session=key.session, turn=key.turn)
+    asked = await site.person("rui").ask([("pay", {"amount": 9, "to": to})], session=session, turn=key.turn)
+    assert asked == key
     shown = await site.person("ana").waiting(approval_id(key))
     assert shown.view["code"] != computed(approval_id(key))
 

@@ -6,9 +6,7 @@ Seen to fail without the mend: with every six letters of the alphabet of codes t
 from pathlib import Path
 
 import pytest
-from answer_rigs import CHATS, Kind, answer_rig, answered, reply
-
-from signoff.channels.answer_tokens import find_code
+from answer_rigs import CHATS, Kind, answer_rig, answered
 
 
 @pytest.mark.parametrize("kind", ["email", *CHATS])
@@ -29,13 +27,3 @@ async def test_another_language_s_words_are_none_either(tmp_path: Path) -> None:
         assert await answered(rig, "talvez sim") == "pending"
     async with answer_rig("whatsapp", tmp_path, "it") as rig:
         assert await answered(rig, "Sì, grazie") == "approved"
-
-
-async def test_a_code_of_letters_alone_counts_for_whom_it_is_open(tmp_path: Path) -> None:
-    """Written as shown, or as one of those that they were told; to anybody else it is a word."""
-    async with answer_rig("telegram", tmp_path) as rig:
-        request = await rig.ask(code="ABCDEF")
-        await rig.ask(2)
-        await reply(rig, "approve abcdef", "ABC-DEF")
-        assert rig.request(request.id).state == "approved"
-    assert find_code("abcdef") == ""

@@ -102,6 +102,7 @@ async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayDesk) -
         "revision",
         "question_hash",
         "as",
+        "seen",
     } == set(schema["properties"])
     assert schema["properties"]["verdict"]["enum"] == ["approved", "denied", "happened"]
 

@@ -19,6 +19,7 @@ import httpx
 import pytest
 from killable_stack import TOOLS, killable, lines, make_keys, seen, store_url
 
+from signoff.approvals.digest import question_hash
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
@@ -30,6 +31,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.turn import TurnResult
 from signoff.embedded import ServerHandle, ServerOptions, connect, free_port, start_server
 from signoff.keyfiles import FileVerifier
+from signoff.store.questions import Questions
 from signoff.store.store import Store, open_store
 from signoff.store.tokens import SCOPES, Tokens
 
@@ -95,9 +97,13 @@ class Stack:
         return TurnKey(*(answer.json()[part] for part in ("tenant", "session", "turn")))
 
     async def answer(self, key: TurnKey, delivery: str, **body: Any) -> str:
-        """Ana's answer to the turn's call; the status of its receipt, or what kept it from having one."""
-        url = f"/v1/approvals/{ApprovalKey(key, 'c1.1').id}/decide"
-        sent = {"verdict": "approved", "revision": 1, **body}
+        """Ana's answer to the turn's latest question; the status of its receipt, or what kept it from having one."""
+        approval_id = ApprovalKey(key, "c1.1").id
+        url = f"/v1/approvals/{approval_id}/decide"
+        asked = await Questions(self.store).read(approval_id)
+        assert asked is not None
+        about = {"revision": asked.latest.revision, "question_hash": question_hash(asked.latest)}
+        sent = {"verdict": "approved", **about, **body}
         try:
             answer = await self.send("ana", url, {"idempotency-key": delivery}, **sent)
         except httpx.TransportError as error:
@@ -148,7 +154,7 @@ async def kill_in_the_middle(stack: Stack, victim: Victim) -> Story:
         story.receipts["during"] = await stack.insist(turns["during"], "during")
     if victim == "worker":
         await asks(signoff, turns["inside"], "in_doubt")
-        await stack.insist(turns["inside"], "doubt", verdict="happened", revision=2, result="done")
+        await stack.insist(turns["inside"], "doubt", verdict="happened", result="done")
     for tool, key in turns.items():
         story.results[tool] = await signoff.result(key)
         story.records[tool] = await AuditLog(stack.store).stream(key.workflow_id)
