@@ -25,11 +25,13 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.person import Person
 from signoff.converter import DATA_CONVERTER
 from signoff.gateway.app import build_app
+from signoff.gateway.channels_running import channels_running
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.serve import serve
 from signoff.keyfiles import FileVerifier, create_key, read_private
 from signoff.registry.catalog import Catalog
 from signoff.registry.context import ToolContext
+from signoff.registry.manifest_channels import RoutingRules
 from signoff.settings import Settings
 from signoff.signing import Signer
 from signoff.store.store import open_store
@@ -141,7 +143,9 @@ async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
             settings=Settings(profile="production", port=port),
             signer=Signer(read_private(folder / "private.json")),
         )
-        await serve(build_app(deps), "127.0.0.1", port, ready=lambda: print("ready", flush=True))
+        # As `signoff gateway` does: what it has stored it hands to the turns, also once the server is back.
+        async with channels_running(deps, {}, RoutingRules()):
+            await serve(build_app(deps), "127.0.0.1", port, ready=lambda: print("ready", flush=True))
 
 
 @contextlib.asynccontextmanager
