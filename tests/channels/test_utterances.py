@@ -41,9 +41,9 @@ def test_no_deceptive_utterance_is_read_as_a_yes() -> None:
     """Of 500, none, whether or not its writer's name is known."""
     rows = rows_of("deceptive.jsonl")
     assert len(rows) == 500
-    for names in ((), None):
-        said = [(row, read_row(row, names_in(row) if names is None else names)) for row in rows]
-        assert [row["text"] for row, each in said if each.verdict == "approved"] == []
+    for row in rows:
+        for names in ((), names_in(row)):
+            assert read_row(row, names).verdict != "approved", row["text"]
 
 
 def test_no_ordinary_utterance_is_read_as_another_answer() -> None:
