@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -42,6 +42,7 @@ from signoff.contracts.session import Injection, MailboxMessage, SessionInput, S
 from signoff.contracts.signed import new_nonce, unsigned_principal
 from signoff.contracts.turn import CallView, TurnInput, TurnResult, TurnView
 from signoff.policy.bounds import out_of_bounds
+from signoff.shared_query import SharedQueries
 from signoff.workflows import starting
 
 PATIENCE: Final = timedelta(seconds=3)
@@ -65,7 +66,7 @@ _NO_MORE_UPDATES = (
 
 
 class Signoff:
-    """Signoff over one Temporal client. Holds no state of its own; safe to share within one event loop.
+    """Signoff over one Temporal client. Holds only the queries under way; safe to share within one event loop.
 
     `patience` is how long workers may take to answer; the times told of below are the default's.
     """
@@ -76,6 +77,7 @@ class Signoff:
         self.temporal = client
         self._task_queue = task_queue
         self._patience = patience
+        self._queries = SharedQueries()
 
     async def start_turn(self, turn: TurnInput) -> TurnKey:
         """Start a turn; when this returns the turn is in Temporal. The same input again is the same turn.
@@ -385,20 +387,13 @@ class Signoff:
             raise ServerUnavailable(f"it could not be read: {error}") from None
 
     async def _asked(self, handle: WorkflowHandle[Any, Any], query: str, *about: str, result_type: Any) -> Any:
-        """The answer to a query; asked again meanwhile, because a worker may lose one of a turn that just ends."""
-        left, patience = self._patience.total_seconds(), _LOOK_SECONDS
-        late = time.monotonic() + left
-        while True:
-            try:
-                return await handle.query(
-                    query, args=about, result_type=result_type, rpc_timeout=timedelta(seconds=min(left, patience))
-                )
-            except RPCError as error:
-                # A busy machine tells of a time that ran out long after it did: nothing may be left of the patience.
-                left = late - time.monotonic()
-                if error.status not in _NO_ANSWER or left < _LEAST_LOOK_SECONDS:
-                    raise
-                patience *= 2
+        """The answer to a query that begins now or later, and ends within our patience."""
+        late = time.monotonic() + self._patience.total_seconds()
+
+        async def ask() -> Any:
+            return await _asked_until(late, handle, query, about, result_type)
+
+        return await self._queries.ask(" ".join((handle.id, query, *about)), ask)
 
     async def _same_input(self, key: TurnKey, digest: str) -> None:
         try:
@@ -466,6 +461,25 @@ class Signoff:
             decided_at=described.close_time,
             message="the turn has ended; who decided can be read when a worker is back",
         )
+
+
+async def _asked_until(
+    late: float, handle: WorkflowHandle[Any, Any], query: str, about: Sequence[str], result_type: Any
+) -> Any:
+    """The answer to a query; asked again meanwhile, because a worker may lose one of a turn that just ends."""
+    patience = _LOOK_SECONDS
+    while True:
+        # One that had to wait for another may have nothing left of its time; it looks once all the same.
+        left = max(late - time.monotonic(), _LEAST_LOOK_SECONDS)
+        try:
+            return await handle.query(
+                query, args=about, result_type=result_type, rpc_timeout=timedelta(seconds=min(left, patience))
+            )
+        except RPCError as error:
+            # A busy machine tells of a time that ran out long after it did: nothing may be left of the patience.
+            if error.status not in _NO_ANSWER or late - time.monotonic() < _LEAST_LOOK_SECONDS:
+                raise
+            patience *= 2
 
 
 def _first(key: SessionKey, actor: str) -> SessionInput:

@@ -16,7 +16,8 @@ from signoff.store.opened_values import OpenedValues
 from signoff.store.questions import OWED_SECONDS, Questions
 
 LOOK_SECONDS: Final = 2.0
-LONGEST_PAUSE: Final = 60.0
+LONGEST_PAUSE: Final = 10.0
+"""Seconds between two tries while a server or a worker is away: so long may an answer wait once they are back."""
 _AT_ONCE: Final = 50
 SWEEP_SECONDS: Final = 120.0
 SETTLED: Final = timedelta(minutes=1)

@@ -1,5 +1,6 @@
 """What every test may ask for: one real server a session, a client, a task queue and a store of its own."""
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -72,6 +73,28 @@ def pytest_configure(config: pytest.Config) -> None:
         lambda: LEFT_OUT in config.stash,
     )
     config.pluginmanager.register(done, "proved-rows")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Adds what every task waits for to the report of a test that ran out of time: its traceback ends in the loop."""
+    outcome: Any = yield
+    if call.excinfo is not None and "from pytest-timeout" in str(call.excinfo.value):
+        outcome.get_result().sections.append(("What tasks wait for", "\n".join(waiting_tasks())))
+
+
+def waiting_tasks() -> list[str]:
+    """The places, outermost first, where each task that has not ended waits; one line a task."""
+    tasks = [each for each in gc.get_objects() if isinstance(each, asyncio.Task) and not each.done()]
+    return sorted(" > ".join(_places(task.get_coro())) for task in tasks)
+
+
+def _places(awaited: Any) -> Iterator[str]:
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+        if frame is not None:
+            yield f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -1,5 +1,6 @@
 """A gateway over a running worker: a few tools that pay, fail, hide and ask, and a model that does what it is told."""
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,7 @@ from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.dispatch import AnswerDispatcher
 from signoff.policy.model import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
@@ -220,9 +222,13 @@ async def gateway_desk(
     clock: Callable[[], datetime] | None = None,
     catalog_of_ledger: Callable[[Ledger], Catalog] = desk_catalog,
     model: Driver | None = None,
+    dispatches: bool = True,
     **worker: Any,
 ) -> AsyncIterator[GatewayDesk]:
-    """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `bench`."""
+    """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `bench`.
+
+    An answer that a busy machine did not bring to its turn at once is brought by the dispatcher, if it `dispatches`.
+    """
     ledger = Ledger()
     catalog = catalog_of_ledger(ledger)
     driver = ScriptedModel(react) if model is None else model
@@ -239,7 +245,13 @@ async def gateway_desk(
         app = build_app(deps)
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
-            yield GatewayDesk(http, app, deps, desk, ledger)
+            dispatcher = asyncio.create_task(AnswerDispatcher(deps).run()) if dispatches else None
+            try:
+                yield GatewayDesk(http, app, deps, desk, ledger)
+            finally:
+                if dispatcher is not None:
+                    dispatcher.cancel()
+                    await asyncio.wait([dispatcher])
 
 
 def fresh() -> str:

@@ -86,7 +86,8 @@ async def test_a_workflow_cannot_change_what_a_question_says(site: AttackSite, i
         return Shown(found.status_code, json.dumps(cards)) if cards else None
 
     seen = [(await ana.see(approval)), (await bo.open(approval))[0], await until(listed)]
-    assert [f"Pay {SMALL} EUR" in shown.words for shown in seen] == [False, False, False]
+    # With the payee: beside the card the page lists what else waits.
+    assert [f"Pay {SMALL} EUR to {to}" in shown.words for shown in seen] == [False, False, False]
     assert [to in shown.words and shown.status == 200 for shown in seen] == [True, True, True]
 
 

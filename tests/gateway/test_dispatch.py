@@ -48,7 +48,7 @@ class Heard(Signoff):
 @pytest.fixture
 async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
     """A desk with a store of its own: nothing else is owed in it."""
-    async with gateway_desk(client, store, f"dispatch-{uuid.uuid4().hex[:12]}") as found:
+    async with gateway_desk(client, store, f"dispatch-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
         yield found
 
 
@@ -92,7 +92,7 @@ async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and
 async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(client: Client, store: Store) -> None:
     """A withdrawal, for which nothing waits at the server: it counts at once, and ends the call at last."""
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
-    async with gateway_desk(client, store, queue) as desk:
+    async with gateway_desk(client, store, queue, dispatches=False) as desk:
         approval = await desk.asked("pay")
     away = dataclasses.replace(desk.deps, desk=Signoff(client, task_queue=queue, patience=timedelta(seconds=0.3)))
     guest = desk.deps.people.find("guest", "main")

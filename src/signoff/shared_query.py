@@ -1,0 +1,1 @@
+../../shared_query.py
