@@ -143,6 +143,7 @@ def worker_options(max_cached_workflows: int = 5_000) -> WorkerOptions:
     """The options of every worker. No failure types: a bug in workflow code stalls its turns and never fails them."""
     return WorkerOptions(
         # A turn that is kept while it waits costs some 70 kB; any other is read anew from its history once answered.
+        # With no place left the SDK (1.35) may lose a run that is asked several times at once: see operations.md.
         max_cached_workflows=max_cached_workflows,
         # The SDK's own is zero: each deploy would cancel the tools that run.
         graceful_shutdown_timeout=timedelta(seconds=30),

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -344,28 +343,18 @@ def site_over(desk: Bench, ledger: Ledger) -> Site:
     return Site(desk, gateway(desk.signoff), gateway(CutOff(desk.client)), ledger)
 
 
-# Known and open: one in seven runs leaves a history that no worker can read again. By hand: SIGNOFF_STORM=1.
-STORM = pytest.mark.skipif(os.environ.get("SIGNOFF_STORM") != "1", reason="open: rarely a history is lost")
-
-
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    ("newest", "kept"),
-    [
-        (0.0, (2, 100)),
-        pytest.param(0.8, (100, 2), marks=STORM),
-    ],
-    ids=["all-alike", "the-newest"],
-)
+@pytest.mark.parametrize("newest", [0.0, 0.8], ids=["all-alike", "the-newest"])
 async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
-    server: ServerHandle, client: Client, store: Store, task_queue: str, newest: float, kept: tuple[int, int]
+    server: ServerHandle, client: Client, store: Store, task_queue: str, newest: float
 ) -> None:
     """Every handler in several turns at once, six readers, another worker in the middle: nothing hangs, all replays.
 
-    `kept` are the runs that each worker keeps in memory; of few, most are read anew again and again. Where many look
-    at the newest, a turn could not be read any more in one of two runs without `LooksInterceptor` (`UpdateMachine in
-    state CompletedCommandCreated says the transition is invalid during event WorkflowExecutionUpdateAccepted`), and
-    with it in one of seven (`Nondeterminism error: Update machine does not handle this`).
+    Without `runner.py` and `LooksInterceptor`, where most look at the newest turn, one of four runs left a history lost
+    (`Nondeterminism error: Update machine does not handle this event: HistoryEvent(id: 18, TimerCanceled)`).
+
+    Each worker keeps all runs: one with no place left for them loses a run that is asked several times at once, in the
+    SDK (1.35) itself (`Extra buffered run should not have produced an activation`); see docs/operations.md.
     """
     ledger = Ledger()
     catalog = catalog_of(
@@ -378,7 +367,7 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
     more: dict[str, Any] = {"people": PEOPLE, "verifier": SIGNER.verifier()}
     model = ScriptedModel(react)
     async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as second:
-        worker = bench(client, store, task_queue, catalog, model, max_cached_workflows=kept[0], **more)
+        worker = bench(client, store, task_queue, catalog, model, **more)
         desk = await first.enter_async_context(worker)
         site = site_over(desk, ledger)
         async with asyncio.timeout(75), asyncio.TaskGroup() as tasks:
@@ -388,7 +377,7 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
             while sum(each.done() for each in playing) < len(playing) // 2:
                 await asyncio.sleep(0.05)
             another = await server.connect()
-            worker = bench(another, store, task_queue, catalog, model, max_cached_workflows=kept[1], **more)
+            worker = bench(another, store, task_queue, catalog, model, **more)
             await second.enter_async_context(worker)
             await first.aclose()
             await asyncio.wait(playing)
