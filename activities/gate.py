@@ -42,6 +42,7 @@ from signoff.store.freezes import Freezes
 
 _DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never answered."
 _ANOTHER_RAN = "under this call something else ran already:"
+_BEGUN_BEFORE = "this very call was begun before, and nobody knows whether it happened"
 _TO_A_MODEL = ". Correct them and call it again"
 _START_SLACK = 15.0
 """Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
@@ -185,7 +186,7 @@ class GateActivity:
         return ruling.model_copy(update={"request": request})
 
     async def _ran_before(self, task: GateTask, call: CallPart, digest: str) -> tuple[CallOutcome | None, str]:
-        """What this very action came to, where it was done already; else words on another that this call did.
+        """What this very action came to, where it was done already; else words on what this call began.
 
         A turn that is reset to before an answer asks again, and nobody must deny what has happened.
         """
@@ -197,8 +198,10 @@ class GateActivity:
             if ticket.key.partition("/")[0] == digest and ticket.outcome and ticket.outcome.code != "in_doubt":
                 return ticket.outcome, ""
         live = [each for each in tickets if each.state != "void"]
-        others = sorted({each.tool for each in live if each.key.partition("/")[0] != digest})
-        return None, f"{_ANOTHER_RAN} {', '.join(others)}" if others else ""
+        same = [each for each in live if each.key.partition("/")[0] == digest]
+        others = sorted({each.tool for each in live if each not in same})
+        words = (_BEGUN_BEFORE if same else "", f"{_ANOTHER_RAN} {', '.join(others)}" if others else "")
+        return None, "; ".join(filter(None, words))
 
     async def _doubt(self, task: GateTask, call: CallPart, proposed: Any, found: Judgement) -> Ruling:
         """The question to people what became of a call. Asked whatever the policy says now: it is about the past."""

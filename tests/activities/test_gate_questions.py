@@ -227,6 +227,14 @@ async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
     assert request_of((await ruling(room, {"amount": 21})).request).revision == other.revision
 
 
+async def test_what_was_begun_and_never_ended_is_asked_with_a_word_of_it(store: Store) -> None:
+    """Whoever denies it after a reset must know that its effect may stand."""
+    tool = pay_tool(LEDGER)
+    await store.claim(permit_for(tool).digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    asked = request_of((await ruling(room_of(store, tool))).request)
+    assert asked.note == "this very call was begun before, and nobody knows whether it happened"
+
+
 @pytest.mark.parametrize(
     ("user", "why"),
     [

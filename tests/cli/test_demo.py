@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from signoff.cli.demo import scenes
 from signoff.cli.demo.command import Story, story_manifest
 from signoff.cli.demo.seen import Unexpected, expect, until
-from signoff.cli.demo.stage import event_ids, open_stage
+from signoff.cli.demo.stage import event_ids
 from signoff.contracts.errors import ServerUnavailable
 from signoff.registry.manifest import load_manifest
 
@@ -45,23 +44,12 @@ def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
     assert event_ids(history, "B") == [4]
 
 
-async def test_the_quick_scenes_play(tmp_path: Path) -> None:
-    """Processes of their own, the policy's yes and the policy's no; `make demo` plays the rest."""
-    async with open_stage(tmp_path, story_manifest(Story.MAIN, tmp_path)) as stage:
-        booked = await scenes.by_itself(stage)
-        assert "nobody was asked" in booked.words
-        await scenes.denied_by_policy(stage)
-        again = await scenes.reset(stage, booked.turn, approve=False)
-        assert again.words.startswith("book_flight, `temporal workflow reset`")
-        with pytest.raises(Unexpected, match="bookings"):
-            await scenes.by_itself(stage)
-
-
 @pytest.mark.row("V10")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("story", "told"),
     [
+        ("main", ["SIGKILL", "ToolDenied reached the model", "nobody knows what became of it", "still one row"]),
         ("two-people", ["1 of 2", "Dee stands in for Bo", "reminded", "escalated", "none changed or missing"]),
         ("edit", ["malformed", "revision 2", "7,400 EUR are paid, once", "none changed or missing"]),
         ("channels", ["Slack, by e-mail and on WhatsApp", "401", "paid, once", "s later", "none changed or missing"]),
