@@ -164,8 +164,9 @@ async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
     outcome = await stage.outcome(key)
     expect("the call after the reset", code, outcome.code)
     expect("bookings and cancellations after the reset", before, _effects(stage))
-    how = "asked again, with the word that nobody knows what became of it" if code == "in_doubt" else "what it did is known, nobody was asked"
-    what = "still carried out once" if code == "in_doubt" else "still one row"
+    how, what = "what it did is known, nobody was asked", "still one row"
+    if code == "in_doubt":
+        how, what = "asked again, as one of which nobody knows what became of it", "still carried out once"
     return Scene(f"{outcome.tool}, `temporal workflow reset` to before the request: {how}; {what}", key)
 
 
