@@ -30,7 +30,7 @@ async def open_values(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor
     return {
         "effect": loaded.request.card.effect,
         "values": pages[page - 1],
-        "count": sum(map(len, pages)),
+        "total": sum(map(len, pages)),
         "page": page,
         "pages": len(pages),
         "address": request.url.path,

@@ -53,6 +53,22 @@ _MONEY: dict[str, Any] = {
     },
     "required": ["amount", "to"],
 }
+_ORDER: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string", "title": "Supplier"},
+        "items": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"article": {"type": "string"}, "pieces": {"type": "integer"}},
+            },
+        },
+    },
+    "required": ["to", "items"],
+}
+LINES: Final = 300
+"""Lines of an order: its values take more than one page."""
 _TWO: Final = ApprovalPolicy(approvers=("role:finance",), quorum=2, allow_remember=True, edit="approve")
 _URGENT: Final = ApprovalPolicy(
     timeout=7_200.0, remind_after=1_800.0, escalate_after=3_600.0, escalate_to=("role:finance",), on_timeout="escalate"
@@ -120,6 +136,7 @@ def react(request: CompletionRequest) -> Completion:
         "book": ("book", FLIGHT),
         "trip": ("trip", FLIGHT),
         "urgent": ("urgent", money),
+        "order": ("order", {"to": "Bo", "items": [{"article": f"pencil {n}", "pieces": n} for n in range(LINES)]}),
         "wrong": ("pay", {"amount": "much", "to": "Bo"}),
     }
     wanted = [known[word] for word in text.split() if word in known]
@@ -152,6 +169,7 @@ def desk_catalog(ledger: Ledger) -> Catalog:
         pay_tool(ledger, ApprovalPolicy(edit="approve"), name="book", **flight),
         pay_tool(ledger, _TWO, name="trip", **flight),
         pay_tool(ledger, _URGENT, name="urgent", **money),
+        pay_tool(ledger, name="order", input_schema=_ORDER, effect="Order from {to}", title="Order"),
         pay_tool(ledger, name="fail", handler=ledger.handler("fail", fails), **money),
     ]
     actors = [

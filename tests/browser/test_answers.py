@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from browser_window import PHONE, WIDE, Open, Served, axe_findings, until
-from gateway_desk import FLIGHT
+from gateway_desk import FLIGHT, LINES
 from playwright.async_api import Page, expect
 
 from signoff.store.freezes import Freezes
@@ -53,6 +53,36 @@ async def test_change_review_and_approve(window: Open, served: Served, size: tup
     await until(page, "Ran as changed by Approver, approved by Approver", scripts=scripts)
     ran = [args for name, args, _ in served.desk.ledger.rows if name == "book"][-1]
     assert ran == {**FLIGHT, "cost": 300, "class": "economy"}
+
+
+@SIZES
+@SCRIPTS
+async def test_open_every_value_then_approve(
+    window: Open, served: Served, size: tuple[int, int], scripts: bool
+) -> None:
+    """A card that does not draw all of an order takes no yes until each page was opened; nothing is wider than it."""
+    approval = await served.desk.asked("order")
+    page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
+    await expect(page.locator(".unseen")).to_contain_text("Open all of them first")
+    await expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
+    await page.locator(".unseen a").click()
+    # Beside `Waiting` stands how many requests wait, and not how many values the page has.
+    await expect(page.locator("#count")).not_to_have_text(f"{1 + 2 * LINES}")
+    read, pages, onward = "", 1, page.get_by_role("link", name="Next page")
+    while True:
+        read += await page.locator("main").inner_text()
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        if not await onward.count():
+            break
+        pages += 1
+        await onward.click()
+        await expect(page).to_have_url(re.compile(rf"page={pages}$"))
+    assert pages == 2
+    assert [n for n in range(LINES) if f"pencil {n}\n" not in read] == []
+    await page.locator("a.button", has_text="Back to the card").click()
+    await expect(page.locator(".unseen")).to_contain_text("You have opened them all")
+    await page.get_by_role("button", name="Approve", exact=True).click()
+    await until(page, "Ran, approved by Approver", scripts=scripts)
 
 
 @SIZES
