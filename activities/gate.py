@@ -223,7 +223,8 @@ class GateActivity:
             return _not_asked(about.call, edit)
         asked = self._room.catalog.approvers(about.tool.activity, about.verdict)
         problem = edit_problem(edit, asked, task.edit, about.digest)
-        return _not_asked(about.call, problem) if problem else await self._questions.ask(task, about, edit)
+        changed = problem or await self._questions.ask_changed(task, about, edit)
+        return _not_asked(about.call, changed) if isinstance(changed, str) else changed
 
     def _options(self, ctx: Pinned, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
         actor = self._room.catalog.actors.get(ctx.actor)

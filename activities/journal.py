@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 from temporalio import activity
 
 from signoff.activities.room import Room
 from signoff.approvals import entries
-from signoff.audit.log import AuditLog, writing
+from signoff.audit.log import TURNS_KEYS, AuditLog, writing
 from signoff.contracts import names
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import CallOutcome, Permit
@@ -26,9 +26,6 @@ from signoff.registry.tool import Tool
 from signoff.store.content import to_content
 from signoff.store.questions import end_by_word
 from signoff.store.store import Also
-
-TURNS_KEYS: Final = "turn-says/"
-"""How the keys of entries begin that are a turn's word."""
 
 
 def now() -> datetime:

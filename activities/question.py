@@ -30,12 +30,14 @@ from signoff.store.store import Also
 _CHANGED = "the tool changed while you were asked; approve or deny, it is asked anew"
 _OTHERS = "with these arguments other people decide; deny, and have it asked anew"
 _NOT_THIS = "this was asked again; open it once more"
+_NOT_ANY_MORE = "somebody answered this meanwhile, or it is over; open it once more"
 
 
 class Edit(NamedTuple):
     """A change of arguments that was found good: who made it, to which question, and what its card showed."""
 
     old: ApprovalRequest
+    delivery: str
     subject: str
     name: str
     before: tuple[CardRow, ...]
@@ -60,8 +62,18 @@ class QuestionWriter:
         self._room = room
         self._rows = Questions(room.store)
 
-    async def ask(self, task: GateTask, about: Subject, edit: Edit | None = None) -> ApprovalRequest:
+    async def ask(self, task: GateTask, about: Subject) -> ApprovalRequest:
         """Ask about a call; the request has revision, code and times from the store. Raises `StoreUnavailable`."""
+        asked = await self._ask(task, about, None)
+        if asked is None:
+            raise RuntimeError(f"what is no change of arguments is always asked: {about.call.call}")
+        return asked
+
+    async def ask_changed(self, task: GateTask, about: Subject, edit: Edit) -> ApprovalRequest | str:
+        """Ask about a call in the place of the question that `edit` changed, or say why not."""
+        return await self._ask(task, about, edit) or _NOT_ANY_MORE
+
+    async def _ask(self, task: GateTask, about: Subject, edit: Edit | None) -> ApprovalRequest | None:
         question = await self._question(task, about)
         if edit is not None:
             question = _after_edit(question, edit)
@@ -75,7 +87,8 @@ class QuestionWriter:
         def also(asked: Question) -> Also:
             return writing([entries.asked(shown(asked), asked.opened_at or self._room.clock())])
 
-        return shown(await self._rows.ask(question, canonical_json(declaration), also))
+        asked = await self._rows.ask(question, canonical_json(declaration), also)
+        return None if asked is None else shown(asked)
 
     async def edit(self, task: GateTask, decision: Decision, tool: Tool | None) -> Edit | str:
         """The change that `decision` makes of the question it answers, or why there is none.
@@ -97,12 +110,21 @@ class QuestionWriter:
             return "arguments cannot be changed here; deny and say what to change"
         if tool is None or definition_hash(tool) != old.definition:
             return _CHANGED
-        if rows.latest.revision != old.revision and rows.latest.edit_of != old.revision:
+        delivery = decision.delivery_id
+        if rows.latest.revision != old.revision and (rows.latest.edit_of, rows.latest.edit_delivery) != (
+            old.revision,
+            delivery,
+        ):
             return _NOT_THIS
+        # Whatever is signed lies in the store: one that does not, or counts for nothing, is nobody's answer any more.
+        taken = [each for each in rows.answers if each.revision == old.revision and not each.void]
+        if signed and not any(each.vote.decision.delivery_id == delivery for each in taken):
+            return _NOT_ANY_MORE
         people = await self._room.knowing(task.ctx.tenant, decision.subject)
         person = people.find(decision.subject, task.ctx.tenant)
         name = "" if person is None else person.name
-        return Edit(_standing(rows, old, self._room.clock()), decision.subject, name, await self._shown(old, tool))
+        before = await self._shown(old, tool)
+        return Edit(_standing(rows, old, self._room.clock()), delivery, decision.subject, name, before)
 
     async def _shown(self, old: Question, tool: Tool) -> tuple[CardRow, ...]:
         return draw_card(old, tool.declaration, await load(self._room.store, old.args), "").rows
@@ -165,7 +187,7 @@ def _standing(rows: ApprovalRows, old: Question, now: datetime) -> ApprovalReque
 def _after_edit(question: Question, edit: Edit) -> Question:
     """`question` as it follows the one that was changed: who could decide that by escalation still can."""
     old = edit.old
-    kept: dict[str, Any] = {"edit_of": old.revision, "agent_says": old.agent_says}
+    kept: dict[str, Any] = {"edit_of": old.revision, "edit_delivery": edit.delivery, "agent_says": old.agent_says}
     if old.edit == "propose":
         kept["proposers"] = (edit.subject,)
     if not old.escalated:

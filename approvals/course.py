@@ -15,13 +15,16 @@ NO_CARD = Card(effect="")
 class StoredAnswer(NamedTuple):
     """One answer as it was taken, in the order of `number`, which counts from 1 within an approval.
 
-    `answered_at` is the store's clock.
+    `answered_at` is the store's clock. `settles`: nobody was asked any more after it. `void`: a yes that its turn did
+    not take, so that it counts for nothing.
     """
 
     revision: int
     number: int
     vote: Vote
     answered_at: datetime
+    settles: bool = False
+    void: bool = False
 
 
 def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
@@ -38,9 +41,9 @@ def request_at(
 
     `answers` are those of the whole approval; an edit of the revision before is its author's yes to this one.
     """
-    request = request_of(question, card)
-    for answer in answers:
-        if not _counts(question, answer):
+    request, taken = request_of(question, card), tuple(answers)
+    for answer in taken:
+        if not _counts(question, answer, taken):
             continue
         request = deadlines.advanced(request, answer.vote.at)
         if answer.revision != question.revision:
@@ -55,14 +58,34 @@ def request_at(
     return deadlines.advanced(request, moment)
 
 
-def _counts(question: Question, answer: StoredAnswer) -> bool:
-    changes = answer.vote.decision.edited_args is not None
+def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -> bool:
+    """Tells whether a change of the arguments that `revision` asks about may still be asked in its place.
+
+    It may not where anything settled that revision, where somebody said no to it or withdrew it, and where the author
+    of the change, brought as `delivery`, has answered again since. A raw message lies in no store: of it only the first
+    two are known.
+    """
+    given = [each for each in answers if each.revision == revision and not each.void]
+    if any(each.settles or each.vote.verdict in ("denied", "withdrawn") for each in given):
+        return False
+    own = next((each for each in given if each.vote.decision.delivery_id == delivery), None)
+    return own is None or not any(each.number > own.number and each.vote.subject == own.vote.subject for each in given)
+
+
+def _counts(question: Question, answer: StoredAnswer, answers: Iterable[StoredAnswer]) -> bool:
+    decision = answer.vote.decision
+    if answer.void:
+        return False
     if answer.revision == question.revision:
         # A change of the arguments is no yes to those that were asked.
-        return not changes
-    # Whoever only proposed the change has not approved it; and others may have wanted other arguments than these.
-    proposed = answer.vote.subject in question.proposers
-    return changes and not proposed and binding.names(answer.vote.decision, question, "")
+        return decision.edited_args is None
+    # Whoever only proposed the change has not approved it. And of those who wanted the same, one was taken.
+    if decision.edited_args is None or answer.vote.subject in question.proposers:
+        return False
+    made = bool(question.edit_delivery) and decision.delivery_id == question.edit_delivery
+    return (
+        made and binding.names(decision, question, "") and edit_stands(answers, answer.revision, decision.delivery_id)
+    )
 
 
 def _ended(request: ApprovalRequest, question: Question) -> ApprovalRequest:

@@ -39,6 +39,10 @@ _MOVE: Final = (
 )
 
 
+TURNS_KEYS: Final = "turn-says/"
+"""How the keys of entries begin that are a turn's word, so that they take no place of what others saw."""
+
+
 class AuditLog:
     """The log in `store`. All methods raise `StoreUnavailable` when the database fails."""
 
@@ -133,11 +137,13 @@ def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:
 
 def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> int:
     seq, last, now = lock_head(connection, stream)
+    # What a turn tells of something that the gateway has written itself says nothing new.
+    keys = dict.fromkeys(each for key in wanted for each in (key, key.removeprefix(TURNS_KEYS)))
     # Under the lock: a retry that ran beside its first try finds what that one wrote.
-    known = _known(connection, stream, list(wanted)) if seq else set()
+    known = _known(connection, stream, list(keys)) if seq else set()
     rows = []
     for key, record in wanted.items():
-        if key not in known:
+        if known.isdisjoint((key, key.removeprefix(TURNS_KEYS))):
             seq += 1
             there = placed(record, seq, last, now)
             last = there.hash

@@ -105,6 +105,8 @@ class Question(Shape):
     """Of `in_doubt`: the number of the ticket in question."""
     edit_of: int = 0
     """The revision whose signed or unsigned answer changed the arguments."""
+    edit_delivery: str = ""
+    """The delivery id of that answer: nobody else's counts as a yes to what it made, also with the same arguments."""
     secrets: tuple[str, ...] = ()
     """Dotted names of arguments that no card shows."""
     show: tuple[str, ...] | None = None

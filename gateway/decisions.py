@@ -3,6 +3,7 @@
 Who was first is decided here, by the rows of one approval under their lock: not by clocks, and not by a workflow.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,9 +11,19 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from signoff.approvals import entries
 from signoff.approvals.course import request_at, request_of
 from signoff.approvals.identity import identify, withdrawer
-from signoff.approvals.machine import counted, examined, receipt_after, settled_receipt, stale, vote_of
+from signoff.approvals.machine import (
+    counted,
+    examined,
+    receipt_after,
+    refusal,
+    settled_receipt,
+    stale,
+    vote_of,
+)
+from signoff.audit.log import writing
 from signoff.client import Signoff
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical import NotCanonical
@@ -27,6 +38,7 @@ from signoff.signing import Signer
 from signoff.store.questions import ApprovalRows, OwedAnswer, Questions, add_answer
 from signoff.store.store import Store
 
+_log = logging.getLogger(__name__)
 _CHECKED_LATER: Final = "your change is stored and is checked when a worker is back"
 _LATER: Final = "your answer is stored and takes effect when a worker is back"
 
@@ -70,15 +82,8 @@ class DecisionService:
         return await self._hand_over(await self._take(request, decision, args))
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
-        """Hand a stored answer to its turn once more; whether the turn has it now."""
-        try:
-            told = await self._send(owed.vote.decision)
-        except Unavailable:
-            return False
-        if told.code == "unavailable":
-            return False
-        await self._rows.hand_over(owed.approval, owed.vote.decision.delivery_id)
-        return True
+        """Hand a stored answer to its turn once more; whether the turn has it now. Raises `StoreUnavailable`."""
+        return await self._given(owed.vote.decision) is not None
 
     async def _take(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> _Taken:
         """Insert an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
@@ -103,34 +108,72 @@ class DecisionService:
                 # The gates judge what it makes of the call, so it settles nothing yet.
                 add_answer(connection, rows, vote, settles=False)
                 told = Receipt(status="pending", approval_id=request.id, state=asked.state, verdict=decision.verdict)
-                return _Taken(told.model_copy(update={"message": _CHECKED_LATER}), signed)
+                told = told.model_copy(update={"message": _CHECKED_LATER})
+                self._write(connection, signed, told, author)
+                return _Taken(told, signed)
             after = counted(asked, vote)
             if after is asked:
                 return _Taken(receipt_after(asked, after))
             add_answer(connection, rows, vote, settles=after.state != "pending")
             if args is not None:
                 write_agreed(connection, after, args, self._clock())
-            return _Taken(receipt_after(asked, after), signed)
+            told = receipt_after(asked, after)
+            self._write(connection, signed, told, author)
+            return _Taken(told, signed)
 
         return await self._rows.locked(request.id, work)
 
+    def _write(self, connection: Connection, decision: Decision, told: Receipt, author: Authority) -> None:
+        """Record an answer with its row: the turn, which tells the same under the same key, may keep it back."""
+        writing([entries.attempt(decision, told, self._clock(), author)])(connection)
+
     async def _hand_over(self, taken: _Taken) -> Receipt:
-        """The receipt of an answer once its turn was given it: a turn may void a yes with its own, and never a no."""
+        """The receipt of an answer once its turn was given it, by what the store has then: never by the turn's word."""
         decision = taken.decision
         if decision is None:
             return taken.receipt
+        told = await self._given(decision)
+        if told is None or told.status == "pending":
+            # It is in the store and counts; that a server or a worker is away changes nothing of it.
+            return _pending(taken.receipt, decision)
+        if _voids(told, decision) or decision.edited_args is not None:
+            return await self._receipt(decision, told)
+        return taken.receipt
+
+    async def _given(self, decision: Decision) -> Receipt | None:
+        """What the turn says of an answer that is in the store; None where it does not have it.
+
+        A yes that it refuses counts for nothing from now on, whatever its reason: else it might run a call later of
+        which people were told that it was refused.
+        """
         try:
             told = await self._send(decision)
         except Unavailable:
-            # It is in the store and counts; that a server is away changes nothing of it.
-            return _pending(taken.receipt, decision)
+            return None
+        except Exception as error:
+            # Whoever can answer in a turn's name can answer anything; it must hold up nobody else's answers.
+            _log.warning("turn of %r gave no receipt: %s", decision.approval_id, type(error).__name__)
+            return None
         if told.code == "unavailable":
-            return _pending(taken.receipt, decision)
+            return None
+        if _voids(told, decision):
+            await self._rows.void(decision.approval_id, decision.delivery_id)
         await self._rows.hand_over(decision.approval_id, decision.delivery_id)
-        if told.status == "pending":
-            return _pending(taken.receipt, decision)
-        voids = told.status == "refused" and decision.verdict == "approved"
-        return told if voids or decision.edited_args is not None else taken.receipt
+        return told
+
+    async def _receipt(self, decision: Decision, told: Receipt) -> Receipt:
+        """What became of a change of arguments, or of a yes that its turn refused. Of `told` only why counts."""
+        rows = await self._rows.read(decision.approval_id)
+        if rows is None:
+            return _refused("unknown", decision.approval_id, "there is no such request")
+        request = rows.request(rows.latest)
+        if decision.edited_args is not None and rows.latest.edit_delivery == decision.delivery_id:
+            return _after_change(rows, request, decision)
+        if told.status == "refused":
+            # Settled otherwise: then by whom, as the store has it.
+            settled = rows.latest.revision == (decision.revision or 1) and request.state != "pending"
+            return settled_receipt(request) if settled else _not_taken(request, decision, told)
+        return _pending(Receipt(status="pending", approval_id=request.id, state=request.state), decision)
 
     async def _send(self, decision: Decision) -> Receipt:
         return await (self._turns.withdraw if decision.verdict == "withdrawn" else self._turns.decide)(decision)
@@ -150,6 +193,43 @@ class DecisionService:
         except NotCanonical:
             told = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
             return _refused("malformed", decision.approval_id, told)
+
+
+def _voids(told: Receipt, decision: Decision) -> bool:
+    """Whether a turn's receipt takes a yes away. It never takes a no, nor the word that something happened.
+
+    Nor one that may be what approved its call: a turn that is over answers so to whatever is brought a second time.
+    """
+    return told.status == "refused" and decision.verdict == "approved" and told.state != "approved"
+
+
+def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decision) -> Receipt:
+    """The receipt of a change of arguments that is asked now as `request`."""
+    if decision.subject in rows.latest.proposers:
+        return receipt_after(request_of(rows.latest), request).model_copy(update={"message": _OTHERS_ASKED})
+    return receipt_after(request_of(rows.latest), request)
+
+
+def _not_taken(request: ApprovalRequest, decision: Decision, told: Receipt) -> Receipt:
+    """The receipt of a yes that its turn refused. Its words are the gates' where it changed arguments; else ours."""
+    code: ReceiptCode = told.code if told.code in _REASONS else "unavailable"
+    words = f"the change was not taken: {told.message}" if decision.edited_args is not None else _REASONS.get(code, "")
+    return refusal(request, code, words or _REASONS["unavailable"])
+
+
+_OTHERS_ASKED: Final = "your change is asked of the others"
+_REASONS: Final[Mapping[str, str]] = {
+    "already_decided": "the turn had an answer already; open it once more",
+    "expired": "the turn had waited too long; open it once more",
+    "stale": "this was asked again; open it once more",
+    "cancelled": "the turn does not ask this any more",
+    "not_allowed": "the workers do not know you as one who may decide this",
+    "self_approval": "you asked for this yourself; someone else has to decide",
+    "assurance": "the workers do not take this sign-in for it",
+    "malformed": "the turn could not read this answer; open it once more",
+    "unavailable": "the turn did not take this answer; open it once more",
+}
+"""Why a turn may refuse a yes that the gateway took, in our words: a turn's own may name anybody."""
 
 
 def _objection(request: ApprovalRequest, decision: Decision, author: Authority, received: datetime) -> Receipt | None:

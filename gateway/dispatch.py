@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from signoff.channels.courier import Courier
 from signoff.contracts.approval import ApprovalRequest, Question
@@ -13,12 +15,15 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.listing import turn_row, turns
 from signoff.store.deliveries import Deliveries, DeliveryRow
 from signoff.store.opened_values import OpenedValues
-from signoff.store.questions import OWED_SECONDS, Questions
+from signoff.store.questions import OWED_SECONDS, OwedAnswer, Questions
 
 LOOK_SECONDS: Final = 2.0
 LONGEST_PAUSE: Final = 10.0
-"""Seconds between two tries while a server or a worker is away: so long may an answer wait once they are back."""
-_AT_ONCE: Final = 50
+"""Seconds between two tries of a turn that takes no answer: so long may one wait once server and worker are back."""
+_AT_ONCE: Final = 8
+"""Turns that are waited for at the same time."""
+OWED_AT_ONCE: Final = 10_000
+"""Answers that are looked at each time."""
 SWEEP_SECONDS: Final = 120.0
 SETTLED: Final = timedelta(minutes=1)
 """What is younger may still be on its way."""
@@ -30,31 +35,60 @@ PAGE: Final = 1_000
 _log = logging.getLogger(__name__)
 
 
+class _Failed(NamedTuple):
+    """`until`: on the machine's own clock, before which an approval is not tried again; `pause`: seconds until then."""
+
+    until: float
+    pause: float
+
+
 class AnswerDispatcher:
-    """Hands stored answers to their turns until those have them. Several gateways over one store share the work."""
+    """Hands stored answers to their turns until those have them. Several gateways over one store share the work.
+
+    A turn that takes none is tried ever more rarely, beside all others: it keeps nobody else's answers waiting.
+    """
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
         self._rows = Questions(deps.store)
+        self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
         """Hand over until cancelled."""
-        pause = LOOK_SECONDS
         while True:
             try:
-                left = await self.step()
-                # An answer that could not be given now, as no server or worker is there, is not tried without a pause.
-                pause = min(2 * pause, LONGEST_PAUSE) if left else LOOK_SECONDS
+                await self.step()
             except Unavailable as error:
                 _log.warning("answers cannot be handed over now: %s", error.message)
-                pause = min(2 * pause, LONGEST_PAUSE)
-            await asyncio.sleep(pause)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def step(self, older_than: float = OWED_SECONDS) -> int:
-        """Hand over what is owed now; how many answers could not be. Raises `StoreUnavailable`."""
-        owed = await self._rows.owed(older_than, _AT_ONCE)
-        # One after the other: those of one turn have to come in their order.
-        return sum([not await self._deps.decisions.hand_over(each) for each in owed])
+        """Hand over what is owed now; how many answers could not be. Raises `StoreUnavailable`.
+
+        With `older_than` 0 nothing is put off that could not be handed over before.
+        """
+        owed: dict[str, list[OwedAnswer]] = {}
+        for each in await self._rows.owed(older_than, OWED_AT_ONCE):
+            owed.setdefault(each.approval, []).append(each)
+        self._failed = {name: failed for name, failed in self._failed.items() if name in owed}
+        now = time.monotonic()
+        due = [name for name in owed if not older_than or name not in self._failed or self._failed[name].until <= now]
+        # First those that never failed: the others may each take as long as a turn is waited for.
+        due.sort(key=lambda name: name in self._failed)
+        places = asyncio.Semaphore(_AT_ONCE)
+        left = await asyncio.gather(*(self._approval(places, name, owed[name]) for name in due))
+        return sum(left)
+
+    async def _approval(self, places: asyncio.Semaphore, approval: str, owed: Sequence[OwedAnswer]) -> int:
+        """Hand over the answers of one approval in their order; how many could not be."""
+        async with places:
+            for number, each in enumerate(owed):
+                if not await self._deps.decisions.hand_over(each):
+                    pause = min(2 * self._failed[approval].pause, LONGEST_PAUSE) if approval in self._failed else 1.0
+                    self._failed[approval] = _Failed(time.monotonic() + pause, pause)
+                    return len(owed) - number
+        self._failed.pop(approval, None)
+        return 0
 
 
 class RequestSweep:

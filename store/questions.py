@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pydantic import ValidationError
 from sqlalchemy import Connection, Row, Select, bindparam, func, insert, or_, select, text, tuple_, update
 
-from signoff.approvals.course import StoredAnswer, request_at, request_of
+from signoff.approvals.course import StoredAnswer, edit_stands, request_at, request_of
 from signoff.approvals.deadlines import last_moment
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import ApprovalRequest, Ending, Question, Vote
@@ -82,20 +82,26 @@ class Questions:
 
     async def ask(
         self, question: Question, declaration: bytes, also: Callable[[Question], Also] | None = None
-    ) -> Question:
+    ) -> Question | None:
         """Ask a question; returns its row, which has its revision, code and time from the store.
+
+        None for a change of arguments that may not be asked any more: the question it changes is settled or over, or
+        was asked anew.
 
         The same question again, while it is neither answered nor ended, is the same row: an activity may be tried
         twice, and a turn be reset. `declaration` is what `question.definition` is the hash of. `also` is what else is
         written with a new row.
         """
 
-        def write(connection: Connection) -> Question:
+        def write(connection: Connection) -> Question | None:
             lock_approval(connection, question.id)
             rows = read_rows(connection, question.id)
             about = question if rows is None else _proposed(rows, question)
             if rows is not None and _is_same(rows, about):
                 return rows.latest
+            # Under the lock: whoever says no while a change is judged is heard before it is asked.
+            if about.edit_of and (rows is None or not _takes_edit(rows, about)):
+                return None
             now: int = connection.execute(select(StoreClock())).scalar_one()
             asked = about.model_copy(
                 update={
@@ -138,7 +144,10 @@ class Questions:
         """The requests of a tenant that nobody has answered and that are not over, soonest deadline first; no cards."""
         later = QUESTIONS.alias()
         settled = select(ANSWERS.c.number).where(
-            ANSWERS.c.approval == QUESTIONS.c.approval, ANSWERS.c.revision == QUESTIONS.c.revision, ANSWERS.c.settles
+            ANSWERS.c.approval == QUESTIONS.c.approval,
+            ANSWERS.c.revision == QUESTIONS.c.revision,
+            ANSWERS.c.settles,
+            ANSWERS.c.voided_at.is_(None),
         )
         newer = select(later.c.revision).where(
             later.c.approval == QUESTIONS.c.approval, later.c.revision > QUESTIONS.c.revision
@@ -212,8 +221,8 @@ class Questions:
         before = StoreClock() - int(older_than * 1000)
         query = (
             select(ANSWERS)
-            .where(ANSWERS.c.handed_at.is_(None), ANSWERS.c.answered_at <= before)
-            .order_by(ANSWERS.c.answered_at)
+            .where(ANSWERS.c.handed_at.is_(None), ANSWERS.c.voided_at.is_(None), ANSWERS.c.answered_at <= before)
+            .order_by(ANSWERS.c.answered_at, ANSWERS.c.approval, ANSWERS.c.number)
             .limit(limit)
         )
 
@@ -246,6 +255,15 @@ class Questions:
         rows = await self._store.run(lambda connection: connection.execute(latest).all())
         return await self.owe_again([(name, revision) for name, revision in rows], older_than)
 
+    async def void(self, approval: str, delivery: str) -> None:
+        """Have a yes count for nothing, because its turn did not take it."""
+        change = (
+            update(ANSWERS)
+            .where(ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.voided_at.is_(None))
+            .values(voided_at=StoreClock())
+        )
+        await self._store.run(lambda connection: connection.execute(change).close())
+
     async def hand_over(self, approval: str, delivery: str) -> None:
         """Note that the turn of an approval was given an answer."""
         change = (
@@ -258,7 +276,7 @@ class Questions:
 
 def _owe_again(connection: Connection, approval: str, revision: int, older_than: float) -> int:
     ours = (ANSWERS.c.approval == approval, ANSWERS.c.revision == revision)
-    settled = select(ANSWERS.c.number).where(*ours, ANSWERS.c.settles)
+    settled = select(ANSWERS.c.number).where(*ours, ANSWERS.c.settles, ANSWERS.c.voided_at.is_(None))
     if connection.execute(settled).first() is None:
         return 0
     handed = ANSWERS.c.handed_at <= StoreClock() - int(older_than * 1000)
@@ -340,10 +358,21 @@ def _proposed(rows: ApprovalRows, question: Question) -> Question:
     return question.model_copy(update={"proposers": tuple(proposers)})
 
 
+def _takes_edit(rows: ApprovalRows, question: Question) -> bool:
+    """Whether `question` may follow the latest one as a change of its arguments."""
+    latest = rows.latest
+    waits = latest.ended_at is None and rows.request(latest).state == "pending"
+    stands = edit_stands(rows.answers, question.edit_of, question.edit_delivery)
+    return waits and stands and latest.revision == question.edit_of
+
+
 def _is_same(rows: ApprovalRows, question: Question) -> bool:
     latest = rows.latest
     same = question_hash(latest) == question_hash(question.model_copy(update={"revision": latest.revision}))
-    return same and latest.ended_at is None and rows.request(latest).state == "pending"
+    if not same or latest.ended_at is not None:
+        return False
+    # What a change made is asked once, whatever was answered since: its author's yes must not count a second time.
+    return question.edit_delivery != "" or rows.request(latest).state == "pending"
 
 
 def _free_code(connection: Connection, tenant: str) -> str:
@@ -387,4 +416,5 @@ def _listed(row: Row[Any], answers: Sequence[StoredAnswer], now: datetime) -> Ap
 
 
 def _answer(row: Row[Any]) -> StoredAnswer:
-    return StoredAnswer(row.revision, row.number, Vote.model_validate_json(row.body), moment(row.answered_at))
+    vote, at = Vote.model_validate_json(row.body), moment(row.answered_at)
+    return StoredAnswer(row.revision, row.number, vote, at, row.settles, row.voided_at is not None)

@@ -140,7 +140,7 @@ _GATEWAY: Final = {
     TICKETS: _READ,
     USES: _READ,
     GRANT_USES: _READ,
-    ANSWERS: Rights(select=True, insert=True, update=_only(ANSWERS, "handed_at")),
+    ANSWERS: Rights(select=True, insert=True, update=_only(ANSWERS, "handed_at", "voided_at")),
     GRANTS: Rights(select=True, insert=True, update=_only(GRANTS, "revoked_by", "revoked_at")),
     FREEZES: Rights(select=True, insert=True, delete=True),
     PEOPLE: Rights(select=True, insert=True, update=_columns(PEOPLE), delete=True),

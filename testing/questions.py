@@ -58,7 +58,12 @@ async def ask(
     change = None if edit is None else await writer.edit(task, edit, tool)
     if isinstance(change, str):
         raise ValueError(change)
-    return await writer.ask(task, about, change)
+    if change is None:
+        return await writer.ask(task, about)
+    asked = await writer.ask_changed(task, about, change)
+    if isinstance(asked, str):
+        raise ValueError(asked)
+    return asked
 
 
 async def answer(

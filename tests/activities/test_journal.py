@@ -24,10 +24,10 @@ from sqlalchemy import text
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate import GateActivity
-from signoff.activities.journal import TURNS_KEYS, RecordActivity, now
+from signoff.activities.journal import RecordActivity, now
 from signoff.activities.outcome import OutcomeActivity
 from signoff.approvals.entries import attempt, fingerprint
-from signoff.audit.log import AuditLog
+from signoff.audit.log import TURNS_KEYS, AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import CallOutcome

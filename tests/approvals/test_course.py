@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from signoff.approvals.course import StoredAnswer, request_at, request_of
+from signoff.approvals.course import StoredAnswer, edit_stands, request_at, request_of
 from signoff.approvals.digest import call_digest, question_hash
 from signoff.contracts.approval import Question, Vote
 from signoff.contracts.content import Content
@@ -39,8 +39,8 @@ def said(
     number: int, who: str, verdict: Any = "approved", *, minutes: float = 1, revision: int = 1, **fields: Any
 ) -> Any:
     """An answer in its place in the order, given so many minutes after the question was asked."""
-    at = NOW + minutes * MINUTE
-    decision = Decision(approval_id=ID, revision=revision, verdict=verdict, subject=who, received_at=at, **fields)
+    at, known = NOW + minutes * MINUTE, {"delivery_id": f"d{number}"} | fields
+    decision = Decision(approval_id=ID, revision=revision, verdict=verdict, subject=who, received_at=at, **known)
     return StoredAnswer(revision, number, Vote(subject=who, verdict=verdict, at=at, decision=decision), at)
 
 
@@ -101,7 +101,7 @@ def test_an_edit_is_a_yes_to_the_next_revision_and_none_to_its_own() -> None:
     """Who changes the arguments has not agreed to those that were asked."""
     answers = (said(1, "ana", **EDIT),)
     assert request_at(question(), answers, NOW + MINUTE).state == "pending"
-    second = question(3, revision=2, edit_of=1, opened_at=NOW + 2 * MINUTE)
+    second = question(3, revision=2, edit_of=1, edit_delivery="d1", opened_at=NOW + 2 * MINUTE)
     changed = request_at(second, answers, NOW + 3 * MINUTE)
     assert (changed.state, changed.decided_by, changed.edited_by) == ("approved", "ana", "ana")
     unrelated = question(3, revision=2, opened_at=NOW + 2 * MINUTE)
@@ -114,15 +114,58 @@ def test_a_change_to_other_arguments_is_no_yes_to_these() -> None:
     Seen to count, and to complete a quorum of two, while only the revision was compared.
     """
     answers = (said(1, "bo", edited_args={"amount": 4}), said(2, "ana", **EDIT))
-    second = question(3, revision=2, edit_of=1, quorum=2, opened_at=NOW + 2 * MINUTE)
+    second = question(3, revision=2, edit_of=1, edit_delivery="d2", quorum=2, opened_at=NOW + 2 * MINUTE)
     request = request_at(second, answers, NOW + 3 * MINUTE)
     assert (request.state, [vote.subject for vote in request.votes]) == ("pending", ["ana"])
 
 
 def test_who_only_proposed_a_change_has_not_approved_it() -> None:
     """The others decide."""
-    second = question(3, revision=2, edit_of=1, proposers=("ana",), opened_at=NOW + 2 * MINUTE)
+    changed = {"edit_of": 1, "edit_delivery": "d1", "proposers": ("ana",)}
+    second = question(3, revision=2, opened_at=NOW + 2 * MINUTE, **changed)
     assert request_at(second, (said(1, "ana", **EDIT),), NOW + 3 * MINUTE).state == "pending"
+
+
+def test_only_the_change_that_was_taken_is_a_yes() -> None:
+    """Another's change to the same arguments, which the gates had refused, does not count beside it.
+
+    Without `edit_delivery` one refused change and another person's made a quorum of two.
+    """
+    answers = (said(1, "ana", **EDIT), said(2, "bo", **EDIT))
+    second = question(3, revision=2, edit_of=1, edit_delivery="d2", quorum=2, opened_at=NOW + 2 * MINUTE)
+    request = request_at(second, answers, NOW + 3 * MINUTE)
+    assert (request.state, [vote.subject for vote in request.votes]) == ("pending", ["bo"])
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        pytest.param(said(2, "bo", "denied"), id="somebody denies"),
+        pytest.param(said(2, "guest", "withdrawn"), id="who asked withdraws"),
+        pytest.param(said(2, "ana", edited_args={"amount": 4}), id="its author changes it otherwise"),
+        pytest.param(said(2, "ana"), id="its author approves what was asked"),
+        pytest.param(said(2, "bo")._replace(settles=True), id="another approves what was asked"),
+    ],
+)
+def test_a_change_is_worth_nothing_after_another_answer(meanwhile: StoredAnswer) -> None:
+    """What waits for the gates is a yes to nothing until it is asked, and a no overtakes it.
+
+    Without `edit_stands` 4,000 EUR were paid that had been denied, withdrawn or corrected.
+    """
+    answers = (said(1, "ana", **EDIT), meanwhile)
+    second = question(3, revision=2, edit_of=1, edit_delivery="d1", opened_at=NOW + 2 * MINUTE)
+    assert request_at(second, answers[:1], NOW + 3 * MINUTE).state == "approved"
+    assert request_at(second, answers, NOW + 3 * MINUTE).state == "pending"
+    assert (edit_stands(answers[:1], 1, "d1"), edit_stands(answers, 1, "d1")) == (True, False)
+
+
+def test_a_yes_that_its_turn_did_not_take_counts_for_nothing() -> None:
+    """Nor does a change of arguments; what such a yes had settled waits again."""
+    yes = said(1, "ana")._replace(settles=True, void=True)
+    assert request_at(question(), (yes,), NOW + 3 * MINUTE).state == "pending"
+    change = said(1, "ana", **EDIT)._replace(void=True)
+    second = question(3, revision=2, edit_of=1, edit_delivery="d1", opened_at=NOW + 2 * MINUTE)
+    assert request_at(second, (change,), NOW + 3 * MINUTE).state == "pending"
 
 
 def test_answers_to_another_revision_say_nothing_of_this_one() -> None:

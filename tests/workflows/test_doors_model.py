@@ -23,12 +23,11 @@ from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_o
 from signed_askers import signed_asker
 from temporalio.client import Client
 
-from signoff.activities.journal import TURNS_KEYS
 from signoff.approvals import binding, machine
 from signoff.approvals.desk import Desk
 from signoff.approvals.digest import question_hash
 from signoff.audit.checkpoints import Checkpoints
-from signoff.audit.log import AuditLog
+from signoff.audit.log import TURNS_KEYS, AuditLog
 from signoff.audit.verify import verify
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
