@@ -83,9 +83,11 @@ class ImpostorTurn:
 
     @workflow.update(name=names.DECIDE)
     def decide(self, *envelopes: Any) -> Any:
-        """Keep an answer and thank for it."""
+        """Keep an answer and thank for it, or tell what was forged."""
         self._heard.extend(envelopes)
-        return Receipt(status="accepted", approval_id=str(envelopes[0].get("approval_id", "")))
+        return self._answers.get(names.DECIDE) or Receipt(
+            status="accepted", approval_id=str(envelopes[0].get("approval_id", ""))
+        )
 
     @workflow.update(name=names.CANCEL)
     def cancel(self, *envelopes: Any) -> Any:

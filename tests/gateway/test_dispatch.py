@@ -45,6 +45,18 @@ class Heard(Signoff):
         return await super().decide(decision)
 
 
+class Unreadable(Signoff):
+    """A client one of whose turns gives no receipt that can be read."""
+
+    broken: str = ""
+
+    async def decide(self, decision: Decision) -> Receipt:
+        """Nonsense of that turn; all others are given theirs."""
+        if decision.approval_id == self.broken:
+            raise ValueError("no receipt")
+        return await super().decide(decision)
+
+
 @pytest.fixture
 async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
     """A desk with a store of its own: nothing else is owed in it."""
@@ -87,6 +99,24 @@ async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and
     assert await back.step(older_than=0) == 0
     assert heard.given == (("ana", "approved"), ("bo", "approved"))
     assert await desk.runs(approval) == 1
+
+
+async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(desk: GatewayDesk) -> None:
+    """The oldest answer is one that its turn never takes; those behind it are handed over in the same step.
+
+    Without the catch in `DecisionService._given` the dispatcher ended there, and began with that answer again.
+    """
+    broken, other = await desk.asked("pay"), await desk.asked("pay")
+    away = dataclasses.replace(desk.deps, desk=Away(desk.desk.client))
+    for approval in (broken, other):
+        assert (await answered(away, approval, "approver")).status == "pending"
+    unreadable = Unreadable(desk.desk.client, task_queue=desk.desk.task_queue)
+    unreadable.broken = broken
+    assert await AnswerDispatcher(dataclasses.replace(desk.deps, desk=unreadable)).step(older_than=0) == 1
+    result = await asyncio.wait_for(desk.desk.signoff.result(key_of(other)), 60)
+    assert [call.code for call in result.calls] == ["ok"]
+    assert [each.approval for each in await Questions(desk.deps.store).owed(0, 10)] == [broken]
+    assert await AnswerDispatcher(desk.deps).step(older_than=0) == 0
 
 
 async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(client: Client, store: Store) -> None:

@@ -1,0 +1,138 @@
+"""An approver's change of arguments is a yes that outlives a no, to the old question or the new; and a turn's receipt lies."""
+
+from typing import Any
+
+import pytest
+from attack_site import AttackSite, Shown, approval_id, payee, receipt, until
+from impostor import ForgedTurn, Impostor
+
+from signoff.contracts import names
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.message import CallPart
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.steps import GateReply, GateTask
+
+pytestmark = pytest.mark.timeout(300)
+ASKED, LARGE = 400, 4_000
+
+
+async def ask_gates(
+    forged: ForgedTurn, ctx: Pinned, tool: str, args: dict[str, Any], edit: Decision | None = None
+) -> GateReply:
+    """What the honest worker's gates make of a call that the impostor proposes, or changes by an answer it kept."""
+    task = GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool=tool, args=Content(inline=args)),), edit=edit)
+    return GateReply.model_validate(await forged.schedule(names.GATE, f"g-{payee()}", task))
+
+
+@pytest.mark.parametrize("meanwhile", ["denied by its author", "denied by another", "withdrawn", "corrected"])
+async def test_what_comes_after_a_waiting_change_overtakes_it(meanwhile: str, site: AttackSite) -> None:
+    """Changed while no worker runs, then denied, withdrawn or corrected: the worker that is back pays what stands.
+
+    Nobody attacks here. Without `edit_stands` 4,000 EUR were paid every time.
+    """
+    to, rui, ana, bo = payee(), site.person("rui"), site.person("ana"), site.person("bo")
+    key = await rui.ask([("petty", {"amount": ASKED, "to": to})])
+    shown = await ana.waiting(approval_id(key))
+    async with site.without("worker"):
+        first = await ana.decide(shown, edited_args={"amount": LARGE, "to": to})
+        assert receipt(first)["status"] == "pending"
+        if meanwhile == "withdrawn":
+            then = await rui.http.post(f"/v1/approvals/{approval_id(key)}/withdraw", json={"reason": "a mistake"})
+        elif meanwhile == "corrected":
+            then = await ana.decide(shown, edited_args={"amount": 40, "to": to})
+        else:
+            then = await (ana if meanwhile == "denied by its author" else bo).decide(shown, "denied", reason="never")
+        assert then.status_code < 400, then.text
+    await rui.result(key)
+    assert site.amounts(to) == ([40] if meanwhile == "corrected" else [])
+
+
+async def test_a_change_that_was_denied_is_not_asked_again_with_its_authors_yes(
+    site: AttackSite, impostor: Impostor
+) -> None:
+    """Ana changes a wire of two approvers, Bo denies what she made of it; the turn has her change judged once more.
+
+    Without the comparison of `edit_delivery` in `Questions.ask` it was asked as a third revision that had her yes, and
+    one more paid 4,000 EUR.
+    """
+    to, large = payee(), {"amount": LARGE, "to": ""}
+    large["to"] = to
+    rui, ana, bo = site.person("rui"), site.person("ana"), site.person("bo")
+    key = await rui.ask([("wire", {"amount": ASKED, "to": to})])
+    shown, ctx = await ana.waiting(approval_id(key)), await impostor.ctx(key)
+    await ana.decide(shown, edited_args=large)
+
+    async def second() -> Shown | None:
+        seen = await bo.see(approval_id(key))
+        return seen if seen.view.get("revision") == 2 else None
+
+    assert receipt(await bo.decide(await until(second), "denied", reason="too much"))["state"] == "denied"
+    await rui.result(key)
+    change = next(each for each in await impostor.decisions(key) if each.edited_args is not None)
+    forged = await impostor.stand(key)
+    await ask_gates(forged, ctx, "wire", large, change)
+    after = await bo.see(approval_id(key))
+    assert (after.view["revision"], after.view["state"]) == (2, "denied")
+
+
+async def test_a_change_that_a_turn_kept_back_is_worth_nothing_after_a_no(site: AttackSite, impostor: Impostor) -> None:
+    """A turn that is taken over keeps a change, and has it judged once its author has denied the call.
+
+    Without `edit_stands` the gates took it, and its author's yes with it: 4,000 EUR were paid.
+    """
+    to, ana = payee(), site.person("ana")
+    large = {"amount": LARGE, "to": to}
+    key = await site.person("rui").ask([("petty", {"amount": ASKED, "to": to})])
+    shown, ctx = await ana.waiting(approval_id(key)), await impostor.ctx(key)
+    forged = await impostor.take_over(key)
+    await ana.decide(shown, edited_args=large)
+    denied = await ana.decide(shown, "denied", reason="no, stop that")
+    assert receipt(denied)["state"] == "denied"
+    kept = next(each for each in await forged.heard() if each.edited_args is not None)
+    await ask_gates(forged, ctx, "petty", large, kept)
+    after = await ana.see(approval_id(key))
+    assert (after.view["revision"], after.view["state"]) == (1, "denied")
+    digest = impostor.digest(ctx, "petty", large)
+    await forged.run("petty", large, impostor.permit(ctx, digest, [kept], tool="petty", revision=2))
+    assert site.ledger(to) == []
+
+
+async def test_a_turn_that_refuses_a_yes_has_it_void_and_names_nobody(site: AttackSite, impostor: Impostor) -> None:
+    """A turn tells an approver that somebody else denied what they approve: the receipt is the gateway's, and true.
+
+    Without it the approver was told `denied by Bo Berg`, and the call ran on the yes.
+    """
+    to, ana = payee(), site.person("ana")
+    key = await site.person("rui").ask([("pay", {"amount": ASKED, "to": to})])
+    shown, ctx = await ana.waiting(approval_id(key)), await impostor.ctx(key)
+    forged = await impostor.take_over(key)
+    lie = {"decided_by": "bo", "decided_name": "Bo Berg", "message": "denied by Bo Berg", "state": "denied"}
+    told = Receipt(status="refused", code="already_decided", approval_id=approval_id(key), **lie)
+    await forged.forge(**{names.DECIDE: told.model_dump(mode="json")})
+    answer = await ana.decide(shown)
+    assert "Bo" not in answer.text
+    assert (receipt(answer)["status"], (await ana.see(approval_id(key))).view["state"]) == ("refused", "pending")
+    digest = impostor.digest(ctx, "pay", {"amount": ASKED, "to": to})
+    await forged.run("pay", {"amount": ASKED, "to": to}, impostor.permit(ctx, digest, await forged.heard()))
+    assert site.ledger(to) == []
+
+
+async def test_a_turn_that_answers_nonsense_keeps_no_answer_out(site: AttackSite, impostor: Impostor) -> None:
+    """What a turn says to an answer cannot be read: it is stored all the same, and in the record without its word.
+
+    Without the catch in `DecisionService._given` the approver got an error, and the dispatcher began anew with that
+    answer before all others. Without the entry in its transaction the record had nothing of it.
+    """
+    ana = site.person("ana")
+    key = await site.person("rui").ask([("pay", {"amount": ASKED, "to": payee()})])
+    shown = await ana.waiting(approval_id(key))
+    forged = await impostor.take_over(key)
+    await forged.forge(**{names.DECIDE: {"status": "as you like"}})
+    answer = await ana.decide(shown, "denied", reason="never")
+    assert (receipt(answer)["status"], (await ana.see(approval_id(key))).view["state"]) == ("pending", "denied")
+    found = [each for each in await site.person("aud").record(key) if each["kind"] == "attempt"]
+    assert [(each["subject"], each["data"]["verdict"], each["data"].get("by")) for each in found] == [
+        ("ana", "denied", None)
+    ]
