@@ -1,4 +1,4 @@
-"""An approver's change of arguments is a yes that outlives a no, to the old question or the new; and a turn's receipt lies."""
+"""A change of arguments is a yes that outlives a no, to the old question or to the new; and a turn's receipt lies."""
 
 from typing import Any
 
