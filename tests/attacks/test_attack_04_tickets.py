@@ -14,8 +14,8 @@ from signoff.contracts.steps import OutcomeTask, ToolReply
 async def test_turns_of_one_id_in_two_sessions_both_run(site: AttackSite) -> None:
     """Rui and Max name their turns alike, in sessions of their own, and tip the same: both tips are given.
 
-    Without the session and the requester in the digest the second found the first one's ticket, was told its result and
-    never ran.
+    Without session, requester and nonce in `call_digest` Max's tip had the key of Rui's ticket, was refused and never
+    ran.
     """
     to, turn = payee(), uuid.uuid4().hex[:12]
     for name in ("rui", "max"):
@@ -28,7 +28,7 @@ async def test_turns_of_one_id_in_two_sessions_both_run(site: AttackSite) -> Non
 async def test_nobody_voids_anothers_ticket(site: AttackSite, impostor: Impostor) -> None:
     """A digest that a card shows is voided from another turn before people answer: the approved call runs all the same.
 
-    Without tickets that belong to their turn it lapsed, was asked again, and lapsed again.
+    Without `_TAKE_OVER` in `add_claim` the approved call was refused and never ran.
     """
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 4, "to": to}
@@ -54,7 +54,7 @@ async def test_nobody_voids_anothers_ticket(site: AttackSite, impostor: Impostor
 async def test_under_one_call_no_second_action_runs(site: AttackSite, impostor: Impostor) -> None:
     """A call that ran by rule is run again with other arguments, under the turn's own id: refused, and paid once.
 
-    Without the look at the other tickets of the call both ran under one call, and the turn told of one.
+    Without `another_action` in `Store.claim` both ran under one call, and the turn told of one.
     """
     to, rui = payee(), site.person("rui")
     key = await rui.ask([("tip", {"amount": 5, "to": to})])

@@ -2,7 +2,8 @@
 
 Each predicate was seen to succeed before: in a child with 3 GiB of address space it took 1.1 to 3 GiB, or 2 to 60
 seconds, where it was to be remembered and again at every later call. Without the bounds (`Predicate.holds` asking
-`Expression.here`, `compile_where` refusing nothing) these tests fail.
+`Expression.here`, `compile_where` and `growth_problem` refusing nothing, `Remembered.consulted` counting no steps)
+these tests fail.
 """
 
 import json
@@ -58,7 +59,11 @@ print(json.dumps([found, peak, time.process_time() - begun]))
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_costs_nothing_where_it_is_taken(name: str) -> None:
-    """Taken down or evaluated, it is refused or does not apply, within 200 MiB and a few seconds of the processor."""
+    """Taken down or evaluated, it is refused or does not apply, within 200 MiB and a few seconds of the processor.
+
+    With `Predicate.holds` asking `Expression.here`, and nothing refused by `compile_where` and `growth_problem`, each
+    held, or took up to 3 GiB or more than 60 seconds.
+    """
     asked = json.dumps([BOMBS[name], SCHEMA, large("Ana")])
     command = [sys.executable, "-c", CHILD]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=60, check=True)
@@ -94,7 +99,11 @@ def peaks(site: AttackSite) -> dict[str, int]:
 
 
 async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited: None) -> None:
-    """Each is `malformed` with words, the request waits on, and the gateway is as large as it was."""
+    """Each is `malformed` with words, the request waits on, and the gateway is as large as it was.
+
+    With `Predicate.holds` asking `Expression.here`, and nothing refused by `compile_where` and `growth_problem`, a bomb
+    was accepted.
+    """
     to, before = payee(), peaks(site)
     ana = site.person("ana")
     approval = approval_id(await site.person("rui").ask([("batch", large(to))]))
@@ -110,7 +119,10 @@ async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited:
 
 
 async def test_a_bomb_that_lies_in_the_store_does_not_go_off(site: AttackSite, limited: None) -> None:
-    """Those written under looser rules, approvals and denials, apply to no call: a person is asked, and soon."""
+    """Those written under looser rules, approvals and denials, apply to no call: a person is asked, and soon.
+
+    With the same, and no steps counted in `Remembered.consulted`, nobody was asked within 60 seconds.
+    """
     to, before = payee(), peaks(site)
     catalog = load_manifest(MANIFEST)
     tool = catalog.tool("batch")
