@@ -29,7 +29,10 @@ async def tipped(impostor: Impostor, forged: ForgedTurn, ctx: Pinned, args: dict
 
 
 async def test_a_day_later_no_rule_runs_a_call(site: AttackSite, impostor: Impostor) -> None:
-    """The same principal as the gateway made it two days ago: people are asked, where it ran for ever before."""
+    """The same principal as the gateway made it two days ago: people are asked, where it ran for ever before.
+
+    With `expired` always false the tip ran.
+    """
     to = payee()
     args = {"amount": 6, "to": to}
     forged, ctx = await stolen(site, impostor)
@@ -63,7 +66,8 @@ async def test_nothing_of_what_was_asked_is_changed(
 ) -> None:
     """Another channel, place, actor, time or nonce than the gateway signed for: refused.
 
-    Without these under the signature rules about the channel or the route were whoever's who reached Temporal.
+    Without these under the signature rules about the channel or the route were whoever's who reached Temporal; without
+    `check_principal` in `Witness.requester_problem` each change but that of the actor let the tip run.
     """
     to = payee()
     forged, ctx = await stolen(site, impostor)
