@@ -17,7 +17,7 @@ from mail_site import MailSite, mail_site, with_keys
 from signoff.channels import mail_names, mail_queue
 from signoff.channels.shapes import Received
 from signoff.contracts.errors import Unavailable
-from signoff.contracts.limits import MAIL_LOOKUPS_AT_ONCE, MAIL_PROVED_AT_ONCE, MAIL_STRANGERS_AT_ONCE
+from signoff.contracts.limits import MAIL_LOOKUPS_AT_ONCE, MAIL_STRANGERS_AT_ONCE
 
 PEOPLE = "people.example"
 SECONDS = 0.6
@@ -49,7 +49,11 @@ MUTE = {f"mute{number}.example": None for number in range(20)}
 
 @pytest.mark.usefixtures("hurried")
 async def test_all_names_of_a_mail_together_have_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three keys and five names of DMARC's walk, two at a time; and for the next such mail none of these again."""
+    """Three keys and five names of DMARC's walk, two at a time; and for the next such mail none of these again.
+
+    Without the time for all of them in `Names.find` the first mail took 2.8 seconds, and without what `Names` keeps
+    names were asked for again.
+    """
     mail = strange("eve@a.b.c.mute0.example", "s1", "s2", "s3", domain="mute0.example")
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         begun = time.monotonic()
@@ -65,7 +69,10 @@ async def test_all_names_of_a_mail_together_have_their_time(tmp_path: Path, monk
 
 
 async def test_what_is_not_there_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many mails name it."""
+    """However many mails name it.
+
+    Without what `Names` keeps it was asked for five times.
+    """
     async with mail_site(tmp_path, monkeypatch, {}) as site:
         for _ in range(5):
             await site.take(strange("eve@else.example"))
@@ -74,7 +81,11 @@ async def test_what_is_not_there_is_asked_for_once(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.usefixtures("hurried")
 async def test_who_has_proved_mail_waits_for_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty domains that answer nothing take six places; the others are Bo's, who decides meanwhile."""
+    """Twenty domains that answer nothing take six places; the others are Bo's, who decides meanwhile.
+
+    Without `MAIL_STRANGERS_AT_ONCE` in `MailQueue._following` strangers took all eight places, and Bo waited until
+    theirs were done.
+    """
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         await site.take(signed(site.reply("hm")))
         strangers = [asyncio.create_task(site.take(strange(f"eve@{mute(number)}"))) for number in range(20)]
@@ -82,13 +93,17 @@ async def test_who_has_proved_mail_waits_for_no_stranger(tmp_path: Path, monkeyp
             await asyncio.sleep(0.01)
         assert await site.state_after(signed(site.reply("approve"))) == "approved"
         waiting = [task for task in strangers if not task.done()]
-        assert len(waiting) >= len(strangers) - MAIL_PROVED_AT_ONCE
+        # One round of theirs at most is over by then.
+        assert len(waiting) >= len(strangers) - MAIL_STRANGERS_AT_ONCE
         await asyncio.gather(*strangers)
 
 
 @pytest.mark.usefixtures("hurried")
 async def test_a_domain_holds_up_its_own_mail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten mails of one domain that answers nothing; somebody of another who has proved nothing yet has a turn."""
+    """Ten mails of one domain that answers nothing; somebody of another who has proved nothing yet has a turn.
+
+    With several turns at a time for one domain in `MailQueue._following` ten of its names were looked up.
+    """
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         selectors = [f"k{number}" for number in range(10)]
         slow = [asyncio.create_task(site.take(strange(f"eve@{mute(0)}", each))) for each in selectors]
@@ -107,7 +122,10 @@ async def test_a_domain_holds_up_its_own_mail_alone(tmp_path: Path, monkeypatch:
 
 @pytest.mark.usefixtures("hurried")
 async def test_what_has_no_room_is_brought_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One domain's mails, all strangers' mails: refused for now. Of who has proved mail, still taken."""
+    """One domain's mails, all strangers' mails: refused for now. Of who has proved mail, still taken.
+
+    Without the refusal in `MailQueue.turn` all were taken.
+    """
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         await site.take(signed(site.reply("hm")))
         size = len(strange(f"eve@{mute(0)}"))
@@ -134,7 +152,11 @@ async def test_an_approver_s_mail_is_the_same_work_as_anybody_s(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who may approve, who may not and who is nobody at all: the same names are asked for, in the same order, and the
-    channel holds nobody's name to tell them apart by."""
+    channel holds nobody's name to tell them apart by.
+
+    With keys looked up for Bo and Cy alone in `Email.read` nobody's were not, and without the comparison of hashes in
+    `flaw` those of an altered mail were looked up.
+    """
     asked = []
     for name in ("bo", "cy", "nobody"):
         zone = with_keys(PEOPLE) if kind == "proved" else {}
@@ -152,7 +174,11 @@ async def test_an_approver_s_mail_is_the_same_work_as_anybody_s(
 async def test_a_long_mail_costs_less_than_a_second_and_stops_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """10 MB and three false signatures in both forms, hashed away from the loop, which goes on meanwhile."""
+    """10 MB and three false signatures in both forms, hashed away from the loop, which goes on meanwhile.
+
+    Read on the event loop by `Email.read` it let the loop go on once, and with dkimpy's canonical body made for each
+    signature in `BodyHashes.of` it took 1.3 seconds.
+    """
     false = "DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/{}; d=else.example; s=s{}; h=from; bh=AAAA; b=AAAA\r\n"
     head = "".join(false.format(form, number) for number, form in enumerate(("relaxed", "simple", "relaxed")))
     words = written("eve@else.example", "approvals@signoff.example", "approve K7Q-2FM").as_bytes()
@@ -166,6 +192,6 @@ async def test_a_long_mail_costs_less_than_a_second_and_stops_nobody(
             await asyncio.sleep(0.005)
             went_on += 1
         await reading
-        assert time.process_time() - begun < 2.0
+        assert time.process_time() - begun < 1.0
         assert went_on >= 10
         assert site.names.asked == {}
