@@ -61,12 +61,12 @@ def request_at(
 def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -> bool:
     """Tells whether a change of the arguments that `revision` asks about may still be asked in its place.
 
-    It may not where anything settled that revision, where somebody said no to it or withdrew it, and where the author
-    of the change, brought as `delivery`, has answered again since. A raw message lies in no store: of it only the first
-    two are known.
+    It may not where anything settled that revision, a denial or a withdrawal as well, nor where the author of the
+    change, brought as `delivery`, has answered again since. A raw message lies in no store: of it only the first is
+    known.
     """
     given = [each for each in answers if each.revision == revision and not each.void]
-    if any(each.settles or each.vote.verdict in ("denied", "withdrawn") for each in given):
+    if any(each.settles for each in given):
         return False
     own = next((each for each in given if each.vote.decision.delivery_id == delivery), None)
     return own is None or not any(each.number > own.number and each.vote.subject == own.vote.subject for each in given)

@@ -319,7 +319,7 @@ def add_answer(connection: Connection, rows: ApprovalRows, vote: Vote, *, settle
     row = insert(ANSWERS).values(
         approval=decision.approval_id,
         number=max((each.number for each in rows.answers), default=0) + 1,
-        revision=decision.revision,
+        revision=decision.revision or 1,
         person_id=vote.subject,
         delivery=decision.delivery_id,
         body=vote.model_dump_json(),

@@ -140,8 +140,8 @@ def test_only_the_change_that_was_taken_is_a_yes() -> None:
 @pytest.mark.parametrize(
     "meanwhile",
     [
-        pytest.param(said(2, "bo", "denied"), id="somebody denies"),
-        pytest.param(said(2, "guest", "withdrawn"), id="who asked withdraws"),
+        pytest.param(said(2, "bo", "denied")._replace(settles=True), id="somebody denies"),
+        pytest.param(said(2, "guest", "withdrawn")._replace(settles=True), id="who asked withdraws"),
         pytest.param(said(2, "ana", edited_args={"amount": 4}), id="its author changes it otherwise"),
         pytest.param(said(2, "ana"), id="its author approves what was asked"),
         pytest.param(said(2, "bo")._replace(settles=True), id="another approves what was asked"),

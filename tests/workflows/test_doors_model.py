@@ -238,6 +238,7 @@ class Story:
         changed = {
             "revision": self.request.revision + 1,
             "edit_of": self.request.revision,
+            "edit_delivery": decision.delivery_id,
             "digest": digest,
             "args": Content(inline=decision.edited_args),
             "note": f"{decision.subject} changed the arguments",
