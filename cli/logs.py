@@ -22,11 +22,16 @@ class _OneLine(logging.Formatter):
 
 
 class _Whole(logging.Formatter):
-    """A line for each record, and a traceback below it: nothing that a message carries begins a line of its own."""
+    """A line for each record, and a traceback below it, indented: nothing that either carries begins an entry."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
         record.message = _escaped(record.message)
         return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        # A traceback ends in the error's own words, and those may repeat what a stranger sent.
+        first, *below = super().format(record).splitlines()
+        return "\n".join((first, *(f"  {_escaped(line)}" for line in below)))
 
 
 def _escaped(message: str) -> str:

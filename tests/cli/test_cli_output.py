@@ -101,3 +101,16 @@ def test_no_message_begins_a_line_of_its_own_in_the_log(tmp_path: Path) -> None:
         written = path.read_text(encoding="utf-8")
     assert written.count("\n") == 1
     assert r"/x\n2026-11-22 ERROR forged\x1b[2J\u2028end" in written
+
+
+def test_no_error_begins_an_entry_of_the_log(tmp_path: Path) -> None:
+    """What an error repeats of what a stranger sent. Without the indentation of tracebacks it forged an entry."""
+    with logged_to(tmp_path, "gateway.log") as path:
+        try:
+            raise ValueError("/x\n2026-11-22 ERROR forged\x1b[2J\u2028end")
+        except ValueError as error:
+            logging.getLogger("signoff.gateway.failing").debug("id 0a1b", exc_info=error)
+        first, *below = path.read_text(encoding="utf-8").splitlines()
+    assert first.endswith("DEBUG signoff.gateway.failing: id 0a1b")
+    assert all(line.startswith("  ") and line.isprintable() for line in below)
+    assert "  2026-11-22 ERROR forged\\x1b[2J" in below
