@@ -1,41 +1,70 @@
 """Attacks 20 to 25: forged lines of the log, files that others may read, a broken answer among good ones, a bad memo.
 
 Each was seen to succeed before the mend, and fails without it: no umask in `embedded.py`, no receipt of its own in
-`gateway/approvals_api.py`, memos read as they are in `listing.py`. No path of this installation leads to an unexpected
-error, so that forged lines are seen to fail in tests/gateway/test_failing.py and tests/cli/test_cli_output.py; keys
-that look like others, in tests/approvals/test_arguments.py; links long over, in tests/gateway/test_links.py.
+`gateway/approvals_api.py`, memos read as they are in `listing.py`. No path of this installation is known to lead to an
+unexpected error, so the gateway is made to have one for the forged lines. Keys that look like others are in
+tests/approvals/test_arguments.py, links long over in tests/gateway/test_links.py.
 """
 
 import stat
 import uuid
 from datetime import timedelta
+from pathlib import Path
 
 from attack_site import AttackSite, approval_id, payee
+from changed_site import changed_site
 from stranger import dialled, head
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from signoff.contracts import names
+from signoff.embedded import ServerHandle
 from signoff.workflows import shown as attributes
 
+BROKEN = """
 
-async def test_an_address_forges_no_line_of_the_log(site: AttackSite) -> None:
-    """Whatever `%0A` it holds, and whatever a request breaks: each line is the gateway's own."""
-    log = site.folder / "gateway" / "gateway.log"
-    before = len(log.read_text().splitlines())
+from signoff.gateway.turns_api import TurnsApi
+
+
+async def broken(self: TurnsApi, turn: str) -> None:
+    raise ValueError(turn)
+
+
+TurnsApi.view = broken
+"""
+"""Has the gateway that reads this module break on every turn that it is asked for, as nobody expected."""
+
+
+async def test_an_address_forges_no_line_of_the_log(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    """Whatever `%0A` it holds, and whatever a request breaks: each line is the gateway's own.
+
+    Without the indentation of tracebacks in `_Whole` of `cli/logs.py` the error's own words forged an entry;
+    without its escaping and the `repr` in `gateway/failing.py` as well, so did the address.
+    """
     forged = f"2026-11-22 ERROR signoff: {uuid.uuid4().hex} approved everything"
-    async with dialled(site.url) as line:
-        path = f"/v1/turns/%0A{forged.replace(' ', '%20')}"
-        await line.send(head(site.url, "GET", path, authorization=f"Bearer {site.tokens['rui']}"))
-        await line.answer()
-    async with dialled(site.url) as line:
-        await line.send(head(site.url, "GET", f"/approvals/%0A{forged.replace(' ', '%20')}", upgrade="x\x0by"))
-        await line.answer()
-    assert not any(each.startswith(forged[:20]) for each in log.read_text().splitlines()[before:])
+    address = f"%0A{forged.replace(' ', '%20')}"
+    async with changed_site(attacked_server, tmp_path) as (site, _, desk):
+        tools = desk / "attack_desk_tools.py"
+        tools.write_text(tools.read_text() + BROKEN)
+        await site.stop("gateway")
+        await site.start("gateway")
+        async with dialled(site.url) as line:
+            await line.send(head(site.url, "GET", f"/v1/turns/{address}", authorization=f"Bearer {site.tokens['rui']}"))
+            status, _ = await line.answer()
+        async with dialled(site.url) as line:
+            await line.send(head(site.url, "GET", f"/approvals/{address}", upgrade="x\x0by"))
+            await line.answer()
+        lines = (site.folder / "gateway" / "gateway.log").read_text().splitlines()
+    assert (status, any(forged in each for each in lines)) == (500, True)
+    assert [each for each in lines if each.startswith(forged[:20])] == []
 
 
 async def test_what_the_installation_makes_is_its_owners_alone(site: AttackSite) -> None:
-    """The server's database with every argument, the store, keys, logs, and the folders around them."""
+    """The server's database with every argument, the store, keys, logs, and the folders around them.
+
+    Without the umask in `embedded.py` others could read the server's database, without `make_private` in
+    `store/engine.py` the store, and without the mode in `folders.py` the folder of the gateway.
+    """
     server = site.server.options
     made = [server.db_file, server.log, site.folder / "signoff.db"]
     made += [file for file in (site.folder / "gateway").rglob("*") if file.name != "public-keys.json"]
@@ -45,7 +74,10 @@ async def test_what_the_installation_makes_is_its_owners_alone(site: AttackSite)
 
 
 async def test_one_broken_answer_keeps_no_receipt_from_the_others(site: AttackSite) -> None:
-    """Half of a surrogate pair, a number where a text belongs, nothing: each has its own receipt, in their order."""
+    """Half of a surrogate pair, a number where a text belongs, nothing: each has its own receipt, in their order.
+
+    Without `_own_receipt` in `gateway/approvals_api.py` all of them were answered with one 500.
+    """
     rui, ana = site.person("rui"), site.person("ana")
     key = await rui.ask([("pay", {"amount": 4, "to": payee()})])
     shown = await ana.waiting(approval_id(key))
@@ -68,7 +100,10 @@ async def test_one_broken_answer_keeps_no_receipt_from_the_others(site: AttackSi
 
 
 async def test_a_memo_that_is_none_breaks_nobodys_list(site: AttackSite) -> None:
-    """Whoever may start workflows writes what they like into it: their row is bad, the others are there."""
+    """Whoever may start workflows writes what they like into it: their row is bad, the others are there.
+
+    With a memo's texts taken as they are in `listing.py` everybody's list was a 500.
+    """
     rui = site.person("rui")
     key = await rui.ask([("pay", {"amount": 5, "to": payee()})])
     await rui.waiting(approval_id(key))

@@ -1,15 +1,18 @@
 """Attack a: a Temporal credential polls the honest task queue and answers the tasks that it gets."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from attack_site import AttackSite, approval_id, is_turns_word, payee, until
+from attack_site import AttackSite, approval_id, is_turns_word, payee, until, words
 from impostor import Impostor
 from rogue_worker import CLAIMED, rogue_on
 
 from signoff.contracts import names
+from signoff.contracts.audit import AuditEntry
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.steps import RecordTask
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -40,7 +43,11 @@ async def ended(impostor: Impostor, key: TurnKey) -> bool:
 
 
 async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impostor: Impostor) -> None:
-    """A rogue worker answers `pay` with a receipt: neither card nor record says that it ran, and no money moved."""
+    """A rogue worker answers `pay` with a receipt: neither card nor record says that it ran, and no money moved.
+
+    Without the look for a ticket in `gateway/proof.py` the card said that it ran, and without the mark that
+    `activities/journal.py` sets the record did.
+    """
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     honest = await rui.ask([("pay", {"amount": 8, "to": to})])
     await ana.approve(approval_id(honest))
@@ -49,12 +56,28 @@ async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impost
     page = await site.browser("bo")
     truly, falsely = [(await page.open(approval_id(each)))[0].words for each in (honest, key)]
     assert site.amounts(to) == [8]
-    assert unproved(await site.person("aud").record(key), "execution", "outcome") == []
     assert (RAN in truly, RAN in falsely, CLAIMED in falsely) == (True, False, False)
+    # The rogue worker has no store; what its turn claims comes into the record by the honest one alone.
+    said = AuditEntry(
+        stream=key.workflow_id,
+        key="outcome/c1.1",
+        kind="outcome",
+        at=datetime.now(UTC),
+        tenant="main",
+        data={"call": "c1.1", "tool": "pay", "code": "ok"},
+    )
+    await (await impostor.stand(key)).schedule(names.RECORD, "r1", RecordTask(audit=(said,)))
+    record = await site.person("aud").record(key)
+    assert any(each["kind"] == "outcome" for each in record)
+    assert unproved(record, "execution", "outcome") == []
 
 
 async def test_nobody_is_said_to_have_approved_who_did_not(site: AttackSite, impostor: Impostor) -> None:
-    """An unsigned yes in Ana's name, which a rogue worker lets count: the gateway does not show that she approved."""
+    """An unsigned yes in Ana's name, which a rogue worker lets count: the gateway does not show that she approved.
+
+    With the turn's own request shown in `gateway/proof.py`, in place of the one in the store, the turn was shown as
+    approved by Ana.
+    """
     to, rui, bo = payee(), site.person("rui"), await site.browser("bo")
     key = await rui.ask([("pay", {"amount": 9, "to": to})])
     await site.person("ana").waiting(approval_id(key))
@@ -65,4 +88,9 @@ async def test_nobody_is_said_to_have_approved_who_did_not(site: AttackSite, imp
         await until(lambda: ended(impostor, key))
     view, (shown, _) = await site.person("bo").see(approval_id(key)), await bo.open(approval_id(key))
     assert (view.status, shown.status, site.amounts(to)) == (200, 200, [])
-    assert (view.view.get("decided_by", ""), "Approved by" in shown.words) == ("", False)
+    assert (view.view.get("decided_by", ""), "approved by" in shown.words.lower()) == ("", False)
+    [call] = (await site.person("bo").turn(key))["calls"]
+    assert (call["approval"]["state"], call["approval"]["decided_by"], call["approval"]["votes"]) == ("pending", "", [])
+    turn = words((await bo.http.get(f"/turns/{'.'.join(key)}")).text)
+    assert f"Pay 9 EUR to {to}" in turn
+    assert "approved by" not in turn.lower()
