@@ -98,14 +98,20 @@ async def taken(role_urls: RoleUrls) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
 async def test_the_database_refuses_what_is_the_gateways(taken: asyncpg.Connection, statement: str) -> None:
-    """Answers, grants' terms, freezes, people, what signs in, what was asked, and the record: not by this role."""
+    """Answers, grants' terms, freezes, people, what signs in, what was asked, and the record: not by this role.
+
+    With all rights of every table given in `store/roles.py`, and no rows kept back, each statement passed.
+    """
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await taken.execute(statement)
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
 async def test_the_owner_could(role_urls: RoleUrls, statement: str) -> None:
-    """Every one of them is a statement that does something: with the owner's credential none is refused."""
+    """Every one of them is a statement that does something: with the owner's credential none is refused.
+
+    With the worker's credential in the place of the owner's each was refused.
+    """
     connection = await asyncpg.connect(role_urls.owner)
     change = connection.transaction()
     await change.start()
@@ -117,7 +123,10 @@ async def test_the_owner_could(role_urls: RoleUrls, statement: str) -> None:
 
 
 async def test_it_sees_three_keys_and_moves_no_chain(site_of_roles: AttackSite, taken: asyncpg.Connection) -> None:
-    """The key of approval links and of forms are there and not for it; nor is the head of the checkpoints."""
+    """The key of approval links and of forms are there and not for it; nor is the head of the checkpoints.
+
+    Without the conditions on rows in `store/roles.py` the key of forms was among them.
+    """
     await site_of_roles.browser("bo")
     assert {row["name"] for row in await taken.fetch("SELECT name FROM keys")} == set(WORKER_KEYS)
     assert await taken.execute("UPDATE audit_heads SET hash = 'mine' WHERE stream = 'checkpoints'") == "UPDATE 0"
@@ -184,7 +193,10 @@ async def test_a_question_with_other_approvers_runs_nothing(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
 ) -> None:
     """Max, who may approve nothing, is named in a question that the worker's role wrote, and approves: an honest worker
-    asks the present policy, too, and pays nothing."""
+    asks the present policy, too, and pays nothing.
+
+    With the present policy's table left out in `seating` 9,400 EUR was paid.
+    """
     to = payee()
     args = {"amount": 9_400, "to": to}
     key, question, row = await asked(site_of_roles, args, taken)
@@ -207,26 +219,32 @@ async def test_a_question_with_other_approvers_runs_nothing(
 async def test_a_question_with_other_arguments_is_not_shown(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
 ) -> None:
-    """Shown 9 EUR over the digest of 9,400 EUR: nobody sees it, and nobody's yes is signed."""
+    """Shown 9 EUR over the digest of 9,400 EUR: nobody sees it, and nobody's yes is signed.
+
+    Without the comparison of digests in `RequestReader._proved` it was shown, and the yes signed.
+    """
     to = payee()
     args = {"amount": 9_400, "to": to}
     key, question, row = await asked(site_of_roles, args, taken)
     small = Content(inline={"amount": 9, "to": to})
-    await ask_instead(taken, row, question.model_copy(update={"revision": 2, "args": small}))
+    false = question.model_copy(update={"revision": 2, "args": small})
+    await ask_instead(taken, row, false)
     ana = site_of_roles.person("ana")
     shown = await ana.see(approval_id(key))
-    answer = await ana.http.post(
-        f"/v1/approvals/{approval_id(key)}/decide", json={"verdict": "approved", "revision": 2}
-    )
-    assert (shown.status, answer.status_code) == (404, 404), (shown.words, answer.text)
+    yes = {"verdict": "approved", "revision": 2, "question_hash": question_hash(false)}
+    answer = await ana.http.post(f"/v1/approvals/{approval_id(key)}/decide", json=yes)
     assert await insider.decisions(key) == []
+    assert (shown.status, answer.status_code) == (404, 404), (shown.words, answer.text)
     assert site_of_roles.amounts(to) == []
 
 
 async def test_a_yes_to_false_words_runs_what_they_say_alone(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
 ) -> None:
-    """Asked in a false question for 9 EUR, Ana says yes: what the turn was asked for, 9,400 EUR, is not paid by it."""
+    """Asked in a false question for 9 EUR, Ana says yes: what the turn was asked for, 9,400 EUR, is not paid by it.
+
+    Without the comparison of the question's digest with the call's in `standing` 9,400 EUR was paid.
+    """
     to = payee()
     large, small = {"amount": 9_400, "to": to}, {"amount": 9, "to": to}
     key, question, row = await asked(site_of_roles, large, taken)
@@ -250,7 +268,11 @@ async def test_a_yes_to_false_words_runs_what_they_say_alone(
 async def test_a_ticket_written_by_hand_holds_a_call_back(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection, state: str
 ) -> None:
-    """Ana approves 7 EUR, and a ticket is there that no honest worker claimed: neither that nor 9,400 EUR is paid."""
+    """Ana approves 7 EUR, and a ticket is there that no honest worker claimed: neither that nor 9,400 EUR is paid.
+
+    With every claim answered as fresh in `Store.claim`, and no look at other actions of the call, 7 EUR was paid
+    beside each state.
+    """
     to = payee()
     args, large = {"amount": 7, "to": to}, {"amount": 9_400, "to": to}
     key, question, _ = await asked(site_of_roles, args, taken)
