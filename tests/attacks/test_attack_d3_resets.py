@@ -1,21 +1,28 @@
 """Attack D3: after a reset to before the answer, what has happened is asked again, and denied while it stands."""
 
+import pytest
 from attack_site import AttackSite, approval_id, payee, until
 from impostor import Impostor
 
 
-async def test_what_has_happened_cannot_be_denied(site: AttackSite, impostor: Impostor) -> None:
-    """Approved and paid, then reset to before the answer: the call's outcome is that it ran, whatever people say."""
+@pytest.mark.parametrize("to_start", [False, True])
+async def test_what_has_happened_cannot_be_denied(site: AttackSite, impostor: Impostor, to_start: bool) -> None:
+    """Approved and paid, then reset to before the answer: the call's outcome is that it ran, whatever people say.
+
+    Without `_ran_before` in `activities/gate.py` a turn that was reset to its start asked again and was denied, and
+    with every claim answered as fresh in `Store.claim` one that was reset to before the answer paid again.
+    """
     to, ana, rui = payee(), site.person("ana"), site.person("rui")
     key = await rui.ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
     assert (await ana.approve(approval_id(key)))["status"] == "accepted"
     second = await ana.waiting(approval_id(key, "c2.1"))
     assert site.amounts(to) == [9]
-    await impostor.reset(key)
+    await impostor.reset(key, to_start=to_start)
 
     async def on_again() -> bool:
         first = await ana.see(approval_id(key))
-        if first.view.get("state") == "pending":
+        if first.status == 200:
+            # Also where it is shown as approved.
             await ana.decide(first, "denied", reason="rather not")
         calls = (await rui.turn(key))["calls"]
         return bool(calls) and calls[0]["outcome"] is not None
@@ -26,13 +33,18 @@ async def test_what_has_happened_cannot_be_denied(site: AttackSite, impostor: Im
     assert second.status == 200
 
 
-async def test_what_has_happened_is_not_done_again(site: AttackSite, impostor: Impostor) -> None:
-    """Approved and paid, then reset to before the answer, asked again or not, and approved again: paid once."""
+@pytest.mark.parametrize("to_start", [False, True])
+async def test_what_has_happened_is_not_done_again(site: AttackSite, impostor: Impostor, to_start: bool) -> None:
+    """Approved and paid, then reset to before the answer, asked again or not, and approved again: paid once.
+
+    With every claim answered as fresh in `Store.claim` it was paid twice after a reset to before the answer, and
+    without `_ran_before` in `activities/gate.py` as well after one to its start.
+    """
     to, ana, rui = payee(), site.person("ana"), site.person("rui")
     key = await rui.ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
     assert (await ana.approve(approval_id(key)))["status"] == "accepted"
     await ana.waiting(approval_id(key, "c2.1"))
-    await impostor.reset(key)
+    await impostor.reset(key, to_start=to_start)
 
     async def on_again() -> bool:
         first = await ana.see(approval_id(key))

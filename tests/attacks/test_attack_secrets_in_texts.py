@@ -129,7 +129,12 @@ def spoken(text: str) -> list[str]:
 
 
 async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
-    """Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed."""
+    """Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed.
+
+    Without `arguments_without` in `approvals/card.py` the card repeated the password, without that in `masked_args`
+    the API, without `_quiet` in `activities/model.py` and in `Results.of` the result, and without `RecordedSecrets`
+    that repeated the vault's.
+    """
     approval = await desk.asked("log in")
     named = parse_approval_id(approval)
     assert named is not None
@@ -157,7 +162,10 @@ async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
 
 
 async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(desk: GatewayDesk) -> None:
-    """The requester wrote the password before anybody knew that it is one; the conversation does not show it."""
+    """The requester wrote the password before anybody knew that it is one; the conversation does not show it.
+
+    Without the secrets of the turn in `masked_view` the conversation showed it.
+    """
     approval = await desk.asked(f"log in with {PASSWORD}")
     named = parse_approval_id(approval)
     assert named is not None
@@ -167,7 +175,11 @@ async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(de
 
 
 async def test_no_error_repeats_a_secret(desk: GatewayDesk) -> None:
-    """What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling."""
+    """What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling.
+
+    Without the hiding of a failure's words in `Results.of` the outcome repeated the password, and without
+    `RecordedSecrets` the vault's secret.
+    """
     approval = await desk.asked("log in, it fails")
     await desk.decide(approval, verdict="approved", revision=1)
     named = parse_approval_id(approval)
@@ -187,7 +199,10 @@ async def read(desk: GatewayDesk, *paths: str) -> None:
 
 
 async def test_an_edit_that_leaves_what_is_hidden_changes_nothing_of_it(desk: GatewayDesk) -> None:
-    """What stands as `[hidden]` in an argument comes back as it was; written around it is refused."""
+    """What stands as `[hidden]` in an argument comes back as it was; written around it is refused.
+
+    Without the refusal in `_Unmasked._repeated` the address of somebody else was taken.
+    """
     approval = await desk.asked("log in")
     shown = (await desk.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
     assert shown["site"] == "https://example.com/?p=[hidden]"
