@@ -94,7 +94,10 @@ def repeated(piece: str, count: int, between: str) -> str:
     ],
 )
 def test_a_rule_of_the_manifest_is_as_large_as_this(most: str, more: str, why: str) -> None:
-    """At the bound it is taken; one step beyond the worker does not start, and says why."""
+    """At the bound it is taken; one step beyond the worker does not start, and says why.
+
+    Without the limits in `text_problem`, `tree_problem` and `growth_problem` each was taken.
+    """
     policy(auto_approve_if=most)
     with pytest.raises(ConfigError, match=why):
         policy(auto_approve_if=more)
@@ -114,7 +117,10 @@ def test_a_rule_of_the_manifest_is_as_large_as_this(most: str, more: str, why: s
     ],
 )
 def test_a_predicate_of_a_person_is_as_large_as_this(most: str, more: str, why: str) -> None:
-    """At the bound it is taken; one step beyond it is refused where it is to be remembered, with why."""
+    """At the bound it is taken; one step beyond it is refused where it is to be remembered, with why.
+
+    Without the limits in `compile_where` each was taken.
+    """
     compile_where(most, policy(auto_approve_if="false"))
     with pytest.raises(ConfigError, match=why):
         compile_where(more, policy(auto_approve_if="false"))
@@ -136,7 +142,10 @@ def test_a_predicate_of_a_person_is_as_large_as_this(most: str, more: str, why: 
     ],
 )
 def test_what_grows_faster_than_its_data_is_evaluated_apart(text: str, bounded: bool) -> None:
-    """So is what costs more than `POLICY_PLAIN_STEPS` or `POLICY_PLAIN_BYTES` over the largest data there can be."""
+    """So is what costs more than `POLICY_PLAIN_STEPS` or `POLICY_PLAIN_BYTES` over the largest data there can be.
+
+    With `is_bounded` always false none was.
+    """
     assert policy(auto_approve_if=text).expressions["auto_approve_if"].bounded is bounded
 
 
@@ -151,7 +160,10 @@ def test_what_grows_faster_than_its_data_is_evaluated_apart(text: str, bounded: 
 def test_data_that_are_too_large_reach_no_engine(
     text: str, most: dict[str, Any], more: dict[str, Any], why: str, reached: Refusing
 ) -> None:
-    """Within the bound a process is asked; beyond it a person is asked and a denying rule denies, at once."""
+    """Within the bound a process is asked; beyond it a person is asked and a denying rule denies, at once.
+
+    Without the comparisons of steps and memory in `bounded_outcomes` each reached it and ran by rule.
+    """
     assert policy(auto_approve_if=text).judge(most, {}).verdict == "auto"
     assert reached.asked == 1
     verdict = policy(auto_approve_if=text).judge(more, {})
@@ -161,7 +173,10 @@ def test_data_that_are_too_large_reach_no_engine(
 
 
 def test_a_plain_rule_ends_after_its_steps() -> None:
-    """The longest body over the longest list ends within seconds, and asks."""
+    """The longest body over the longest list ends within seconds, and asks.
+
+    With `is_bounded` always false it ran to its end, and let the call run by rule.
+    """
     body = repeated("x > 0", 90, " && ")
     found = policy(auto_approve_if=f"args.items.all(x, {body})")
     begun = time.process_time()
@@ -173,7 +188,11 @@ def test_a_plain_rule_ends_after_its_steps() -> None:
 
 
 def test_a_process_is_killed_after_its_time(pool: PolicyPool) -> None:
-    """What takes longer is an error after two seconds, and the next one gets an answer."""
+    """What takes longer is an error after two seconds, and the next one gets an answer.
+
+    Without the time in `_Process.evaluate` it was ended later by its limit of the processor, and without that as well
+    it gave an answer.
+    """
     begun = time.monotonic()
     first, second = pool.evaluate(task(BOMBS["all items for each item"], large("Ana")))
     assert (first.kind, second.kind, "2 s" in first.note) == ("error", "error", True)
@@ -182,7 +201,10 @@ def test_a_process_is_killed_after_its_time(pool: PolicyPool) -> None:
 
 
 def test_a_process_has_so_much_memory(pool: PolicyPool) -> None:
-    """What takes more is an error, while no process has more than its limit; the next one gets an answer."""
+    """What takes more is an error, while no process has more than its limit; the next one gets an answer.
+
+    Without the limit of the address space in `policyprocess.py` it took 2.5 GB.
+    """
     pool.evaluate(task("1 in args.items", of(3)))
     seen, over = [0], threading.Event()
 
@@ -206,26 +228,35 @@ def test_a_process_has_so_much_memory(pool: PolicyPool) -> None:
 
 
 def test_who_finds_no_process_free_is_told_so(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wait for a process ends in an error, which asks or denies."""
+    """The wait for a process ends in an error, which asks or denies.
+
+    Without the end of the wait in `PolicyPool.evaluate` it waited until the process was free.
+    """
     monkeypatch.setattr(policypool, "POLICY_WAIT_SECONDS", 0.05)
     pool.evaluate(task("1 in args.items", of(3)))
     busy = threading.Thread(target=pool.evaluate, args=(task(BOMBS["all items for each item"], large("Ana")),))
     busy.start()
     found = Outcome("true")
-    while found.kind == "true":
+    while found.kind == "true" and busy.is_alive():
         found, _ = pool.evaluate(task("1 in args.items", of(3)))
     busy.join()
     assert found == Outcome("error", "all processes that could evaluate it are busy")
 
 
 def test_a_process_that_does_not_start_is_an_error(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is evaluated anywhere else then."""
+    """Nothing is evaluated anywhere else then.
+
+    With a fallback to evaluating it here, in place of the error in `PolicyPool.evaluate`, it was true.
+    """
     monkeypatch.setattr(policypool.sys, "executable", "/bin/false")
     assert pool.evaluate(task("1 in args.items", of(3)))[0].kind == "error"
 
 
 def test_a_process_knows_no_secret_and_ends_with_its_program(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has nothing of its program's environment but what Python needs, and is gone when the pool is closed."""
+    """It has nothing of its program's environment but what Python needs, and is gone when the pool is closed.
+
+    With all of the environment handed on in `policypool.py` the process had all of it.
+    """
     monkeypatch.setenv("SIGNOFF_TOKEN", "s3cret")
     before = {each.pid for each in psutil.Process().children()}
     pool.evaluate(task("1 in args.items", of(3)))
@@ -236,7 +267,10 @@ def test_a_process_knows_no_secret_and_ends_with_its_program(pool: PolicyPool, m
 
 
 def test_a_program_without_processes_asks(reached: Refusing) -> None:
-    """Where none was installed a costly rule is an error with the remedy, and installing is done once."""
+    """Where none was installed a costly rule is an error with the remedy, and installing is done once.
+
+    With `is_bounded` always false the rule let the call run here.
+    """
     set_evaluator(NoEvaluator())
     verdict = policy(auto_approve_if=COPIES).judge(of(3), {})
     assert (verdict.verdict, "policypool.install()" in verdict.why) == ("ask", True)
