@@ -111,7 +111,27 @@ class Signoff:
     async def view(self, key: TurnKey) -> TurnView:
         """The turn as it stands. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
         view: TurnView = await self._query(key, names.STATE, TurnView)
+        # Whoever runs a workflow can have it speak of another turn: what is read of it would then be that one's.
+        if not isinstance(view, TurnView) or TurnKey(view.tenant, view.session, view.turn) != key:
+            raise ServerUnavailable("it could not be read: it speaks of another turn")
         return view
+
+    async def asked(self, key: TurnKey) -> TurnInput:
+        """What a turn was begun with, from its first event; needs no worker.
+
+        Raises `NotFound`, also for what was begun under its id with no turn's input, and `ServerUnavailable`.
+        """
+        try:
+            first = await anext(aiter(self._handle(key).fetch_history_events(page_size=1)))
+            given = first.workflow_execution_started_event_attributes.input.payloads
+            [turn] = await self.temporal.data_converter.decode(given, [TurnInput])
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        except Exception:
+            # Whoever may start workflows can start one with anything.
+            raise NotFound(f"there is no turn `{key.workflow_id}`") from None
+        found: TurnInput = turn
+        return found
 
     async def ended_view(self, key: TurnKey) -> TurnView:
         """A turn that is over as its first and its last event tell it: no worker is asked to read its history anew.
@@ -124,9 +144,7 @@ class Signoff:
             described = await handle.describe(rpc_timeout=self._patience)
             if described.status != WorkflowExecutionStatus.COMPLETED:
                 raise ServerUnavailable("no worker answered in time")
-            first = await anext(aiter(handle.fetch_history_events(page_size=1)))
-            given = first.workflow_execution_started_event_attributes.input.payloads
-            [turn] = await self.temporal.data_converter.decode(given, [TurnInput])
+            turn = await self.asked(key)
             result: TurnResult = await handle.result()
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
@@ -336,6 +354,8 @@ class Signoff:
     async def session(self, key: SessionKey) -> SessionView:
         """A session as it stands. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
         view: SessionView = await self._query(key, names.STATE, SessionView)
+        if not isinstance(view, SessionView) or SessionKey(view.tenant, view.session) != key:
+            raise ServerUnavailable("it could not be read: it speaks of another session")
         return view
 
     async def has_session(self, key: SessionKey) -> bool:
@@ -385,6 +405,9 @@ class Signoff:
             raise _missing(error, key.workflow_id) from None
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
             raise ServerUnavailable(f"it could not be read: {error}") from None
+        except Exception as error:
+            # What a workflow answers is anybody's word who runs one, and may be nothing that can be read.
+            raise ServerUnavailable(f"it could not be read: {type(error).__name__}") from None
 
     async def _asked(self, handle: WorkflowHandle[Any, Any], query: str, *about: str, result_type: Any) -> Any:
         """The answer to a query that begins now or later, and ends within our patience."""

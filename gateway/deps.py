@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Final
 from urllib.parse import quote
 
 from signoff.client import Signoff
+from signoff.contracts.call import Pinned
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
@@ -28,6 +30,10 @@ def system_clock() -> datetime:
     return datetime.now(UTC)
 
 
+ASKERS_KEPT: Final = 10_000
+"""Turns of which a gateway remembers who asked for them."""
+
+
 @dataclass(frozen=True)
 class GatewayDeps:
     """The desk and what stands around it. `clock` gives an aware time in UTC; it stamps `received_at`.
@@ -44,6 +50,7 @@ class GatewayDeps:
     clock: Callable[[], datetime] = system_clock
     signer: Signer | None = field(default=None, repr=False)
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
+    _askers: dict[TurnKey, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def requests(self) -> RequestReader:
@@ -56,6 +63,33 @@ class GatewayDeps:
         return DecisionService(
             self.store, self.desk, self.people, self.signer, self.clock, development=self.development
         )
+
+    async def asker(self, key: TurnKey) -> str:
+        """The id of the person in whose name a turn was asked for, by the gateway's signature; "" where none holds.
+
+        Needs no worker. Raises `NotFound`, `ServerUnavailable`.
+        """
+        known = self._askers.get(key)
+        if known is not None:
+            return known
+        turn = await self.desk.asked(key)
+        ctx = Pinned(
+            tenant=key.tenant,
+            session=key.session,
+            turn=key.turn,
+            actor=turn.actor,
+            channel=turn.channel,
+            route=turn.route,
+            step=turn.step,
+            user=turn.principal,
+            extra=dict(turn.context),
+        )
+        if not self.verifier().check_principal(ctx):
+            return ""
+        if len(self._askers) >= ASKERS_KEPT:
+            self._askers.pop(next(iter(self._askers)))
+        self._askers[key] = turn.principal.user
+        return turn.principal.user
 
     async def view(self, key: TurnKey) -> TurnView:
         """A turn as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
