@@ -30,7 +30,6 @@ def context_of(
     budget_chars: int,
     *,
     people: Directory,
-    dry_run: bool = False,
     capabilities: Granted = NOTHING_GRANTED,
 ) -> ToolContext:
     """What the handler, or the probe, of a permitted call is told in this activity; `key` is that of its ticket."""
@@ -49,7 +48,6 @@ def context_of(
         approval_decision="approved" if permit.kind == "approved" else None,
         approval_reason=last.reason if last else "",
         decided_by=last.subject if last else "",
-        dry_run=dry_run,
         attempt=activity.info().attempt,
         result_budget_chars=budget_chars,
         route=ctx.route,

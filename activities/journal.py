@@ -14,6 +14,7 @@ from signoff.contracts import names
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import CallOutcome, Permit
 from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import RECORDED_RESULT_CHARS
 from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.steps import RecordTask
@@ -45,7 +46,7 @@ async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
 
 async def _end_questions(room: Room, seen: Sequence[AuditEntry]) -> None:
     """Take a turn's word for how its questions ended, which never lets anything run. Raises `StoreUnavailable`."""
-    ended = [entry.data for entry in seen if entry.kind == "ending"]
+    ended = [entry.data for entry in seen if entry.kind == "ending" and _is_of(entry.stream, entry.data)]
     if not ended:
         return
 
@@ -54,6 +55,12 @@ async def _end_questions(room: Room, seen: Sequence[AuditEntry]) -> None:
             end_by_word(connection, str(facts["approval"]), int(facts["revision"]), str(facts["state"]))
 
     await room.store.run(write)
+
+
+def _is_of(stream: str, facts: Mapping[str, Any]) -> bool:
+    """Whether an ending is of a question of the turn whose stream it stands in: nobody ends another turn's."""
+    approval = parse_approval_id(str(facts.get("approval", "")))
+    return approval is not None and approval.turn.workflow_id == stream
 
 
 async def write(room: Room, entries: Sequence[AuditEntry]) -> None:
@@ -67,10 +74,12 @@ def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
     own = [entry for entry in seen if info.workflow_type == ACTOR_TURN and entry.stream == info.workflow_id]
     # Whoever runs a workflow can say anything here: it must neither pass for what an activity saw, nor keep that out
     # of the record by taking its key first.
-    return [
-        entry.model_copy(update={"key": f"{TURNS_KEYS}{entry.key}", "data": {**entry.data, "by": "turn"}})
-        for entry in own
-    ]
+    return [by_turn(entry) for entry in own]
+
+
+def by_turn(entry: AuditEntry) -> AuditEntry:
+    """`entry` as what nobody but its turn says."""
+    return entry.model_copy(update={"key": f"{TURNS_KEYS}{entry.key}", "data": {**entry.data, "by": "turn"}})
 
 
 class Ran(NamedTuple):

@@ -7,7 +7,7 @@ from signoff.activities.asking import judged_past
 from signoff.activities.capabilities import granted
 from signoff.activities.gate import is_of
 from signoff.activities.handler import context_of
-from signoff.activities.journal import hand_over, now, write
+from signoff.activities.journal import by_turn, hand_over, now, write
 from signoff.activities.permit import Caller, caller_problem, happened, words_on
 from signoff.activities.probing import Probing, known
 from signoff.activities.results import Results
@@ -62,7 +62,10 @@ class OutcomeActivity:
             tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
             # Not its arguments: nothing here has bound them to the permit.
             facts = {} if tool is None else executed(tool, permit)
-            await write(self._room, [finished(permit, reply.outcome, key, now(), facts)])
+            entry = finished(permit, reply.outcome, key, now(), facts)
+            # Of what takes no ticket nothing but the turn says that it was begun at all.
+            unproved = tool is not None and tool.read_only and tool.usage_limit is None
+            await write(self._room, [by_turn(entry) if unproved else entry])
         return reply
 
     async def _told(self, task: OutcomeTask, word: Decision) -> ToolReply:

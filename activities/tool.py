@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from copy import deepcopy
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 from temporalio import activity
@@ -33,6 +33,7 @@ from signoff.contracts.approval import Question
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
 from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.steps import ToolReply, ToolTask
@@ -84,7 +85,9 @@ class ToolActivity:
             another = "" if task.tool == self._tool.name else "the permit names another tool"
             problem = another or caller_problem(current_caller(), task.permit, self._tool.activity)
             if problem:
-                return await self._refused(task, problem)
+                # Not written down: whose stream it would be is the word of somebody who is not that turn.
+                self._room.store.count_refusal("unproved")
+                return _not_executed(task, self._tool, problem)
             await self._journal.receive(task.audit)
             reply = await self._permitted(task)
             await self._journal.settle()
@@ -95,10 +98,10 @@ class ToolActivity:
         found = await self._judged(task, args)
         if isinstance(found, ToolReply):
             return await self._begun_before(task) or found
-        return await self._once(task, found.args(args), found)
+        return await self._once(found.task, found.judgement.args(args), found.judgement)
 
-    async def _judged(self, task: ToolTask, args: Any) -> ToolReply | Judgement:
-        """Gates again with the present catalog, digest, decisions or policy; a judgement when the call may run."""
+    async def _judged(self, task: ToolTask, args: Any) -> "ToolReply | _Permitted":
+        """Gates again with the present catalog, digest, decisions or policy; what may run, by what the store has."""
         permit, witness = task.permit, self._room.witness
         # First of all: everything below judges by who asks, and a permit can name anybody.
         problem = witness.requester_problem(permit.ctx)
@@ -140,9 +143,24 @@ class ToolActivity:
             # People agreed to the call, but nobody was asked to let pass what its permission check denies by now.
             return ToolReply(again="policy", note="this is not permitted by now, unless somebody overrides it")
         if worth.kind == "run":
-            return found
+            rule = "" if found.verdict is None else found.verdict.rule
+            if approval is not None:
+                rule = approval.question.rule
+            # What is recorded and told to the handler is what was found here, and not what the permit says of itself.
+            proved = {"decisions": decisions, "rule": rule, "policy_hash": policy.hash, "grant": found.grant}
+            proved |= {"doubts": await self._words(task)}
+            permit = permit.model_copy(update=proved)
+            return _Permitted(task.model_copy(update={"permit": permit}), found)
         refused = await self._refused(task, worth.why)
         return refused.model_copy(update={"again": worth.again, "note": worth.why})
+
+    async def _words(self, task: ToolTask) -> tuple[Decision, ...]:
+        """What people said of earlier tries of the call."""
+        if task.ticket <= 1 or not task.permit.doubts:
+            return ()
+        rows = await self._approvals.of(task.permit)
+        found = [word for number in range(1, task.ticket) for word in words_on(task.permit, rows, number)]
+        return tuple(word for word in task.permit.doubts if word in found)
 
     async def _begun_before(self, task: ToolTask) -> ToolReply | None:
         """What an earlier attempt of this very call left, where it was begun; None where it was not.
@@ -156,10 +174,8 @@ class ToolActivity:
 
     async def _refused(self, task: ToolTask, why: str, told: str = "") -> ToolReply:
         """The call does not run; where it may have run before, `told` says so in place of that nothing did."""
-        activity.logger.warning("refused to run %s: %s", self._tool.name, why)
         await self._journal.refused(task.permit, why)
-        words = told or f"Not executed: {why}."
-        return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", words))
+        return _not_executed(task, self._tool, why, told)
 
     async def _ended(self, task: ToolTask, found: Judgement) -> ToolReply:
         """The gates end here what they had let through before: written down, as nothing else tells of it."""
@@ -361,8 +377,20 @@ class ToolActivity:
 
     def _context(self, task: ToolTask, key: str) -> ToolContext:
         given = granted(self._room.backends, self._tool, task.permit.ctx.tenant)
-        people, dry_run = self._room.people, task.dry_run
-        return context_of(task.permit, key, task.budget_chars, people=people, dry_run=dry_run, capabilities=given)
+        return context_of(task.permit, key, task.budget_chars, people=self._room.people, capabilities=given)
+
+
+class _Permitted(NamedTuple):
+    """A call that may run: `task` has a permit that says what was found, and not what it claimed."""
+
+    task: ToolTask
+    judgement: Judgement
+
+
+def _not_executed(task: ToolTask, tool: Tool, why: str, told: str = "") -> ToolReply:
+    activity.logger.warning("refused to run %s: %s", tool.name, why)
+    words = told or f"Not executed: {why}."
+    return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", words))
 
 
 def tool_activities(room: Room) -> list[Any]:

@@ -159,7 +159,6 @@ class ToolTask(Shape):
     tool: str
     args: Content
     ticket: int = 1
-    dry_run: bool = False
     budget_chars: int = 80_000
     audit: tuple[AuditEntry, ...] = ()
 

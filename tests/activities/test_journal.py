@@ -1,6 +1,6 @@
 """What activities write down: nothing with an effect runs unrecorded, and no argument is in the record."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -38,6 +38,7 @@ from signoff.contracts.names import RECORD
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.steps import GateReply, GateTask, OutcomeTask, RecordTask
 from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.store.refusals import refusals_since
 from signoff.store.store import Store
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -242,16 +243,19 @@ async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Stor
 
 
 @pytest.mark.parametrize("info", [{"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None}])
-async def test_a_refused_permit_is_recorded_and_its_words_are_not(store: Store, info: Any) -> None:
-    """Somebody tried to run a tool past its turn: that is kept, what they claim to have seen is not."""
+async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, info: Any) -> None:
+    """Somebody tried to run a tool past its turn: neither that nor what they claim stands in that turn's record.
+
+    Seen to fill the record of a turn that had nothing to do with it, while the refusal was written down there.
+    """
     ledger = Ledger()
     tool = free(ledger)
     claim = AuditEntry(stream=TURN.workflow_id, key="x", kind="attempt", at=AT, tenant="main", subject="eve")
     for _ in range(2):
         await run(room_of(store, tool), tool, task_for(tool, audit=(claim,)), environment("pay", **info))
-    (record,) = await written(store)
-    assert record.kind == "execution"
-    assert record.facts["refused"] in ("this tool runs only inside a turn", "the permit names another call")
+    await store._refusals.flush()
+    assert await refusals_since(store.run, timedelta(days=1)) == {"unproved": 2}
+    assert await written(store) == []
     assert ledger.rows == []
 
 

@@ -107,7 +107,7 @@ async def test_an_approved_call_knows_its_decision(store: Store) -> None:
     tool = pay_tool(Ledger(), handler=handler)
     ctx = pinned(route="billing", step="2", channel="web")
     permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(decision(), decision(subject="ana", reason="ok")))
-    task = task_for(tool, permit, budget_chars=77, dry_run=True)
+    task = task_for(tool, permit, budget_chars=77)
     room = room_of(store, tool)
     await asked(room, tool, ctx=ctx)
     assert told(await run(room, tool, task, environment(attempt=3))) == ("ok", "done")
@@ -125,7 +125,6 @@ async def test_an_approved_call_knows_its_decision(store: Store) -> None:
             approval_decision="approved",
             approval_reason="ok",
             decided_by="ana",
-            dry_run=True,
             attempt=3,
             result_budget_chars=77,
             route="billing",
