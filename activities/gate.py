@@ -3,20 +3,22 @@
 import asyncio
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from temporalio import activity
 
 from signoff.activities.asking import answered, past, unavailable
 from signoff.activities.journal import now, write
-from signoff.activities.permit import doubted
+from signoff.activities.permit import denied_questions, doubted
 from signoff.activities.question import QuestionWriter, Subject, edit_problem
 from signoff.activities.remembered import Remembered, frozen
 from signoff.activities.room import Room
 from signoff.activities.secrets import secrets_of
 from signoff.activities.usage import spent
 from signoff.approvals import entries
+from signoff.approvals.denials import denied_outcome
 from signoff.approvals.digest import call_digest, doubt_digest
+from signoff.approvals.doubts import happened as told_happened
 from signoff.approvals.redaction import without
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
@@ -39,9 +41,12 @@ from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content import load
 from signoff.store.freezes import Freezes
+from signoff.store.tickets import ticket_key
 
 _DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never answered."
 _ANOTHER_RAN = "under this call something else ran already:"
+NOTE_CHARS: Final = 200
+"""Of what a turn says why people are asked again."""
 _BEGUN_BEFORE = "this very call was begun before, and nobody knows whether it happened"
 _TO_A_MODEL = ". Correct them and call it again"
 _START_SLACK = 15.0
@@ -173,6 +178,11 @@ class GateActivity:
             override=override_hash(found.override),
             options=self._options(task.ctx, tool, budget, ask=ask),
         )
+        if not ask and not found.grant:
+            return ruling
+        denied = await self._denied_before(task, call, digest)
+        if denied is not None:
+            return ruling.model_copy(update={"verdict": "settled", "outcome": denied})
         if not ask:
             return ruling
         ran, other = await self._ran_before(task, call, digest)
@@ -184,6 +194,12 @@ class GateActivity:
         if isinstance(request, CallOutcome):
             return Ruling(call=call.call, verdict="settled", outcome=request)
         return ruling.model_copy(update={"request": request})
+
+    async def _denied_before(self, task: GateTask, call: CallPart, digest: str) -> CallOutcome | None:
+        """The denial of this very action of the turn, if people denied it: nobody is asked until somebody says yes."""
+        rows = await self._questions.rows(task.ctx, call.call)
+        denied = denied_questions(rows, digest)
+        return denied_outcome(rows.request(denied[-1])) if rows is not None and denied else None
 
     async def _ran_before(self, task: GateTask, call: CallPart, digest: str) -> tuple[CallOutcome | None, str]:
         """What this very action came to, where it was done already; else words on what this call began.
@@ -206,13 +222,43 @@ class GateActivity:
     async def _doubt(self, task: GateTask, call: CallPart, proposed: Any, found: Judgement) -> Ruling:
         """The question to people what became of a call. Asked whatever the policy says now: it is about the past."""
         tool, verdict = self._room.catalog.sight(task.ctx).tool(call.tool), found.verdict
+        nobody = Ruling(call=call.call, verdict="settled", outcome=in_doubt(call))
         if tool is None or not self._room.catalog.approvers(tool.activity, verdict):
-            return Ruling(call=call.call, verdict="settled", outcome=in_doubt(call))
+            return nobody
+        # The store alone knows that it was begun and never answered, and what people have said of that already.
+        if task.doubt < 1 or not await self._in_doubt(task, call) or await self._freezes.look(task.ctx.tenant):
+            return nobody
+        said = await self._said_of_doubt(task, call)
+        if said is not None:
+            return nobody.model_copy(update={"outcome": said})
         # What may have happened was done with the arguments as the tool's own check corrects them.
         args = as_run(tool, proposed)
         digest = doubt_digest(task.doubt_of, task.doubt)
         request = await self._questions.ask(task, Subject(call, args, tool, verdict, digest, _DOUBT_NOTE))
         return Ruling(call=call.call, verdict="ask", digest=digest, rule=request.rule, request=request)
+
+    async def _in_doubt(self, task: GateTask, call: CallPart) -> bool:
+        """Whether the try that a turn asks about was begun, and nobody knows how it ended."""
+        turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
+        for ticket in await self._room.store.tickets_of(turn.workflow_id, call.call):
+            if ticket.key == ticket_key(task.doubt_of, task.doubt):
+                unknown = ticket.outcome is not None and ticket.outcome.code == "in_doubt"
+                return ticket.state == "claimed" or unknown
+        return False
+
+    async def _said_of_doubt(self, task: GateTask, call: CallPart) -> CallOutcome | None:
+        """What people said of this very try, where that ends it: that it happened, or that nobody knows."""
+        rows = await self._questions.rows(task.ctx, call.call)
+        for question in () if rows is None else rows.questions:
+            same = question.kind == "in_doubt" and question.doubt_of == task.doubt
+            if rows is None or not same or question.digest != doubt_digest(task.doubt_of, task.doubt):
+                continue
+            request = rows.request(question)
+            if request.state == "happened":
+                return told_happened(call.call, call.tool, request.votes[-1].decision)
+            if request.state == "denied":
+                return in_doubt(call)
+        return None
 
     async def _asked(self, task: GateTask, about: Subject) -> ApprovalRequest | CallOutcome:
         """The request of a call about which people are asked, or why it cannot be asked as it was changed."""
@@ -334,4 +380,6 @@ def _quiet(found: Judgement, secrets: Collection[str]) -> Judgement:
 
 def _note(task: GateTask, found: Judgement) -> str:
     """What the card says beside the arguments: why people are asked again, and what was done to the arguments."""
-    return "; ".join(filter(None, (task.note, found.note)))
+    # What the turn says of why is anybody's word who runs one, and must not pass for ours.
+    said = f"the turn says: {task.note[:NOTE_CHARS]}" if task.note and task.edit is None else ""
+    return "; ".join(filter(None, (said, found.note)))

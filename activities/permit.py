@@ -256,6 +256,8 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
     elif question.ended_at is not None and question.ended_as != "unsigned":
         stale = "this is not asked any more"
     request = rows.request(question)
+    if any(each.revision < question.revision for each in denied_questions(rows, question.digest)):
+        return Approval(question, (), problem=_NOT_APPROVED["denied"], stale=stale)
     if request.state in ("denied", "cancelled", "timed_out") and question.ended_as != "unsigned":
         return Approval(question, (), problem=_NOT_APPROVED[request.state], stale=stale)
     stored = tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
@@ -266,6 +268,13 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
     old = rows.revision(question.edit_of) if question.edit_of else None
     edited = "" if old is None else question_hash(old)
     return Approval(question, (*stored, *added), max(times, default=None), edited, stale=stale)
+
+
+def denied_questions(rows: ApprovalRows | None, digest: str) -> list[Question]:
+    """The questions about this very action that people denied: no yes, no rule and no grant runs it after that."""
+    asked = () if rows is None else rows.questions
+    same = [each for each in asked if each.kind == "approval" and each.digest == digest]
+    return [each for each in same if rows is not None and rows.request(each).state == "denied"]
 
 
 _NOT_APPROVED = {
@@ -375,6 +384,9 @@ def given_up(
     To run a call again takes as many of them as to run it.
     """
     told = [word for word in words if _says(word, "approved", policy, witness)]
+    # Whatever people were asked again: one who said that it happened, or gave it up, ends it.
+    if any(_says(word, verdict, policy, witness) for word in words for verdict in ("happened", "denied")):
+        return False
     return seating.seated(told) >= max(quorum, (policy.policy or ApprovalPolicy()).quorum)
 
 

@@ -12,6 +12,7 @@ from signoff.approvals.course import request_of
 from signoff.approvals.digest import digest_mark, question_hash
 from signoff.audit.log import writing
 from signoff.contracts.approval import ApprovalRequest, CardRow, Question
+from signoff.contracts.call import Pinned
 from signoff.contracts.canonical import canonical_json
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
@@ -89,6 +90,10 @@ class QuestionWriter:
 
         asked = await self._rows.ask(question, canonical_json(declaration), also)
         return None if asked is None else shown(asked)
+
+    async def rows(self, ctx: Pinned, call: str) -> ApprovalRows | None:
+        """Everything that people were asked about a call, and what they answered."""
+        return await self._rows.read(ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id)
 
     async def edit(self, task: GateTask, decision: Decision, tool: Tool | None) -> Edit | str:
         """The change that `decision` makes of the question it answers, or why there is none.
@@ -188,6 +193,7 @@ def _after_edit(question: Question, edit: Edit) -> Question:
     """`question` as it follows the one that was changed: who could decide that by escalation still can."""
     old = edit.old
     kept: dict[str, Any] = {"edit_of": old.revision, "edit_delivery": edit.delivery, "agent_says": old.agent_says}
+    kept["note"] = "; ".join(filter(None, (f"{edit.name or edit.subject} changed the arguments", question.note)))
     if old.edit == "propose":
         kept["proposers"] = (edit.subject,)
     if not old.escalated:

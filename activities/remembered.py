@@ -109,8 +109,11 @@ class Remembered:
         if found.tool is None:
             return False
         policy = self._room.catalog.policy(found.tool.activity).policy or ApprovalPolicy()
-        seats = seating(self._room.catalog, people, ctx, found.tool.activity, found, now(), (question,))
-        return seats.seated(decisions) >= max(question.quorum, policy.quorum)
+        least = max(question.quorum, policy.quorum)
+        # This call has escalated to nobody: who was asked then by escalation alone opens no door for the next ones.
+        asked = seating(self._room.catalog, people, ctx, found.tool.activity, found, now())
+        given = seating(self._room.catalog, people, ctx, found.tool.activity, found, now(), (question,))
+        return asked.seated(decisions) >= least and given.seated(decisions) >= least
 
 
 def by_grant(found: Judgement, grant: Grant) -> Judgement:

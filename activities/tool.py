@@ -21,7 +21,15 @@ from signoff.activities.capabilities import granted, handed_out
 from signoff.activities.gate import digest_of, is_of, settled_outcome
 from signoff.activities.handler import HandlerEnded, contained, context_of
 from signoff.activities.journal import Journal, Ran, hand_over
-from signoff.activities.permit import approval_of, caller_problem, doubted, given_up, standing, words_on
+from signoff.activities.permit import (
+    approval_of,
+    caller_problem,
+    denied_questions,
+    doubted,
+    given_up,
+    standing,
+    words_on,
+)
 from signoff.activities.probing import Probing, known
 from signoff.activities.pulse import pulse
 from signoff.activities.remembered import Remembered, frozen
@@ -206,7 +214,7 @@ class ToolActivity:
             nonce=task.permit.ctx.user.nonce,
             grant=found.grant,
             use=use_of(self._room.catalog, tool, task.permit.ctx, task.permit.call),
-            holds=partial(self._still_holds, task.permit) if task.permit.kind == "approved" else None,
+            holds=partial(self._still_holds, task.permit),
             also=self._journal.together(begins),
         )
         claim = await self._whole(claiming)
@@ -254,9 +262,14 @@ class ToolActivity:
         return ToolReply(outcome=outcome)
 
     def _still_holds(self, permit: Permit, connection: Connection) -> bool:
-        """Whether the question and the answers of an approved call stand as they did, where its ticket is claimed."""
+        """Whether nobody denied the call, and question and answers of an approved one stand as they did.
+
+        Asked where its ticket is claimed.
+        """
         turn = TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn)
         approval_id = ApprovalKey(turn, permit.call).id
+        if permit.kind == "auto":
+            return not denied_questions(read_rows(connection, approval_id), permit.digest)
         lock_approval(connection, approval_id)
         policy = self._room.catalog.policy(self._tool.activity)
         takes = self._approvals.takes_unsigned(policy)

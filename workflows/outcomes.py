@@ -7,42 +7,15 @@ from temporalio import exceptions
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallCode, CallOutcome, DenialSource, ToolDenied
+from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallCode, CallOutcome, ToolDenied
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.steps import RunOptions
 from signoff.contracts.turn import Denial
 
-_SOURCES: dict[str, DenialSource] = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
 LOST: Final = (ActivityError, exceptions.TimeoutError)
 """What a local activity raises that came to nothing: where it ran out of time, unlike any other, the bare timeout."""
 _NEVER_BEGUN = ("not_available", "input_invalid", "too_many_calls")
 _BRIEF = 300
-_REASONS = {"timed_out": "Nobody answered in time.", "cancelled": "The request was withdrawn."}
-
-
-def denied(request: ApprovalRequest) -> CallOutcome:
-    """The outcome of a call whose request ended in anything but an approval."""
-    refusal = ToolDenied(
-        source=_SOURCES[request.state],
-        approval_id=request.id,
-        tool=request.tool,
-        call_id=request.call,
-        decided_by=request.decided_by,
-        reason=request.reason or _REASONS.get(request.state, DEFAULT_DENIAL),
-        decided_at=request.decided_at,
-        level=request.level,
-    )
-    return CallOutcome(
-        call=request.call,
-        tool=request.tool,
-        code="denied",
-        gate="approval",
-        value=Content(inline=refusal.model_dump(mode="json")),
-        approval_id=request.id,
-        decided_by=request.decided_by,
-        rule=request.rule,
-        denied=refusal,
-    )
 
 
 def denied_before(earlier: Denial, call: str, tool: str) -> CallOutcome:

@@ -7,6 +7,7 @@ from typing import Any
 
 from temporalio import workflow
 
+from signoff.approvals.denials import denied_outcome
 from signoff.approvals.desk import Desk
 from signoff.approvals.machine import approving
 from signoff.contracts.approval import ApprovalRequest
@@ -173,7 +174,7 @@ class Settling:
                 if request.state == "cancelled" and self._running.aborted(call.call):
                     return self._running.unbegun(call)
                 if request.state != "approved":
-                    return outcomes.denied(request)
+                    return denied_outcome(request)
                 revision = request.revision
                 call, ruling = self._asking.take_edit(call, ruling)
             if self._asking.stopped:

@@ -5,7 +5,20 @@ import time
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, about, asked, environment, permit_for, pinned, request_of, room_of, run, task_for, told
+from activity_kit import (
+    ARGS,
+    TURN,
+    about,
+    asked,
+    environment,
+    permit_for,
+    pinned,
+    request_of,
+    room_of,
+    run,
+    task_for,
+    told,
+)
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.asking import permission_of, unavailable, withheld
@@ -25,6 +38,7 @@ from signoff.registry.permission import PERMISSION_RULE, Permission, override_ha
 from signoff.registry.tool import Tool
 from signoff.store.questions import Questions
 from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import ScriptedModel, calls
 
 LEDGER = Ledger()
@@ -304,7 +318,7 @@ async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_c
     call = CallPart(call="c1.2", tool="wire", args=Content(inline=odd))
     task = GateTask(ctx=pinned(), calls=(call,), note="it was asked before")
     ruling = (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
-    assert request_of(ruling.request).card.note == f"it was asked before; {reply.outcome.note}"
+    assert request_of(ruling.request).card.note == f"the turn says: it was asked before; {reply.outcome.note}"
 
 
 async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> None:
@@ -315,7 +329,9 @@ async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> Non
 
     room = room_of(store, tool(validate_input=round_down))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20.5, "to": "Ana"}))
-    task = GateTask(ctx=pinned(), calls=(call,), doubt=1, doubt_of="d" * 64)
+    of = "d" * 64
+    await store.claim(ticket_key(of, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    task = GateTask(ctx=pinned(), calls=(call,), doubt=1, doubt_of=of)
     ruling = (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
     request = request_of(ruling.request)
     assert (request.kind, request.card.effect, request.args.inline) == ("in_doubt", "Pay 20 to Ana", ARGS)

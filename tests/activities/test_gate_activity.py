@@ -108,7 +108,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     assert (request.timeout, request.grant_ttl) == (600.0, 60.0)
     card = request.card
     assert (card.effect, card.tool_title) == ("Pay 20", "Payment")
-    assert (card.note, card.agent_says) == ("the tool changed", "as you asked")
+    assert (card.note, card.agent_says) == ("the turn says: the tool changed", "as you asked")
     assert card.mark == digest_mark(digest, MARK_KEY)
     assert [(row.name, row.value, row.secret, row.format) for row in card.rows] == [
         ("amount", "20", False, "number"),

@@ -11,6 +11,7 @@ from signoff.activities.room import Room
 from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
@@ -20,6 +21,8 @@ from signoff.registry.correction import Corrected
 from signoff.registry.schema import Problem
 from signoff.store.content import load
 from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
+from signoff.testing.questions import answer
 
 LEDGER = Ledger()
 FORGED = "who asked, or for what, is not what the gateway signed for"
@@ -143,7 +146,11 @@ async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: S
     def whole(args: Any) -> list[Problem] | Corrected:
         return [] if args["amount"] == 2 else Corrected({"amount": 2}, "whole units only")
 
-    for check, amount, note in ((None, 1, "late"), (whole, 2, "late; The arguments were corrected (`amount`): whole ")):
+    late = "the turn says: late"
+    for check, amount, note in (
+        (None, 1, late),
+        (whole, 2, f"{late}; The arguments were corrected (`amount`): whole "),
+    ):
         room = room_of(store, pay_tool(LEDGER, policy, validate_input=check))
         found = await ruling(room, {"amount": 1}, changed_by="ana", note="late")
         request = request_of(found.request)
@@ -168,12 +175,54 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
     """It is about the past: of the policy's people, bound to one try of one call, with the arguments to look at."""
     tool = pay_tool(LEDGER, policy)
     digest = permit_for(tool).digest
+    await store.claim(ticket_key(digest, 3), workflow=TURN.workflow_id, call="c1.1", tool="pay")
     found = await ruling(room_of(store, tool), doubt=3, doubt_of=digest)
     request = request_of(found.request)
     assert (found.verdict, found.action) == ("ask", "")
     assert (request.kind, request.digest, request.doubt_of) == ("in_doubt", doubt_digest(digest, 3), 3)
     assert (request.approvers, request.edit, request.allow_remember) == (("role:approvers",), "off", False)
     assert [row.name for row in request.card.rows] == list(ARGS)
+
+
+def code_of(found: Ruling) -> str:
+    """The code with which a ruling ends a call."""
+    return "" if found.outcome is None else found.outcome.code
+
+
+@pytest.mark.parametrize("doubt", [1, 0, -1])
+async def test_a_doubt_is_not_asked_about_what_was_never_begun(doubt: int, store: Store) -> None:
+    """The store has no ticket of that try, or it is none: people must not be told that the tool was begun.
+
+    Seen to be asked, and answered `happened`, before the tickets were looked at.
+    """
+    tool = pay_tool(LEDGER)
+    digest = permit_for(tool).digest
+    await store.claim(ticket_key(digest, 2), workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    found = await ruling(room_of(store, tool), doubt=doubt, doubt_of=digest)
+    if doubt:
+        assert (found.verdict, found.request, code_of(found)) == ("settled", None, "in_doubt")
+    else:
+        assert request_of(found.request).kind == "approval"
+
+
+async def test_what_people_denied_is_not_asked_again(store: Store) -> None:
+    """The same action of the same turn, after a reset or by a turn's word: the denial stands, and says by whom.
+
+    Seen to be asked anew, of others who saw nothing of the denial.
+    """
+    room = room_of(store, pay_tool(LEDGER))
+    asked = request_of((await ruling(room)).request)
+    no = Decision(
+        approval_id=asked.id, verdict="denied", subject="ana", revision=1, question_hash=asked.question_hash,
+        reason="never", delivery_id="d1",
+    )  # fmt: skip
+    await answer(store, no)
+    again = await ruling(room)
+    assert (again.verdict, again.request) == ("settled", None)
+    assert again.outcome is not None
+    assert again.outcome.denied is not None
+    assert (again.outcome.denied.decided_by, again.outcome.denied.reason) == ("ana", "never")
+    assert request_of((await ruling(room, {"amount": 21})).request).revision == 2
 
 
 async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(store: Store) -> None:
@@ -187,6 +236,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
     first = request_of((await ruling(room, agent_says="as you asked")).request)
     assert (first.approvers, first.confirm) == (("user:ana",), "type")
     assert (first.edit, first.allow_remember) == ("approve", True)
+    await store.claim(ticket_key(of_call, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay")
     digest = doubt_digest(of_call, 1)
     note = "Nobody knows whether this happened: the tool was begun and never answered."
     found = await ruling(room, agent_says="as you asked", doubt=1, doubt_of=of_call)

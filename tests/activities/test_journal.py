@@ -295,7 +295,7 @@ async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Stor
     assert second.facts["card"] != first.facts["card"]
     assert (first.facts["rule"], first.facts["approvers"]) == ("require_approval_if", ["role:finance"])
     assert (first.facts["digest"], first.facts["definition"]) == (request.digest, request.definition)
-    assert (second.facts["note"], second.facts["revision"]) == ("the tool changed", 2)
+    assert (second.facts["note"], second.facts["revision"]) == ("the turn says: the tool changed", 2)
 
 
 async def test_what_the_gates_end_is_recorded_with_gate_and_rule(store: Store) -> None:

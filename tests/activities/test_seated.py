@@ -342,7 +342,7 @@ async def test_who_leaves_before_the_last_vote_is_replaced(client: Client, store
         await desk.signoff.decide(yes(key, subject="eve"))
         asked = await desk.until(key, lambda view: view.calls[0].approval.revision == 2)
         assert ledger.rows == []
-        assert asked.calls[0].approval.card.note == AGAIN
+        assert asked.calls[0].approval.card.note == f"the turn says: {AGAIN}"
         for who in ("approver", "eve"):
             await desk.signoff.decide(yes(key, subject=who, revision=2))
         result = await desk.signoff.result(key)

@@ -130,7 +130,7 @@ async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again
             result = await desk.signoff.result(key)
     assert (first.status, stale.code, second.status) == ("accepted", "stale", "accepted")
     assert view.calls[0].approval is not None
-    assert view.calls[0].approval.card.note == "the approval was not used in time"
+    assert view.calls[0].approval.card.note == "the turn says: the approval was not used in time"
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 

@@ -87,7 +87,7 @@ async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
         result = await desk.signoff.result(key)
     assert (first.status, second.status) == ("accepted", "accepted")
     assert view.calls[0].approval is not None
-    assert view.calls[0].approval.card.note == CHANGED_NOTE
+    assert view.calls[0].approval.card.note == f"the turn says: {CHANGED_NOTE}"
     assert (old.code, bare.code) == ("stale", "stale")
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1

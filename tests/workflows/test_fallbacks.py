@@ -131,7 +131,7 @@ async def test_a_fallback_is_asked_like_any_other_call(client: Client, store: St
         assert asked is not None
         assert ran(ledger) == ["rates"]
         assert (asked.call, asked.tool) == ("c1.1001", "pay")
-        assert asked.card.note == "`rates` failed; this is its fallback"
+        assert asked.card.note == "the turn says: `rates` failed; this is its fallback"
         await desk.signoff.decide(yes(key, "c1.1001"))
         result = await ended(desk, key)
     [outcome] = result.calls

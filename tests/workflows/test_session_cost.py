@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
 from session_desk import model, talk
 from temporalio.api.enums.v1 import EventType
@@ -78,4 +79,8 @@ async def test_every_run_of_a_session_replays_in_a_watching_sandbox(
         data_converter=DATA_CONVERTER,
     )
     for history in histories:
-        assert (await replayer.replay_workflow(history)).replay_failure is None
+        try:
+            async with asyncio.timeout(60):
+                assert (await replayer.replay_workflow(history)).replay_failure is None
+        except TimeoutError:
+            pytest.fail(f"it is never read to its end: {_names(history)}")

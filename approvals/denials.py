@@ -1,0 +1,39 @@
+"""The outcome of a call that was asked about and is not to run."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import DEFAULT_DENIAL, CallOutcome, DenialSource, ToolDenied
+from signoff.contracts.content import Content
+
+_SOURCES: Final[Mapping[str, DenialSource]] = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
+_REASONS: Final[Mapping[str, str]] = {
+    "timed_out": "Nobody answered in time.",
+    "cancelled": "The request was withdrawn.",
+}
+
+
+def denied_outcome(request: ApprovalRequest) -> CallOutcome:
+    """The outcome of a call whose request ended in anything but an approval."""
+    refusal = ToolDenied(
+        source=_SOURCES[request.state],
+        approval_id=request.id,
+        tool=request.tool,
+        call_id=request.call,
+        decided_by=request.decided_by,
+        reason=request.reason or _REASONS.get(request.state, DEFAULT_DENIAL),
+        decided_at=request.decided_at,
+        level=request.level,
+    )
+    return CallOutcome(
+        call=request.call,
+        tool=request.tool,
+        code="denied",
+        gate="approval",
+        value=Content(inline=refusal.model_dump(mode="json")),
+        approval_id=request.id,
+        decided_by=request.decided_by,
+        rule=request.rule,
+        denied=refusal,
+    )
