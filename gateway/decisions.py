@@ -26,7 +26,7 @@ from signoff.approvals.machine import (
 from signoff.audit.log import writing
 from signoff.client import Signoff
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.canonical import NotCanonical, sha256_hex
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.receipt import Receipt, ReceiptCode
@@ -39,6 +39,7 @@ from signoff.store.questions import ApprovalRows, OwedAnswer, Questions, add_ans
 from signoff.store.store import Store
 
 _log = logging.getLogger(__name__)
+_DELIVERY_CHARS: Final = 32
 _CHECKED_LATER: Final = "your change is stored and is checked when a worker is back"
 _LATER: Final = "your answer is stored and takes effect when a worker is back"
 
@@ -88,10 +89,12 @@ class DecisionService:
     async def _take(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> _Taken:
         """Insert an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
         received = decision.received_at or self._clock()
+        first = decision
 
         def work(connection: Connection, rows: ApprovalRows | None) -> _Taken:
             if rows is None:
                 return _Taken(_refused("unknown", request.id, "there is no such request"))
+            decision = _told_apart(rows, first)
             repeated = _repeated(rows, decision)
             if repeated is not None:
                 return _Taken(repeated)
@@ -238,6 +241,23 @@ def _objection(request: ApprovalRequest, decision: Decision, author: Authority, 
     if request.state != "pending":
         return settled_receipt(request)
     return None if author.allowed else _refused("not_allowed", request.id, "you may not withdraw this")
+
+
+def _told_apart(rows: ApprovalRows, decision: Decision) -> Decision:
+    """`decision`, under a delivery id of its own where another answer came by the same form, link or key.
+
+    Whoever goes back to a page and says no has changed their mind; taken for the yes again, the no would be lost.
+    """
+    for answer in rows.answers:
+        given = answer.vote.decision
+        if given.delivery_id == decision.delivery_id and _said(given) != _said(decision):
+            other = sha256_hex([decision.delivery_id, *_said(decision)])[:_DELIVERY_CHARS]
+            return decision.model_copy(update={"delivery_id": other})
+    return decision
+
+
+def _said(decision: Decision) -> list[Any]:
+    return [decision.verdict, decision.edited_args, decision.result]
 
 
 def _repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:

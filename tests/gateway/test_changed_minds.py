@@ -1,0 +1,27 @@
+"""Another answer by the same page, link or key is another answer."""
+
+from typing import Any
+
+import pytest
+from gateway_desk import GatewayDesk
+
+
+@pytest.mark.parametrize("first", ["approved", "denied"])
+async def test_a_second_thought_by_the_same_key_counts(gateway: GatewayDesk, first: str) -> None:
+    """Two have to agree: one says yes and, by the same key, no; it is denied. The same twice is one answer.
+
+    Without `_told_apart` the second was taken for the first once more, and the yes stayed.
+    """
+    approval = await gateway.asked("both")
+    other = "denied" if first == "approved" else "approved"
+    key = {"Idempotency-Key": "one-page"}
+
+    async def said(verdict: str) -> Any:
+        body = {"verdict": verdict, "as": "ana"}
+        return (await gateway.http.post(f"/v1/approvals/{approval}/decide", json=body, headers=key)).json()
+
+    assert (await said(first))["status"] in ("counted", "accepted")
+    repeated = await said(first)
+    assert repeated["code"] == "duplicate"
+    await said(other)
+    assert (await gateway.request(approval)).state == "denied"
