@@ -47,6 +47,10 @@ HEADER_SECONDS: Final = 10.0
 """Seconds within which a connection has sent the headers of its request; then it is closed."""
 CONNECTIONS: Final = 2_000
 """Connections and requests that one gateway has at the same time; more are answered 503."""
+CONNECTIONS_OF_ONE: Final = 500
+"""Of them, those of one address; one of this machine itself, as a proxy has it, may have all."""
+STREAMS_OF_ONE: Final = 20
+"""Live streams that one person has at the same time with one gateway; more are answered 429."""
 FORM_FIELDS: Final = 4_000
 """Fields of a page's form: what changes arguments has up to two for each of `MAX_VALUES`."""
 DECISION_BYTES: Final = 64 * KIB
@@ -119,6 +123,14 @@ MAX_DEPTH: Final = 32
 MAX_NESTING: Final = 100
 """Levels of any JSON a message carries: readers stop at 200, our own shapes around it included."""
 MAX_VALUES: Final = 2_000
+MAX_NAME_CHARS: Final = 256
+"""Characters of one name in arguments or context."""
+MAX_PATHS_CHARS: Final = 256 * KIB
+"""Characters of the names that lead to all values together: a card tells each value's whole path."""
+SCHEMA_STEPS: Final = 20_000
+"""Branches and references that a schema may be followed by to check one value; more cannot be checked."""
+COMBINING_MARKS: Final = 30
+"""Marks on one letter that are looked at in a text from outside: sorting a long run of them takes its square."""
 
 LINK_SECONDS: Final = 86_400.0
 """Seconds for which a link of a card still says what became of its request, once that is over."""

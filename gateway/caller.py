@@ -1,6 +1,7 @@
 """The door: who comes in, and what for. A personal token, a browser that signed in, or, in development, anybody."""
 
 import contextlib
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,10 +14,12 @@ from starlette.responses import StreamingResponse
 
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import NotFound, Refused, SignoffError
+from signoff.contracts.limits import STREAMS_OF_ONE
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.gateway.body_limit import READING
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.faults import BadRequest
 from signoff.gateway.guard import API
 from signoff.gateway.identity import known_person
 from signoff.gateway.logins import Logins
@@ -79,6 +82,7 @@ class Door:
         self._tokens = Tokens(deps.store)
         self._sessions = Sessions(deps.store)
         self._refusals = Refusals(deps, "api")
+        self._streams: Counter[str] = Counter()
 
     async def admit(self, request: Request, described: Annotated[object, Security(_BEARER)] = None) -> None:
         """Let a request in, once. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`.
@@ -121,7 +125,7 @@ class Door:
         A stream may outlast that by hours.
         """
         looked = self._deps.clock()
-        async with contextlib.aclosing(events):
+        async with contextlib.aclosing(events), self._counted(caller_of(request)):
             async for event in events:
                 # Heartbeats pass here, too, so that the reader of a silent stream is looked at as well.
                 if caller_of(request) is not None and self._deps.clock() - looked >= LOOK_AGAIN:
@@ -129,6 +133,26 @@ class Door:
                         return
                     looked = self._deps.clock()
                 yield event
+
+    def check_streams(self, caller: Caller | None) -> None:
+        """Raise `BadRequest` (429) for who follows as much as one person may: each stream holds a connection."""
+        if caller is not None and self._streams[_stream_owner(caller)] >= STREAMS_OF_ONE:
+            told = f"you follow {STREAMS_OF_ONE} streams already; close some first"
+            raise BadRequest(told, status=429, code="streams")
+
+    @contextlib.asynccontextmanager
+    async def _counted(self, caller: Caller | None) -> AsyncIterator[None]:
+        if caller is None:
+            yield
+            return
+        owner = _stream_owner(caller)
+        self._streams[owner] += 1
+        try:
+            yield
+        finally:
+            self._streams[owner] -= 1
+            if not self._streams[owner]:
+                del self._streams[owner]
 
     async def _still(self, request: Request, allowed: Allowed | None) -> bool:
         try:
@@ -212,11 +236,16 @@ def person_of(request: Request) -> Person | None:
 def streamed(request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None) -> StreamingResponse:
     """Server-sent events for whoever sent `request`, as long as they are let in, and `allowed` where that is asked."""
     door: Door = request.scope[_DOOR]
+    door.check_streams(caller_of(request))
     # nginx holds back what it proxies until a buffer is full; events would come late and in heaps.
     headers = {"x-accel-buffering": "no"}
     return StreamingResponse(
         door.while_known(request, events, allowed), media_type="text/event-stream", headers=headers
     )
+
+
+def _stream_owner(caller: Caller) -> str:
+    return f"{caller.person.tenant}/{caller.person.id}"
 
 
 def acting(

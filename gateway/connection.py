@@ -1,12 +1,14 @@
 """One connection to the gateway: how long its headers may take, and that nothing comes in pieces without a length."""
 
 import asyncio
+from collections import Counter
+from ipaddress import ip_address
 from typing import Any, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from signoff.contracts.limits import HEADER_SECONDS
+from signoff.contracts.limits import CONNECTIONS_OF_ONE, HEADER_SECONDS
 
 _PIECE_BYTES: Final = 2_048
 """So much is parsed before it is looked at what came: h11 takes some 10 microseconds for each chunk of a body, however
@@ -24,14 +26,28 @@ class BoundedConnection(H11Protocol):
         super().__init__(*given, **named)
         self._late: asyncio.TimerHandle | None = None
         self._deaf = False
+        self._address = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
+        address = _address(transport)
+        if address and _OPEN[address] >= CONNECTIONS_OF_ONE:
+            # Without an answer: whoever opens as many reads none.
+            transport.abort()
+            return
+        self._address = address
+        if address:
+            _OPEN[address] += 1
         self._wait_for_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
+        if self._address:
+            _OPEN[self._address] -= 1
+            if not _OPEN[self._address]:
+                del _OPEN[self._address]
+            self._address = ""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -65,6 +81,20 @@ class BoundedConnection(H11Protocol):
         # A request that is at work was whole once, and its answer may take as long as it takes.
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self.transport.close()
+
+
+_OPEN: Final[Counter[str]] = Counter()
+"""How many connections each address has."""
+
+
+def _address(transport: asyncio.Transport) -> str:
+    """Where a connection comes from; "" of this machine itself, where a proxy speaks for everybody."""
+    peer = transport.get_extra_info("peername")
+    try:
+        host = ip_address(peer[0])
+    except (TypeError, ValueError, IndexError):
+        return ""
+    return "" if host.is_loopback else str(host)
 
 
 def is_chunked(headers: list[tuple[bytes, bytes]]) -> bool:

@@ -4,21 +4,25 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from signoff.contracts.limits import MAX_DEPTH, MAX_INTEGER, MAX_VALUES
+from signoff.contracts.limits import MAX_DEPTH, MAX_INTEGER, MAX_NAME_CHARS, MAX_PATHS_CHARS, MAX_VALUES
 
 
 def out_of_bounds(value: Any) -> str:
     """Why `value` is not JSON of bearable size, in a few words; "" when it is.
 
-    JSON types only, at most 32 deep and 2,000 values, integers within ±(2^53-1), finite numbers, no lone surrogates:
-    what RFC 8785 can write and two engines read alike.
+    JSON types only, at most 32 deep and 2,000 values, names of 256 characters, integers within ±(2^53-1), finite
+    numbers, no lone surrogates: what RFC 8785 can write and two engines read alike. The names that lead to all values
+    have at most `MAX_PATHS_CHARS` together: a card tells each value's whole path.
     """
     # A stack of our own: what measures depth must not be what breaks on it, as recursion would.
-    stack: list[tuple[Any, int]] = [(value, 1)]
-    seen = 0
+    stack: list[tuple[Any, int, int]] = [(value, 1, 0)]
+    seen = told = 0
     while stack:
-        item, depth = stack.pop()
+        item, depth, path = stack.pop()
         seen += 1
+        told += path
+        if told > MAX_PATHS_CHARS:
+            return f"names that lead to its values of more than {MAX_PATHS_CHARS} characters together"
         if depth > MAX_DEPTH:
             return f"nested deeper than {MAX_DEPTH} levels"
         if isinstance(item, dict | list | tuple):
@@ -27,20 +31,25 @@ def out_of_bounds(value: Any) -> str:
                 return f"more than {MAX_VALUES} values"
             if isinstance(item, dict) and (why := _odd_key(item)):
                 return why
-            stack.extend((child, depth + 1) for child in _children(item))
+            stack.extend((child, depth + 1, path + length) for child, length in _children(item))
         elif why := _odd_scalar(item):
             return why
     return ""
 
 
-def _children(item: dict[str, Any] | list[Any] | tuple[Any, ...]) -> Iterator[Any]:
-    return iter(item.values() if isinstance(item, dict) else item)
+def _children(item: dict[str, Any] | list[Any] | tuple[Any, ...]) -> Iterator[tuple[Any, int]]:
+    """Each value within, and how many characters its name or place adds to the path that leads to it."""
+    if isinstance(item, dict):
+        return ((child, len(key) + 1) for key, child in item.items())
+    return ((child, len(str(place)) + 1) for place, child in enumerate(item))
 
 
 def _odd_key(item: dict[Any, Any]) -> str:
     for key in item:
         if not isinstance(key, str):
             return "a name that is not a string"
+        if len(key) > MAX_NAME_CHARS:
+            return f"a name of more than {MAX_NAME_CHARS} characters"
         if not _is_unicode(key):
             return "a name that is not Unicode (a lone surrogate)"
     return ""

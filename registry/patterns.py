@@ -1,5 +1,6 @@
 """The patterns of schemas, matched in linear time: a model writes the text, and a backtracking search never ends."""
 
+import threading
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -8,6 +9,9 @@ import re2
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
+
+from signoff.contracts.canonical import canonical_json
+from signoff.contracts.limits import SCHEMA_STEPS
 
 _DATA: Final = frozenset({"const", "enum", "default", "examples"})
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
@@ -65,12 +69,51 @@ def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: A
     yield from _NO_OTHERS(validator, wanted, instance, schema) or ()
 
 
+class TooManySteps(Exception):
+    """A check that took more than `SCHEMA_STEPS` steps."""
+
+
+class _Steps(threading.local):
+    left = SCHEMA_STEPS
+
+
+_STEPS: Final = _Steps()
+
+
+def begin_check() -> None:
+    """Give the check that this thread begins now all its steps."""
+    _STEPS.left = SCHEMA_STEPS
+
+
+def _counted(check: Any) -> Any:
+    """`check`, which is a step: each branch of a union is checked to its end, so that a tree of them takes for ever."""
+
+    def counting(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        _STEPS.left -= 1
+        if _STEPS.left < 0:
+            raise TooManySteps
+        yield from check(validator, wanted, instance, schema) or ()
+
+    return counting
+
+
+def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    # jsonschema's own compares each item with each: a second for a few hundred objects.
+    if unique and validator.is_type(instance, "array"):
+        written = {canonical_json([each]) for each in instance}
+        if len(written) < len(instance):
+            yield ValidationError("has items that are equal")
+
+
 _Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
     {
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
+        "uniqueItems": _unique_items,
+        # What a schema repeats itself by.
+        **{name: _counted(Draft202012Validator.VALIDATORS[name]) for name in ("$ref", "$dynamicRef", "anyOf", "oneOf")},
     },
 )
 

@@ -13,7 +13,7 @@ from referencing.jsonschema import DRAFT202012
 
 from signoff.contracts.errors import RegistrationError
 from signoff.registry.nearest import did_you_mean, shown
-from signoff.registry.patterns import pattern_problem, validator_of
+from signoff.registry.patterns import begin_check, pattern_problem, validator_of
 from signoff.registry.plain_schema import plainly_valid
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -55,6 +55,7 @@ class CompiledSchema:
 
     def check(self, value: Any) -> list[Problem]:
         """Every problem of `value`, in the order of the schema; empty when it is valid. Never raises."""
+        begin_check()
         try:
             return [problem for error in self.validator.iter_errors(value) for problem in _problems(error)]
         except Exception:

@@ -5,6 +5,8 @@ import re
 import unicodedata
 from typing import Final
 
+from signoff.contracts.limits import COMBINING_MARKS
+
 _MARK_CHARS: Final = 16
 # Soft hyphens, zero-width and direction marks, tags: unseen between letters, they hide a word from the search but not
 # from a model.
@@ -24,8 +26,18 @@ _ASKS: Final = re.compile(
 
 def asks_for_actions(text: str) -> bool:
     """Whether `text` reads as if it told the model what to do. A mark for the model, never a filter: it can err."""
-    shown = text if text.isascii() else _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
+    shown = text if text.isascii() else _UNSEEN.sub("", unicodedata.normalize("NFKC", few_marks(text)))
     return _ASKS.search(shown.casefold()) is not None
+
+
+def few_marks(text: str) -> str:
+    """`text` with at most `COMBINING_MARKS` marks on each letter: to normalise a long run of them takes its square."""
+    kept, run = [], 0
+    for char in text:
+        run = run + 1 if unicodedata.combining(char) else 0
+        if run <= COMBINING_MARKS:
+            kept.append(char)
+    return "".join(kept)
 
 
 def fenced(text: str, tool: str) -> str:

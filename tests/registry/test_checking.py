@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.limits import MAX_NAME_CHARS
 from signoff.contracts.steps import Tally
 from signoff.registry.catalog import build_catalog
 from signoff.registry.checking import as_run
@@ -113,7 +114,7 @@ def test_a_check_that_changes_its_argument_changes_nothing() -> None:
 
 def test_words_about_names_of_any_length_are_short() -> None:
     """Whether a schema, a tool's own check or a correction tells of a model's names, each is cut."""
-    long = "k" * 50_000
+    long = "k" * MAX_NAME_CHARS
     lists = {"type": "object", "additionalProperties": {"type": "integer"}}
     misfit = ruled(a_tool(input_schema=lists, validation="warn"), {long: "x"})
     assert misfit.note == f"The arguments do not fit the schema: `{'k' * 64}...` must be of type integer."
@@ -122,7 +123,7 @@ def test_words_about_names_of_any_length_are_short() -> None:
     assert f"`{'k' * 200}...` is unknown: k" in checked.message
     assert "...; and 2 more. Correct them" in checked.message
     assert len(checked.message) < 1_700
-    many = {f"{n:02}{long[:4_000]}": n for n in range(12)}
+    many = {f"{n:02}{long[2:]}": n for n in range(12)}
     corrected = ruled(corrects(many, input_schema=OPEN), {})
     assert corrected.corrected == many
     assert f"`{'11' + 'k' * 62}...`" not in corrected.note
@@ -139,7 +140,8 @@ def test_names_of_a_typed_functions_arguments_are_cut_too() -> None:
         return str(votes)
 
     found = ruled(
-        dataclasses.replace(count, name="book_flight", validation="off", read_only=True), {"votes": {"k" * 50_000: "x"}}
+        dataclasses.replace(count, name="book_flight", validation="off", read_only=True),
+        {"votes": {"k" * MAX_NAME_CHARS: "x"}},
     )
     assert found.code == "input_invalid"
     assert f"`votes.{'k' * 64}...` input should be a valid integer" in found.message

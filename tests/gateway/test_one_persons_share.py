@@ -1,0 +1,68 @@
+"""What one person, and one address, may hold of a gateway: streams and connections."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from signoff.contracts.limits import CONNECTIONS_OF_ONE
+from signoff.gateway import connection
+from signoff.gateway.connection import _OPEN, _address
+
+
+class Wire(asyncio.Transport):
+    """A connection from an address."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__()
+        self.host = host
+        self.aborted = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Where it comes from."""
+        return (self.host, 40_000) if name == "peername" else default
+
+    def abort(self) -> None:
+        """Note that it was broken off."""
+        self.aborted = True
+
+
+@pytest.mark.parametrize(
+    ("host", "counted"), [("203.0.113.9", "203.0.113.9"), ("127.0.0.1", ""), ("::1", ""), ("", "")]
+)
+def test_this_machine_is_no_address(host: str, counted: str) -> None:
+    """A proxy on it speaks for everybody; all others are counted."""
+    assert _address(Wire(host)) == counted
+
+
+def test_an_address_has_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more is broken off, another address is not, and one that closes makes room.
+
+    Without `CONNECTIONS_OF_ONE` 2,005 silent connections of one address had everybody answered 503.
+    """
+    bare = connection.H11Protocol
+    monkeypatch.setattr(bare, "connection_made", lambda self, transport: None)
+    monkeypatch.setattr(bare, "connection_lost", lambda self, why: None)
+    monkeypatch.setattr(connection.BoundedConnection, "__init__", _bare)
+    monkeypatch.setattr(connection.BoundedConnection, "_wait_for_headers", lambda self: None)
+
+    def opened(host: str) -> tuple[Any, Wire]:
+        protocol, wire = connection.BoundedConnection(), Wire(host)
+        protocol.connection_made(wire)
+        return protocol, wire
+
+    many = [opened("203.0.113.9") for _ in range(CONNECTIONS_OF_ONE)]
+    assert not any(wire.aborted for _, wire in many)
+    assert opened("203.0.113.9")[1].aborted
+    other = opened("203.0.113.10")
+    assert not other[1].aborted
+    many.pop()[0].connection_lost(None)
+    again = opened("203.0.113.9")
+    assert not again[1].aborted
+    for protocol, _ in (*many, other, again):
+        protocol.connection_lost(None)
+    assert _OPEN == {}
+
+
+def _bare(self: Any) -> None:
+    self._late, self._deaf, self._address = None, False, ""
