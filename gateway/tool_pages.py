@@ -13,6 +13,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.contracts.message import CallPart
+from signoff.contracts.person import Person
 from signoff.contracts.steps import Tally
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.forms import read_form
@@ -104,11 +105,17 @@ class ToolPages:
             turn="try",
             tenant=tenant,
             channel="inbox",
-            user=principal_of(known_person(self._deps.people, form.get("user") or DEFAULT_ASKER, tenant)),
+            user=principal_of(self._asker(visitor, form.get("user", ""))),
         )
         call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
         catalog, known = self._deps.catalog, Known(backends=frozenset(KINDS), spent={})
         return await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
+
+    def _asker(self, visitor: Visitor, named: str) -> Person:
+        """In whose name a call is tried: outside the development profile nobody is told who else is there."""
+        if not self._deps.development:
+            return visitor.person
+        return known_person(self._deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
 
     def _explained(self, found: Judgement, language: str) -> Explained:
         verdict = found.verdict
@@ -148,7 +155,8 @@ class ToolPages:
             token=visitor.token(f"try {tool.name}"),
             actors=actors or list(self._deps.catalog.actors),
             actor=form.get("actor", ""),
-            user=form.get("user", "") or DEFAULT_ASKER,
+            user=(form.get("user", "") or DEFAULT_ASKER) if self._deps.development else visitor.person.id,
+            askers=None if self._deps.development else [visitor.person],
             args=form.get("args") or json.dumps(_sample(tool), indent=2, ensure_ascii=False),
             note=note,
             explained=explained,

@@ -37,6 +37,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class Forgetful:
     """A turn that loses so many questions; each time it is told how long it may take."""
 
+    id = KEY.workflow_id
+
     def __init__(self, losses: int, clock: Clock | None = None, *, late: float = 0.0) -> None:
         self.losses = losses
         self.waits: list[float] = []

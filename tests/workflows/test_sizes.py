@@ -11,6 +11,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.limits import (
     ARGUMENTS_BYTES,
     CALLS_BYTES_PER_COMPLETION,
+    MAX_NAME_CHARS,
     REQUEST_BODY_BYTES,
     TURN_RESULT_BYTES,
 )
@@ -198,10 +199,10 @@ LISTS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "arr
 async def test_words_about_long_names_do_not_wedge(
     validation: Any, client: Client, store: Store, task_queue: str
 ) -> None:
-    """A model's own names of 58 KB, told back in what is wrong with each of sixteen calls, are cut in those words."""
+    """A model's own names, as long as they may be, are cut in what is told of what is wrong with each of its calls."""
     ledger = Ledger()
     tool = look(ledger, input_schema=LISTS, validation=validation)
-    many = [("look", {f"{EURO * 19_000}{n}": ["x"] * 6}) for n in range(16)]
+    many = [("look", {f"{EURO * (MAX_NAME_CHARS - 2)}{n:02}": ["x"] * 6}) for n in range(16)]
     async with bench(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as desk:
         result = await desk.signoff.result(await desk.start())
     assert (result.state, len(result.calls)) == ("complete", 16)
