@@ -14,12 +14,18 @@ from signoff.converter import DATA_CONVERTER
 from signoff.store.store import Store
 from signoff.workflows.session import Session
 
-_UNDER_WAY = ("WORKFLOW_TASK_SCHEDULED", "WORKFLOW_TASK_STARTED", "WORKFLOW_EXECUTION_SIGNALED")
 AUTO = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 def _names(history: WorkflowHistory) -> list[str]:
     return [EventType.Name(event.event_type).removeprefix("EVENT_TYPE_") for event in history.events]
+
+
+def _under_way(history: WorkflowHistory) -> bool:
+    """Whether a task of a run is under way, or comes next: its history cannot be replayed to an end."""
+    told = _names(history)
+    tasks = [name for name in told if name.startswith("WORKFLOW_TASK_")]
+    return tasks[-1] != "WORKFLOW_TASK_COMPLETED" or told[-1] == "WORKFLOW_EXECUTION_SIGNALED"
 
 
 async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits(
@@ -64,23 +70,35 @@ async def test_every_run_of_a_session_replays_in_a_watching_sandbox(
         await session.answer("n3")
         await session.add("n3", "late")
         await session.answer("n3-2")
-        # A history that ends in the middle of a task cannot be replayed to its end.
         while True:
             runs = [row async for row in client.list_workflows(f'WorkflowId = "{session.key.workflow_id}"')]
             histories = [await client.get_workflow_handle(row.id, run_id=row.run_id).fetch_history() for row in runs]
-            if not any(_names(history)[-1] in _UNDER_WAY for history in histories):
+            if not any(map(_under_way, histories)):
                 break
             await asyncio.sleep(0.05)
     assert len(histories) >= 2
-    light = SandboxRestrictions.default.with_passthrough_modules("signoff.contracts", "signoff.approvals")
-    replayer = Replayer(
-        workflows=[Session],
-        workflow_runner=SandboxedWorkflowRunner(restrictions=light),
-        data_converter=DATA_CONVERTER,
-    )
     for history in histories:
+        await replay(history)
+
+
+async def replay(history: WorkflowHistory) -> None:
+    """Reads a history anew in a sandbox that watches it; fails where it does something else.
+
+    Tried twice: on a busy machine the SDK's replayer (1.35) was seen to wait for ever, though no beginning of such a
+    history makes it do so by itself.
+    """
+    light = SandboxRestrictions.default.with_passthrough_modules("signoff.contracts", "signoff.approvals")
+    for _ in range(2):
+        replayer = Replayer(
+            workflows=[Session],
+            workflow_runner=SandboxedWorkflowRunner(restrictions=light),
+            data_converter=DATA_CONVERTER,
+        )
         try:
-            async with asyncio.timeout(60):
-                assert (await replayer.replay_workflow(history)).replay_failure is None
+            async with asyncio.timeout(25):
+                result = await replayer.replay_workflow(history)
         except TimeoutError:
-            pytest.fail(f"it is never read to its end: {_names(history)}")
+            continue
+        assert result.replay_failure is None
+        return
+    pytest.fail(f"it is never read to its end: {_names(history)}")
