@@ -1,6 +1,7 @@
 """Attack 01: a Temporal credential shows people one call and has their yes run another."""
 
 import json
+import re
 
 from attack_site import AttackSite, Shown, approval_id, payee, until
 from impostor import ForgedTurn, Impostor, forged_view
@@ -12,6 +13,11 @@ from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 
 SMALL, LARGE = 9, 9_400
+
+
+def says_large(words: str) -> bool:
+    """Whether the large amount stands in a text, but as a part of a hash or an id."""
+    return re.search(rf"(?<![\w-])(?:{LARGE}|{LARGE:,})(?![\w-])", words) is not None
 
 
 async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, Pinned]:
@@ -42,7 +48,7 @@ async def test_a_yes_over_the_api_runs_nothing_but_what_was_shown(site: AttackSi
     to, ana = payee(), site.person("ana")
     forged, ctx = await bound_to_large(site, impostor, to)
     shown = await ana.waiting(approval_id(forged.key))
-    assert (f"Pay {SMALL} EUR to {to}" in shown.words, str(LARGE) in shown.words) == (True, False)
+    assert (f"Pay {SMALL} EUR to {to}" in shown.words, says_large(shown.words)) == (True, False)
     await ana.decide(shown)
     await run_large(forged, ctx, to)
     assert LARGE not in site.amounts(to)
@@ -56,7 +62,7 @@ async def test_a_yes_on_the_page_runs_nothing_but_what_was_shown(site: AttackSit
     to, bo = payee(), await site.browser("bo")
     forged, ctx = await bound_to_large(site, impostor, to)
     shown, fields = await bo.open(approval_id(forged.key))
-    assert (f"Pay {SMALL} EUR to {to}" in shown.words, str(LARGE) in shown.words) == (True, False)
+    assert (f"Pay {SMALL} EUR to {to}" in shown.words, says_large(shown.words)) == (True, False)
     await bo.send(approval_id(forged.key), fields)
     await run_large(forged, ctx, to)
     assert LARGE not in site.amounts(to)

@@ -90,7 +90,10 @@ async def test_nobody_is_said_to_have_approved_who_did_not(site: AttackSite, imp
     assert (view.status, shown.status, site.amounts(to)) == (200, 200, [])
     assert (view.view.get("decided_by", ""), "approved by" in shown.words.lower()) == ("", False)
     [call] = (await site.person("bo").turn(key))["calls"]
-    assert (call["approval"]["state"], call["approval"]["decided_by"], call["approval"]["votes"]) == ("pending", "", [])
+    asked = call["approval"]
+    # A turn that is over may be told without its requests, where its worker takes too long.
+    assert asked is None or (asked["state"], asked["decided_by"], asked["votes"]) == ("pending", "", [])
+    assert (call["outcome"] or {"decided_by": ""})["decided_by"] == ""
     turn = words((await bo.http.get(f"/turns/{'.'.join(key)}")).text)
     assert f"Pay 9 EUR to {to}" in turn
     assert "approved by" not in turn.lower()
